@@ -84,12 +84,12 @@ class Agent:
 
     @property
     def stale(self) -> int:
-        """How many assignments were refused since the start because a newer one had come before."""
+        """The number of assignments refused since the start because a newer one had come before."""
         return self._stale
 
     @property
     def trouble(self) -> str:
-        """Why the last request to the control plane failed; empty if it did not."""
+        """The reason why the last request to the control plane failed; empty if it did not."""
         return self._trouble
 
     @property

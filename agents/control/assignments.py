@@ -11,7 +11,7 @@ from agents.node.state_folder import AgentMemory, StateFolder
 
 
 class AssignmentVerdict(StrEnum):
-    """What the agent does with an assignment."""
+    """The agent's verdict on an assignment."""
 
     TAKE = "take"
     SAME = "same"

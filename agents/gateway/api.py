@@ -96,10 +96,10 @@ class SidecarHandler(BaseHTTPRequestHandler):
         """Returns the caller, or refuses a missing or unknown token."""
         if self.server.callers is None:
             return Caller(ANY)
-        who = find_caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
-        if who is None:
+        caller = find_caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
+        if caller is None:
             raise _Refused(401, "unauthorized", "this needs a known bearer token")
-        return who
+        return caller
 
     def _put(self, source: str, client: Caller) -> Any:
         try:

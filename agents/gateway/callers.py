@@ -19,7 +19,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a token allows. Without networks it allows every address, without services every service."""
+    """The rights of a token. Without networks it allows every address, without services every service."""
 
     source: str = ANY
     networks: tuple[Network, ...] = ()

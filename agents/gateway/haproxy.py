@@ -107,7 +107,7 @@ class Haproxy:
             self._reload(worker)
             raise WorkerGone("replaced by a process that has read the files")
         if knows_limits:
-            wanted_limits = {service: configuration.render_limit(one) for service, one in desired.limits.items()}
+            wanted_limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
             self._all(worker, changes.map_changes(limits_path, wanted_limits, parsing.parse_map(limits)))
             if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
                 raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {limits_path}")

@@ -53,8 +53,8 @@ class Pressure:
     turned_away: int = 0
     open: int = 0
     ready: Mapping[str, float] = field(default_factory=dict)
-    lately: float = 0.0  # requests answered per second
-    carried: float = 0.0  # the capacity: the highest such rate, scaled to the ready copies
+    answered_rate: float = 0.0  # requests answered per second
+    capacity: float = 0.0  # the capacity: the highest such rate, scaled to the ready copies
     over_seconds: float = 0.0
     calm_seconds: float = 0.0
     most_open: int = 0  # the limit of open requests from now on; 0: none
@@ -70,35 +70,44 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: 
         return before
     turned = counted.turned_away - before.turned_away
     answered = counted.ended - before.ended - turned
-    came = max(0, counted.ended - before.ended + counted.open - before.open)
+    arrived = max(0, counted.ended - before.ended + counted.open - before.open)
     over = max(TUNING.measured_seconds, TUNING.measured_slos * slo_seconds)
-    grown = _grown(before.ready, counted.ready)
-    lately = _towards(before.lately * min(1.0, grown), max(0, answered) / seconds, seconds / over)
-    known = before.carried * grown
-    carried = max(lately, _towards(known, lately, seconds / TUNING.forgotten_seconds))
-    at_once = max(carried * slo_seconds, TUNING.least_open_requests)
+    growth = _growth(before.ready, counted.ready)
+    answered_rate = _towards(before.answered_rate * min(1.0, growth), max(0, answered) / seconds, seconds / over)
+    known = before.capacity * growth
+    capacity = max(answered_rate, _towards(known, answered_rate, seconds / TUNING.forgotten_seconds))
+    at_once = max(capacity * slo_seconds, TUNING.least_open_requests)
     look = min(seconds, TUNING.longest_look_seconds)
     most, calm, too_many = 0, 0.0, 0.0
     if before.most_open:
-        calm = before.calm_seconds + look if turned <= TUNING.turned_away_share * came else 0.0
+        calm = before.calm_seconds + look if turned <= TUNING.turned_away_share * arrived else 0.0
         most = _steady(before.most_open, at_once) if calm < TUNING.ends_seconds else 0
     else:
         too_many = max(0.0, before.over_seconds + (look if counted.open > TUNING.begins_times * at_once else -look))
         most = _steady(0, at_once) if too_many >= max(TUNING.begins_seconds, TUNING.begins_slos * slo_seconds) else 0
     return Pressure(
-        now, counted.ended, counted.turned_away, counted.open, counted.ready, lately, carried, too_many, calm, most
+        now,
+        counted.ended,
+        counted.turned_away,
+        counted.open,
+        counted.ready,
+        answered_rate,
+        capacity,
+        too_many,
+        calm,
+        most,
     )
 
 
-def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+def _growth(before: Mapping[str, float], after: Mapping[str, float]) -> float:
     """Returns by how much the capacity changed with copies that came and went, by their weights."""
     if before.keys() == after.keys():
         return 1.0
     stayed = before.keys() & after.keys()
     if not stayed:
         return 1.0
-    left = sum(before[name] for name in stayed) / max(sum(before.values()), 1e-9)
-    return left * sum(after.values()) / max(sum(after[name] for name in stayed), 1e-9)
+    stayed_share = sum(before[name] for name in stayed) / max(sum(before.values()), 1e-9)
+    return stayed_share * sum(after.values()) / max(sum(after[name] for name in stayed), 1e-9)
 
 
 def _steady(before: int, at_once: float) -> int:

@@ -119,7 +119,8 @@ class Sidecar:
             lines, refused, counted = self.tallies.lines, self.tallies.refused, self.tallies.counted(source)
         waiting = self.relief.open
         counted = tuple(
-            one if one.copy else msgspec.structs.replace(one, open=waiting.get(one.service, 0)) for one in counted
+            entry if entry.copy else msgspec.structs.replace(entry, open=waiting.get(entry.service, 0))
+            for entry in counted
         )
         return SidecarCounts(self.began, lines, self.lost_lines(), refused, counted)
 

@@ -27,7 +27,7 @@ class DeclaredRoutes(Struct, rename="camel", frozen=True):
 
 
 class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """How many of a service's requests are accepted."""
+    """The limit of a service's accepted requests."""
 
     queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
     shed_share: float = 0.0  # answered 503 at once
@@ -51,7 +51,7 @@ class RoutesInForce(Struct, rename="camel", frozen=True):
 
 
 class GatewayRefusal(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """Why there is no acknowledgement. `sequence` is the source's highest, if the reason is stale."""
+    """The reason why there is no acknowledgement. `sequence` is the source's highest, if the reason is stale."""
 
     reason: str  # stale, malformed, forbidden, haproxy_away, not_applied, ...
     message: str

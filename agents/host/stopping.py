@@ -9,7 +9,7 @@ TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is lo
 
 
 class StopSignal(StrEnum):
-    """What to send to a job that is to stop. Sending it twice does no harm."""
+    """The signal to send to a job that is to stop. Sending it twice does no harm."""
 
     SAVE = "save"  # the template's own signal
     ASK = "ask"  # SIGTERM

@@ -12,7 +12,7 @@ from agents.runtime import Running
 
 
 class Stage(StrEnum):
-    """How far a copy has come in starting or stopping. A stage is on disk before its action is taken."""
+    """The progress of a copy in starting or stopping. A stage is on disk before its action is taken."""
 
     STARTING = "starting"  # its process may have been started
     VERIFYING = "verifying"  # it runs; are its limits in force?

@@ -60,7 +60,7 @@ class HeldStart:
 
 @dataclass(frozen=True, slots=True)
 class CopyDecision:
-    """What to do now; a second decision afterwards may find more."""
+    """The next moves; a second decision afterwards may find more."""
 
     start: tuple[Start, ...] = ()
     take_down: tuple[TakeDown, ...] = ()
@@ -75,26 +75,26 @@ def decide(
     for copy in copies:
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
-    leaving = {going.copy for going in take_down} | _succeeded(wanted, by_instance)
-    there = list(copies)  # later also the copies that this decision starts
+    leaving = {taken_down.copy for taken_down in take_down} | _succeeded(wanted, by_instance)
+    on_gpu = list(copies)  # later also the copies that this decision starts
     start: list[Start] = []
     held: list[HeldStart] = []
     for want in sorted(wanted, key=lambda want: not want.instance.service):  # services first
-        mine = by_instance.get(want.instance.id, [])
-        if right_copy(want, mine) or want.instance.id in node.stopped_jobs:
+        own_copies = by_instance.get(want.instance.id, [])
+        if right_copy(want, own_copies) or want.instance.id in node.stopped_jobs:
             continue
-        lacking = _obstacle(want, mine, there, leaving, node, rules)
+        lacking = _obstacle(want, own_copies, on_gpu, leaving, node, rules)
         if lacking is None:
             start.append(Start(want))
-            there.append(NodeCopy("", want.instance, want.gpu))
+            on_gpu.append(NodeCopy("", want.instance, want.gpu))
         elif lacking is not WAIT:
             held.append(HeldStart(want.instance.id, lacking))
     return CopyDecision(tuple(start), tuple(take_down), tuple(held))
 
 
-def right_copy(want: WantedInstance, mine: Collection[NodeCopy]) -> NodeCopy | None:
+def right_copy(want: WantedInstance, own_copies: Collection[NodeCopy]) -> NodeCopy | None:
     """Returns the copy that serves the wanted instance, or will once it has started."""
-    for copy in mine:
+    for copy in own_copies:
         if copy.rising and copy.gpu == want.gpu and same_process_serves(copy, want.instance):
             return copy
     return None
@@ -104,10 +104,10 @@ def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Colle
     """Returns copies whose successor is starting; what they hold comes free by itself."""
     found = set()
     for want in wanted:
-        mine = by_instance.get(want.instance.id, ())
-        right = right_copy(want, mine)
+        own_copies = by_instance.get(want.instance.id, ())
+        right = right_copy(want, own_copies)
         if right is not None:
-            found |= {copy.id for copy in mine if copy is not right}
+            found |= {copy.id for copy in own_copies if copy is not right}
     return found
 
 
@@ -116,7 +116,7 @@ WAIT = Shortfall("wait", "")
 
 def _obstacle(
     want: WantedInstance,
-    mine: Collection[NodeCopy],
+    own_copies: Collection[NodeCopy],
     copies: Collection[NodeCopy],
     leaving: Collection[str],
     node: NodeConstraints,
@@ -136,21 +136,21 @@ def _obstacle(
         return Shortfall("gpu_recycled", f"GPU {want.instance.gpu} is being emptied to restart its MPS daemon")
     if not (node.contact or name in node.established):
         return WAIT  # without contact only instances that were ready here before are started again (I4)
-    if mine and not want.instance.service:
+    if own_copies and not want.instance.service:
         return WAIT  # a second copy of a job would start before the first has saved its progress
     memory_gib = node.memory_gib.get(want.gpu, 0.0)
-    there = [copy for copy in copies if copy.gpu == want.gpu]
-    lacking = missing(want.instance, memory_gib, there, rules)
+    on_gpu = [copy for copy in copies if copy.gpu == want.gpu]
+    lacking = missing(want.instance, memory_gib, on_gpu, rules)
     if lacking is not None:
-        staying = [copy for copy in there if copy.rising and (copy.id not in leaving or copy.instance == name)]
+        staying = [copy for copy in on_gpu if copy.rising and (copy.id not in leaving or copy.instance == name)]
         return lacking if missing(want.instance, memory_gib, staying, rules) else WAIT
-    replacing = any(copy.instance == name for copy in there)
-    return WAIT if replacing and _handing_over(there, name) else None
+    replacing = any(copy.instance == name for copy in on_gpu)
+    return WAIT if replacing and _handing_over(on_gpu, name) else None
 
 
-def _handing_over(there: Collection[NodeCopy], but: str) -> bool:
+def _handing_over(on_gpu: Collection[NodeCopy], but: str) -> bool:
     """Returns whether another instance has two copies on this GPU: only one hand-over runs at a time."""
-    names = [copy.instance for copy in there if copy.instance != but]
+    names = [copy.instance for copy in on_gpu if copy.instance != but]
     return len(names) != len(set(names))
 
 
@@ -163,26 +163,26 @@ def _take_down(
     """Returns copies that must leave now, and unwanted copies whose replacement is ready."""
     by_name = {want.instance.id: want for want in wanted}
     coming = _services_coming(wanted, by_instance, node)
-    going = []
+    taken_down = []
     for copy in copies:
         want = by_name.get(copy.instance)
         serving = copy.served and copy.stage is Stage.READY
         if not copy.rising:
             continue
         if copy.gpu in node.recycled:
-            going.append(TakeDown(copy.id, "gpu_recycled"))
+            taken_down.append(TakeDown(copy.id, "gpu_recycled"))
         elif copy.instance in node.stopped_jobs:
-            going.append(TakeDown(copy.id, "made_room"))
+            taken_down.append(TakeDown(copy.id, "made_room"))
         elif not node.contact:
             continue  # both copies of an unfinished hand-over stay (I4)
         elif want is None:
             if not (serving and copy.service in coming):
-                going.append(TakeDown(copy.id, "not_wanted"))
+                taken_down.append(TakeDown(copy.id, "not_wanted"))
         else:
             right = right_copy(want, by_instance[copy.instance])
             if right is not copy and (not serving or (right is not None and right.stage is Stage.READY)):
-                going.append(TakeDown(copy.id, "replaced"))
-    return going
+                taken_down.append(TakeDown(copy.id, "replaced"))
+    return taken_down
 
 
 def _services_coming(

@@ -90,12 +90,12 @@ class Keeper:
 
     @property
     def held(self) -> tuple[HeldStart, ...]:
-        """What is held back now, with the reasons."""
+        """The instances held back now, with the reasons."""
         return self._held
 
     @property
     def handed_over(self) -> int:
-        """How many copies were replaced since the start."""
+        """The number of copies replaced since the start."""
         return self._reconciler.handed_over
 
     @property
@@ -105,7 +105,7 @@ class Keeper:
 
     @property
     def gateway_away(self) -> str:
-        """Why the gateway does not acknowledge routes; empty if it does."""
+        """The reason why the gateway does not acknowledge routes; empty if it does."""
         return self._routes.away
 
     def in_force(self, copy: NodeCopy) -> bool:

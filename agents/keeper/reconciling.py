@@ -61,14 +61,14 @@ class Reconciler:
         copies = self._ledger.copies()
         self._follow(wanted, copies)
         decision = decide(wanted, copies, self._constraints(wanted, situation, contact, now), GpuRules.of(assignment))
-        for going in decision.take_down:
-            copy = self._ledger.get(going.copy)
+        for taken_down in decision.take_down:
+            copy = self._ledger.get(taken_down.copy)
             if copy is None:
                 continue
             stage = Stage.DRAINING if copy.served and copy.stage in (Stage.ROUTING, Stage.READY) else Stage.ENDING
-            if going.reason == "replaced":
+            if taken_down.reason == "replaced":
                 self.handed_over += 1
-            self._ledger.record(copy.at(stage, now, going.reason))
+            self._ledger.record(copy.at(stage, now, taken_down.reason))
         for start in decision.start:
             self._begin(start.wanted, now)
         self._end_late_handovers(assignment.handover_seconds, now)
@@ -139,10 +139,10 @@ class Reconciler:
         """Stops a new copy whose hand-over holds a GPU above 100 SM% for too long, unless it may have requests."""
         copies = self._ledger.copies()
         for gpu in {copy.gpu for copy in copies if _is_new(copy)}:
-            there = [copy for copy in copies if copy.gpu == gpu]
-            if not over_full(there):
+            on_gpu = [copy for copy in copies if copy.gpu == gpu]
+            if not over_full(on_gpu):
                 continue
-            for copy in there:
+            for copy in on_gpu:
                 if _is_new(copy) and now - copy.born > handover_seconds:
                     message = f"not warm within {handover_seconds:g} s"
                     self._steps.fail_copy(copy, "handover_timeout", message, now)

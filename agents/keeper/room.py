@@ -1,4 +1,4 @@
-"""Tells if one more copy fits on a GPU beside those whose process may still hold something there."""
+"""Decides whether one more copy fits on a GPU beside those whose process may still hold something there."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from agents.keeper.copies import NodeCopy, Stage
 
 
 def missing(
-    wanted: AssignedInstance, memory_gib: float, there: Collection[NodeCopy], rules: GpuRules
+    wanted: AssignedInstance, memory_gib: float, copies: Collection[NodeCopy], rules: GpuRules
 ) -> Shortfall | None:
     """Returns what `wanted` lacks on a GPU of `memory_gib`; None if it fits.
 
     A copy holds what its process was given until its memory is known to be free.
     """
-    holding = (copy.wanted for copy in there if copy.stage is not Stage.GONE)
+    holding = (copy.wanted for copy in copies if copy.stage is not Stage.GONE)
     return find_shortfall(wanted, holding, memory_gib, rules)
 
 
-def over_full(there: Collection[NodeCopy]) -> float:
+def over_full(copies: Collection[NodeCopy]) -> float:
     """Returns by how many SM% the limits on one GPU exceed 100 now; 0 if they do not."""
-    total = sum(copy.wanted.sm_percent for copy in there if copy.stage is not Stage.GONE)
+    total = sum(copy.wanted.sm_percent for copy in copies if copy.stage is not Stage.GONE)
     return total - 100 if total - 100 > TOLERANCE else 0.0

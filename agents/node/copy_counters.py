@@ -31,7 +31,7 @@ class CopyCounters:
         self._filler = filler
         self._gateway = gateway
         self._served: dict[str, Served | None] = {}
-        self._asked: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._busy: dict[str, float] = {}
         self._paused: dict[str, tuple[float, float]] = {}  # slow copies: paused until when, and for how long
         self._counters: Mapping[str, Counters] = {}
@@ -49,17 +49,17 @@ class CopyCounters:
         period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
         here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
         awake = [copy for copy in here if now >= self._paused.get(copy.id, (0.0, 0.0))[0]]
-        due = [copy for copy in awake if now - self._asked.get(copy.id, 0.0) >= period]
+        due = [copy for copy in awake if now - self._asked_at.get(copy.id, 0.0) >= period]
         # A few at a time: asking forty at once would cause a burst every half minute.
-        first = sorted(due, key=lambda copy: self._asked.get(copy.id, 0.0))[: max(2, len(here) // 8)]
+        first = sorted(due, key=lambda copy: self._asked_at.get(copy.id, 0.0))[: max(2, len(here) // 8)]
         began = time.monotonic()
         for copy in {copy.id: copy for copy in [*first, *(copy for copy in awake if copy.gpu in eager)]}.values():
             self._ask(copy, now)
             if time.monotonic() - began > SLOW_SECONDS:
                 break
         self.totals = {copy.id: self._totals_of(copy) for copy in here}
-        for gone in self._asked.keys() - {copy.id for copy in copies}:
-            self._asked.pop(gone)
+        for gone in self._asked_at.keys() - {copy.id for copy in copies}:
+            self._asked_at.pop(gone)
             self._served.pop(gone, None)
             self._busy.pop(gone, None)
             self._paused.pop(gone, None)
@@ -72,7 +72,7 @@ class CopyCounters:
         return self._busy.get(copy)
 
     def _ask(self, copy: NodeCopy, now: float) -> None:
-        asked_at, self._asked[copy.id] = self._asked.get(copy.id, 0.0), now
+        asked_at, self._asked_at[copy.id] = self._asked_at.get(copy.id, 0.0), now
         filled = self._filler.filled(copy)
         if filled is None or filled.metrics is None:
             return

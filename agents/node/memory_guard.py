@@ -30,7 +30,7 @@ class MemoryGuard:
 
     @property
     def room_gib(self) -> Mapping[str, float]:
-        """By GPU: what our own processes may hold together; the rest is headroom or used by others."""
+        """The memory that our own processes may hold together, by GPU; the rest is headroom or used by others."""
         return self._room
 
     def look(
@@ -49,12 +49,12 @@ class MemoryGuard:
         device = DeviceMemory(gpu.memory_gib, reading.memory_used_gib if reading else None)
         measured = {process.pid: process.memory_gib for process in processes}
         holders = [_holder(copy, measured, pids) for copy in copies if copy.gpu == gpu.uuid]
-        here = {instance.id: instance for instance in assignment.instances if instance.gpu == index}
+        on_gpu = {instance.id: instance for instance in assignment.instances if instance.gpu == index}
         waiting = {
             hold.instance for hold in held if hold.missing.reason in WAITING_FOR_ROOM and hold.missing.memory_gib
         }
-        needed = sum(here[name].memory_gib for name in waiting if name in here and here[name].service)
-        jobs = {name for name, instance in here.items() if instance.job}
+        needed = sum(on_gpu[name].memory_gib for name in waiting if name in on_gpu and on_gpu[name].service)
+        jobs = {name for name, instance in on_gpu.items() if instance.job}
         before = self._guards.get(gpu.uuid, Guard())
         self._guards[gpu.uuid], _ = memory.guard(before, device, holders, needed, jobs, now, self._settings)
         strangers = memory.strangers_gib(device, holders)

@@ -56,23 +56,23 @@ class PowerLoop:
         for index, uuid in indexes.items():
             if uuid not in self._devices.present:
                 continue
-            here = [copy for copy in copies if copy.gpu == uuid]
-            move = self._turn_gpu(index, uuid, assigned.get(index, AssignedGpu(index)), here, now)
+            copies_on_gpu = [copy for copy in copies if copy.gpu == uuid]
+            move = self._turn_gpu(index, uuid, assigned.get(index, AssignedGpu(index)), copies_on_gpu, now)
             excursions += move.excursions
             if move.repartition:
                 repartition.append(index)
         self.excursions, self.repartition = tuple(excursions), tuple(repartition)
 
     def _turn_gpu(
-        self, index: int, uuid: str, assigned: AssignedGpu, here: Collection[NodeCopy], now: float
+        self, index: int, uuid: str, assigned: AssignedGpu, copies_on_gpu: Collection[NodeCopy], now: float
     ) -> power.PowerMove:
-        ready = [copy for copy in here if copy.stage is Stage.READY]
+        ready = [copy for copy in copies_on_gpu if copy.stage is Stage.READY]
         period = self._period(index, uuid, assigned, ready)
         move = power.step(self._states.get(uuid, power.PowerState()), period, power.PowerSettings())
         self._states[uuid] = move.state
         if move.clock_mhz != period.clock_mhz and uuid in self._devices.samples:
             self._devices.samples[uuid].moved(now)
-        if here:
+        if copies_on_gpu:
             self._knobs.close_door(uuid, now)
         self._knobs.set_cap(uuid, assigned.cap_w, now)
         # The planned clock applies where the loop leaves the clock alone, as it does when it cannot be set.

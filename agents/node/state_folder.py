@@ -41,7 +41,7 @@ class Credential(msgspec.Struct, rename="camel"):
 
 
 class AgentMemory(msgspec.Struct, rename="camel"):
-    """What must survive a restart. `incarnation` only grows and orders reports across restarts."""
+    """The state that must survive a restart. `incarnation` only grows and orders reports across restarts."""
 
     incarnation: int = 0
     epoch: int = 0

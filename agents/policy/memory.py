@@ -20,7 +20,7 @@ LEAST_SHORTAGE_GIB = 1 / 1024  # devices count in MiB; a smaller difference is n
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """How much memory stays free, and how long a shortage or room must last before a job stops or returns."""
+    """The memory to keep free, and the time that a shortage or room must last before a job stops or returns."""
 
     headroom_gib: float = 0.0
     headroom_percent: float = 0.0  # of the device; the larger of the two applies
@@ -80,7 +80,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What to do now. `short_gib`: memory still missing after all preemptible jobs have stopped."""
+    """The next moves. `short_gib`: memory still missing after all preemptible jobs have stopped."""
 
     stop: tuple[str, ...] = ()
     bring_back: tuple[str, ...] = ()

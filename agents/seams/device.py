@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Ability(StrEnum):
-    """What a device can do, as found out by trying it."""
+    """An ability of a device, found out by trying it."""
 
     READ_POWER = "read_power"
     READ_ENERGY = "read_energy"
@@ -27,7 +27,7 @@ class Ability(StrEnum):
 
 
 class Trouble(StrEnum):
-    """Why a device or its MPS daemon did not do what was requested."""
+    """The reason why a device or its MPS daemon did not do what was requested."""
 
     LOST = "lost"  # this device fell off the bus; others are not affected
     NOT_SUPPORTED = "not_supported"  # a property of the device, not an error

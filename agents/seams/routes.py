@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the gateway is to treat one copy."""
+    """The wanted route of one copy."""
 
     copy: str
     service: str  # tenant/name
@@ -20,7 +20,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteState:
-    """How the gateway treats one copy."""
+    """The gateway's present state of one copy."""
 
     copy: str
     ready: bool  # gets new requests

@@ -1,4 +1,4 @@
-"""What a copy has served since it began, counted by the gateway or by the server itself."""
+"""The counters of a copy since it began, from the gateway or from the server itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a copy reports through its metrics endpoint; None for what it does not report."""
+    """A copy's own report through its metrics endpoint; None for what it does not report."""
 
     counters: Counters
     batch_mean: float | None = None

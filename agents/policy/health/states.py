@@ -10,7 +10,7 @@ from agents.seams.device import GpuReading, MpsState, Trouble
 
 
 class HealthCause(StrEnum):
-    """Why a GPU is not ok."""
+    """The reason why a GPU is not ok."""
 
     XID = "xid"  # reported with its number, like xid_79
     LOST = "lost"
@@ -27,7 +27,7 @@ class HealthCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """What counts as hot or slow, and how long a GPU must be free of faults before it is used again."""
+    """The limits of hot and slow, and the time without faults before a GPU is used again."""
 
     hot_c: float = 93.0
     cool_c: float = 88.0  # a hot GPU stays hot until it is below
@@ -65,7 +65,7 @@ class HealthVerdict:
 
 @dataclass(frozen=True, slots=True)
 class HealthState:
-    """What is remembered of one GPU; plain data that is saved and survives restarts of the agent."""
+    """The health history of one GPU; plain data that is saved and survives restarts of the agent."""
 
     uuid: str
     cause: str = ""  # why it is fenced; empty: it is not

@@ -44,7 +44,7 @@ def _fenced(state: HealthState, now: float) -> HealthVerdict:
     elif state.ongoing:
         then = "nothing starts on it while this lasts"
     else:
-        left = max(0.0, state.until - now)
-        then = f"this is over; nothing starts on it for another {left:.0f} s"
+        remaining_seconds = max(0.0, state.until - now)
+        then = f"this is over; nothing starts on it for another {remaining_seconds:.0f} s"
     hurts = (state.ongoing and cause is not HealthCause.HOT) or bool(state.needs)
     return HealthVerdict("failed" if hurts else "degraded", reason, True, f"{what}: {then}", state.needs)

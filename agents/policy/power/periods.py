@@ -59,7 +59,7 @@ class PowerState:
 
 @dataclass(frozen=True, slots=True)
 class PowerMove:
-    """What is to be in force until the next period, and what to report."""
+    """The settings until the next period, and what to report."""
 
     state: PowerState
     clock_mhz: int | None  # to lock; None: leave the clock alone

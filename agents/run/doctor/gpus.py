@@ -29,7 +29,7 @@ DEADLINE_SECONDS = 2.0  # of each call
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """What the driver reports about this machine."""
+    """The driver's report about this machine."""
 
     driver_version: str
     gpus: tuple[GpuDevice, ...]

@@ -126,4 +126,4 @@ def test_a_gateway_that_counts_anew_begins_anew() -> None:
     assert pressure
     assert pressure.most_open
     anew = update_pressure(pressure, ServiceLoad(0, 0, 3, {"a": 200.0}), SLO, queue.at + LOOK)
-    assert (anew.most_open, anew.carried) == (0, 0.0)
+    assert (anew.most_open, anew.capacity) == (0, 0.0)
