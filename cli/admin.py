@@ -30,11 +30,13 @@ def made(database: Database, path: Path, label: str) -> NewToken:
     database.write(
         lambda connection: rows.insert(
             connection,
-            token_id=new.id,
-            secret_hash=new.secret_hash,
-            scope="admin",
-            label=label,
-            created_by=label,
+            rows.NewToken(
+                id=new.id,
+                secret_hash=new.secret_hash,
+                scope="admin",
+                label=label,
+                created_by=label,
+            ),
         )
     )
     return new

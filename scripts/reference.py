@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -97,22 +97,23 @@ def _allowed(field: Mapping[str, Any]) -> str:
         return str(field["x-allowed"])
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
-    match field.get("type"):
-        case "array":
-            return f"a list of: {_allowed(field['items'])}"
-        case "object":
-            values = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
-            inner = next((each for each in values if isinstance(each, dict)), None)
-            return f"a map to: {_allowed(inner)}" if inner else "a map"
-        case "integer":
-            return "whole number" + _bounds(field)
-        case "number":
-            return "number" + _bounds(field)
-        case "string":
-            return "a moment, RFC 3339" if field.get("format") == "date-time" else "text"
-        case "boolean":
-            return "true or false"
-    return ""
+    return ALLOWED_OF_TYPE.get(field.get("type", ""), lambda field: "")(field)
+
+
+def _map(field: Mapping[str, Any]) -> str:
+    values = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
+    inner = next((value for value in values if isinstance(value, dict)), None)
+    return f"a map to: {_allowed(inner)}" if inner else "a map"
+
+
+ALLOWED_OF_TYPE: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "array": lambda field: f"a list of: {_allowed(field['items'])}",
+    "object": _map,
+    "integer": lambda field: "whole number" + _bounds(field),
+    "number": lambda field: "number" + _bounds(field),
+    "string": lambda field: "a moment, RFC 3339" if field.get("format") == "date-time" else "text",
+    "boolean": lambda field: "true or false",
+}
 
 
 def _bounds(field: Mapping[str, Any]) -> str:

@@ -98,12 +98,14 @@ def _issue_token(connection: Connection, newcomer: Actor, row: JoinTokenRow, nod
     new = secrets.new()
     made = tokens.insert(
         connection,
-        token_id=new.id,
-        secret_hash=new.secret_hash,
-        scope=Scope.NODE,
-        node=node,
-        created_by=newcomer.principal.id,
-        expires_in_seconds=days * DAY_SECONDS,
+        tokens.NewToken(
+            id=new.id,
+            secret_hash=new.secret_hash,
+            scope=Scope.NODE,
+            node=node,
+            created_by=newcomer.principal.id,
+            expires_in_seconds=days * DAY_SECONDS,
+        ),
     )
     join_tokens.use(connection, row.id, node)
     audit.record(

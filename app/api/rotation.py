@@ -43,12 +43,14 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
         new = secrets.new()
         row = tokens.insert(
             connection,
-            token_id=new.id,
-            secret_hash=new.secret_hash,
-            scope=Scope.NODE,
-            node=name,
-            created_by=who.id,
-            expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
+            tokens.NewToken(
+                id=new.id,
+                secret_hash=new.secret_hash,
+                scope=Scope.NODE,
+                node=name,
+                created_by=who.id,
+                expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
+            ),
         )
         rotation.succeed(connection, who.id, new.id)
         audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=describe_token(row))])

@@ -58,15 +58,17 @@ def create_token(
         new = secrets.new()
         row = tokens.insert(
             connection,
-            token_id=new.id,
-            secret_hash=new.secret_hash,
-            scope=wanted.scope,
-            tenant=wanted.tenant or "",
-            node=wanted.node or "",
-            gateway=wanted.gateway or "",
-            label=wanted.label,
-            created_by=who.id,
-            expires_in_seconds=wanted.expires_in_seconds,
+            tokens.NewToken(
+                id=new.id,
+                secret_hash=new.secret_hash,
+                scope=wanted.scope,
+                tenant=wanted.tenant or "",
+                node=wanted.node or "",
+                gateway=wanted.gateway or "",
+                label=wanted.label,
+                created_by=who.id,
+                expires_in_seconds=wanted.expires_in_seconds,
+            ),
         )
         audit.record(connection, [by.entry("create", Noun.TOKEN, name=row.id, after=_wire(row))])
         return answer({**_wire(row), "token": new.text}, 201)

@@ -227,20 +227,14 @@ class GuardedConnection(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """End the connection if the client has let a deadline pass."""
         limits = self.limits
-        buffered = self.socket_transport.get_write_buffer_size()
-        if not buffered:
-            self.stalled_since = None
-        elif self.stalled_since is None or buffered < self.buffered:
-            self.stalled_since = now
-        elif now - self.stalled_since > limits.write_stall_seconds:
+        if self._is_stalled(now):
             self.floor.cut("stalled-reader")
             self.socket_transport.abort()
             return
-        self.buffered = buffered
         waited = now - self.since
         answered = self.cycle is not None and self.cycle.response_complete
         if self.lingering_since is not None:
-            if now - self.lingering_since > limits.linger_seconds and not buffered:
+            if now - self.lingering_since > limits.linger_seconds and not self.buffered:
                 self.socket_transport.abort()
         elif self.phase == "head":
             if waited > limits.head_seconds and not self.flow.read_paused:
@@ -252,6 +246,18 @@ class GuardedConnection(HttpToolsProtocol):
         elif self.cycle is None and waited > limits.head_seconds:
             self.floor.cut("silent")
             self.socket_transport.close()
+
+    def _is_stalled(self, now: float) -> bool:
+        """True when the client has read nothing of a waiting answer for too long."""
+        buffered = self.socket_transport.get_write_buffer_size()
+        if not buffered:
+            self.stalled_since = None
+        elif self.stalled_since is None or buffered < self.buffered:
+            self.stalled_since = now
+        elif now - self.stalled_since > self.limits.write_stall_seconds:
+            return True
+        self.buffered = buffered
+        return False
 
     def _finish_after_answer(self) -> None:
         self._deaf = True

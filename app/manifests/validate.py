@@ -85,7 +85,7 @@ def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) 
         tally.add(called, "spec", f"the spec holds {counted:,} values", f"at most {MAX_SPEC_VALUES:,}")
         return None
     for field in nulls:
-        tally.add(called, field, "null stands where a value belongs", "leave the field out to say nothing")
+        tally.add(called, field, "null is not allowed here", "leave the field out to use its default")
     for contradiction in model.contradictions(spec):
         tally.add(called, f"spec.{contradiction.field}", *contradiction[1:])
     try:

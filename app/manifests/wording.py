@@ -61,32 +61,52 @@ def _fault(
     if what == "missing":
         return ManifestFault(document, field, "this field is required", _description(kind, path))
     if what == "extra_forbidden":
-        known = sorted(_node(kind, path[:-1]).get("properties", ()))
-        named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
-        word = str(path[-1])
-        told = f"there is no field {quoted(word)} here"
-        return ManifestFault(document, field, told, named, shown(value), nearest(word, known))
+        return _unknown_field(kind, path, field, value, document)
     if value is None:
-        return ManifestFault(
-            document,
-            field,
-            "null stands where a value belongs; leave the field out",
-            _description(kind, path),
-        )
+        return ManifestFault(document, field, "null is not allowed here; leave the field out", _description(kind, path))
     allowed = _allowed(_node(kind, path), value)
     if what in BOUNDS:
         return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
     if what == "literal_error":
-        choices = _node(kind, path).get("enum", ())
-        meant = nearest(value, choices) if isinstance(value, str) else ""
-        return ManifestFault(
-            document, field, f"{quoted(value)} is not one of the choices", allowed, shown(value), meant
-        )
+        return _wrong_choice(kind, path, field, value, document)
     if what == "string_pattern_mismatch":
         noun = "key" if is_key else "name"
         return ManifestFault(
             document, field, f"{quoted(value)} cannot be a {noun} here", _pattern(context), shown(value)
         )
+    if what in LENGTHS:
+        return _length_fault(detail, document, field)
+    if is_key:
+        return ManifestFault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
+    if what in TYPES:
+        wanted = allowed if allowed.startswith("a text or") else TYPES[what]
+        kindly = " (a text: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
+        return ManifestFault(
+            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value)
+        )
+    return ManifestFault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+
+
+def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
+    known = sorted(_node(kind, path[:-1]).get("properties", ()))
+    named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
+    word = str(path[-1])
+    message = f"there is no field {quoted(word)} here"
+    return ManifestFault(document, field, message, named, shown(value), nearest(word, known))
+
+
+def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
+    node = _node(kind, path)
+    meant = nearest(value, node.get("enum", ())) if isinstance(value, str) else ""
+    message = f"{quoted(value)} is not one of the choices"
+    return ManifestFault(document, field, message, _allowed(node, value), shown(value), meant)
+
+
+LENGTHS = {"too_short", "too_long", "string_too_long"}
+
+
+def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
+    what, value, context = detail["type"], detail["input"], detail.get("ctx") or {}
     if what == "too_short":
         noun = "list" if isinstance(value, list) else "mapping"
         return ManifestFault(document, field, f"the {noun} is empty", "at least one entry")
@@ -95,20 +115,8 @@ def _fault(
         return ManifestFault(
             document, field, f"the {noun} is too long", f"at most {context.get('max_length'):,} entries"
         )
-    if what == "string_too_long":
-        most = f"at most {context.get('max_length')} characters"
-        return ManifestFault(document, field, f"the text has {len(value)} characters", most, shown(value))
-    if is_key:
-        return ManifestFault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
-    if what in TYPES:
-        wanted = TYPES[what]
-        if allowed.startswith("a text or"):
-            wanted = allowed
-        kindly = " (a text: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
-        return ManifestFault(
-            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value)
-        )
-    return ManifestFault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+    most = f"at most {context.get('max_length')} characters"
+    return ManifestFault(document, field, f"the text has {len(value)} characters", most, shown(value))
 
 
 def dotted(path: Sequence[str | int]) -> str:

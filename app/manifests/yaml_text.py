@@ -92,7 +92,7 @@ class _Builder:
             raise ManifestsRefused(self.faults)
 
     def build(self, next_event: Any) -> None:
-        """One pass. Whatever an alias repeats is counted as often as it is repeated."""
+        """Builds the documents in one pass. What an alias repeats is counted each time it is repeated."""
         limits, source = self.limits, self.source
         max_values, max_characters = limits.max_values, limits.max_bytes
         values = characters = 0

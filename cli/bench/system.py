@@ -97,11 +97,13 @@ def make_tokens(database_url: str, wanted: Sequence[tuple[str, str]]) -> list[st
             for new, (scope, node) in zip(made, wanted, strict=True):
                 token_rows.insert(
                     connection,
-                    token_id=new.id,
-                    secret_hash=new.secret_hash,
-                    scope=scope,
-                    node=node,
-                    created_by="bench",
+                    token_rows.NewToken(
+                        id=new.id,
+                        secret_hash=new.secret_hash,
+                        scope=scope,
+                        node=node,
+                        created_by="bench",
+                    ),
                 )
     finally:
         database.close()

@@ -89,14 +89,8 @@ def change(args: argparse.Namespace, path: Path) -> int:
         entry["server"] = server
     if "server" not in entry:
         raise Failed(f"context {args.name} is new: it needs --server URL")
-    ApiClient(ServerContext(entry["server"])).close()  # refuses what is no address
-    if args.token_file:
-        token_from(args.token_file)
-        entry.pop("token", None)
-        entry["tokenFile"] = str(Path(args.token_file).expanduser().resolve())
-    if args.token_stdin:
-        entry.pop("tokenFile", None)
-        entry["token"] = checked(sys.stdin.readline(), "stdin")
+    ApiClient(ServerContext(entry["server"])).close()  # refuses a malformed address
+    _set_token(args, entry)
     if args.ca_file:
         if not Path(args.ca_file).expanduser().is_file():
             raise Failed(f"there is no file {args.ca_file}")
@@ -106,8 +100,18 @@ def change(args: argparse.Namespace, path: Path) -> int:
     remember(args.name, entry, select=args.use, path=path)
     print(plain(f"context {args.name} set"))
     if entry["server"].startswith("http://") and not local(entry["server"]):
-        say(f"warning: {entry['server']} is not encrypted: whoever is on the way can read the token")
+        say(f"warning: {entry['server']} is not encrypted: anyone on the network path can read the token")
     return exits.OK
+
+
+def _set_token(args: argparse.Namespace, entry: dict[str, str]) -> None:
+    if args.token_file:
+        token_from(args.token_file)
+        entry.pop("token", None)
+        entry["tokenFile"] = str(Path(args.token_file).expanduser().resolve())
+    if args.token_stdin:
+        entry.pop("tokenFile", None)
+        entry["token"] = checked(sys.stdin.readline(), "stdin")
 
 
 def local(server: str) -> bool:

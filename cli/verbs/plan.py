@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cli import exits
@@ -151,40 +151,49 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
     yield plain(head) + colour(plain(plan["state"]), COLOURS.get(plan["state"], "dim"))
     if plan.get("message"):
         yield plain(plan["message"])
-    certificate = plan.get("certificate")
-    if certificate:
-        bound = certificate.get("bound")
-        proof = "no bound known" if bound is None else f"at least {number(bound)} by proof"
-        gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
-        parts = f"GPUs {number(certificate['resourceCost'])}"
-        if certificate["unservedCost"]:
-            parts += f", unserved {number(certificate['unservedCost'])}"
-        yield plain(f"cost {number(certificate['cost'])} an hour ({parts}); {proof}{gap}; by {certificate['method']}")
-    by_service: dict[str, list[dict[str, Any]]] = {}
-    for one in plan["instances"]:
-        by_service.setdefault(one["service"], []).append(one)
+    if plan.get("certificate"):
+        yield plain(_cost(plan["certificate"]))
+    yield from _services(plan["instances"])
+    for unserved in plan["unserved"]:
+        yield plain(f"unserved: {unserved['service']}: {number(unserved['ratePerSecond'])} a second: {_why(unserved)}")
+    for unplaced in plan["unplaced"]:
+        yield plain(f"unplaced: {unplaced['job']}: {_why(unplaced)}")
+    for held in plan["heldBack"]:
+        yield plain(f"held back: {held['service'] or 'the plan'} ({held['reason']}): {held['message']}")
+    others = plan.get("others")
+    if others:
+        yield f"of others: {others['instances']} instances, {others['jobs']} jobs"
+    progress = _rollout(plan.get("rollout") or {})
+    if progress:
+        yield progress
+
+
+def _cost(certificate: Mapping[str, Any]) -> str:
+    """The plan's cost, how it is known to be good, and the method."""
+    bound = certificate.get("bound")
+    proof = "no bound known" if bound is None else f"at least {number(bound)} by proof"
+    gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
+    parts = f"GPUs {number(certificate['resourceCost'])}"
+    if certificate["unservedCost"]:
+        parts += f", unserved {number(certificate['unservedCost'])}"
+    return f"cost {number(certificate['cost'])} an hour ({parts}); {proof}{gap}; by {certificate['method']}"
+
+
+def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each service, as far as they are shown."""
+    by_service: dict[str, list[Mapping[str, Any]]] = {}
+    for instance in instances:
+        by_service.setdefault(instance["service"], []).append(instance)
     OutputTable(["SERVICE", "INSTANCES", "RATE/S", "LATENCY", "ON"]).rows(
         [
-            name, len(mine), number(sum(one["ratePerSecond"] for one in mine)),
-            f"{max(one['predicted']['latencyMs'] for one in mine):.4g} ms",
-            _some(sorted({f"{one['node']}/{one['gpu']}" for one in mine})),
+            name, len(mine), number(sum(instance["ratePerSecond"] for instance in mine)),
+            f"{max(instance['predicted']['latencyMs'] for instance in mine):.4g} ms",
+            _some(sorted({f"{instance['node']}/{instance['gpu']}" for instance in mine})),
         ]
         for name, mine in sorted(by_service.items())[:SERVICES_SHOWN]
     )  # fmt: skip
     if len(by_service) > SERVICES_SHOWN:
         yield f"and {len(by_service) - SERVICES_SHOWN} more services; --json has them all"
-    for one in plan["unserved"]:
-        yield plain(f"unserved: {one['service']}: {number(one['ratePerSecond'])} a second: {_why(one)}")
-    for one in plan["unplaced"]:
-        yield plain(f"unplaced: {one['job']}: {_why(one)}")
-    for one in plan["heldBack"]:
-        yield plain(f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}")
-    others = plan.get("others")
-    if others:
-        yield f"of others: {others['instances']} instances, {others['jobs']} jobs"
-    told = _rollout(plan.get("rollout") or {})
-    if told:
-        yield told
 
 
 def _rollout(rollout: Mapping[str, Any]) -> str:

@@ -125,7 +125,20 @@ def _show(plan: Plan, problem: Problem) -> None:
     )  # fmt: skip
     if len(instances) > SERVICES_SHOWN:
         print(f"and {len(instances) - SERVICES_SHOWN} more services; --json has them all")
-    for entry in sorted(plan.unserved, key=lambda left: not left.relaxation)[:UNSERVED_SHOWN]:  # those told in full
+    _show_left_out(plan)
+    if plan.certificate:
+        certificate = plan.certificate
+        print(_worth(certificate))
+        print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
+    if problem.state is not None:
+        counts = ("keep", "retune", "resize", "start", "stop", "move")
+        print("changes:", ", ".join(f"{getattr(plan.changes, name)} {name}" for name in counts))
+
+
+def _show_left_out(plan: Plan) -> None:
+    for entry in sorted(plan.unserved, key=lambda unserved: not unserved.relaxation)[
+        :UNSERVED_SHOWN
+    ]:  # explained first
         print(plain(f"unserved: {entry.service}: {number(entry.rate_per_second)} a second: {_why(entry)}"))
     if len(plan.unserved) > UNSERVED_SHOWN:
         print(f"unserved: {len(plan.unserved) - UNSERVED_SHOWN} more services; --json has them all")
@@ -136,16 +149,6 @@ def _show(plan: Plan, problem: Problem) -> None:
     if plan.releasable:
         saved = sum(entry.price_per_hour for entry in plan.releasable)
         print(f"releasable: {len(plan.releasable)} nodes, {number(saved)} an hour")
-    if plan.certificate:
-        certificate = plan.certificate
-        print(_worth(certificate))
-        print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
-    changes = plan.changes
-    if problem.state is not None:
-        told = ", ".join(
-            f"{getattr(changes, name)} {name}" for name in ("keep", "retune", "resize", "start", "stop", "move")
-        )
-        print(f"changes: {told}")
 
 
 def _why(entry: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.manifests.model import Kind
@@ -62,21 +62,27 @@ def run(args: argparse.Namespace) -> int:
             if holds(item):
                 return _done(args, kind, item, tenant, name)
             tenant = item["metadata"].get("tenant", "") if item else tenant
-            try:
-                for event in follow(client, {"kinds": kind.plural, "tenant": tenant}, version, deadline=deadline):
-                    if event.type == "heartbeat" or not _same(event.object, tenant, name, kind):
-                        continue
-                    item = None if event.type == "deleted" else event.object
-                    if holds(item):
-                        return _done(args, kind, item, tenant, name)
-                    if item is None and absence_ends:
-                        raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
-            except ServerRefusal as refusal:
-                if refusal.status != 410:
-                    raise
+            for item in _versions(client, kind, tenant, name, version, deadline):
+                if holds(item):
+                    return _done(args, kind, item, tenant, name)
+                if item is None and absence_ends:
+                    raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
             if time.monotonic() >= deadline:
                 what = f"{kind} {args.name}: {args.wanted} did not come within {args.timeout} s"
                 raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
+
+
+def _versions(
+    client: ApiClient, kind: Kind, tenant: str, name: str, version: int, deadline: float
+) -> Iterator[dict[str, Any] | None]:
+    """The object as it changes, None once it is deleted; ends where the list has to be read again."""
+    try:
+        for change in follow(client, {"kinds": kind.plural, "tenant": tenant}, version, deadline=deadline):
+            if change.type != "heartbeat" and _same(change.object, tenant, name, kind):
+                yield None if change.type == "deleted" else change.object
+    except ServerRefusal as refusal:
+        if refusal.status != 410:
+            raise
 
 
 def _now(client: ApiClient, kind: Kind, tenant: str, name: str) -> tuple[dict[str, Any] | None, int]:

@@ -59,13 +59,15 @@ class RunningServer:
             database.write(
                 lambda connection: token_rows.insert(
                     connection,
-                    token_id=new.id,
-                    secret_hash=new.secret_hash,
-                    scope=scope,
-                    tenant=tenant,
-                    node=node,
-                    gateway=gateway,
-                    created_by="tests",
+                    token_rows.NewToken(
+                        id=new.id,
+                        secret_hash=new.secret_hash,
+                        scope=scope,
+                        tenant=tenant,
+                        node=node,
+                        gateway=gateway,
+                        created_by="tests",
+                    ),
                 )
             )
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -105,34 +105,23 @@ def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
     return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
 
 
-def insert(
-    connection: Connection,
-    *,
-    token_id: str,
-    secret_hash: bytes,
-    scope: str,
-    tenant: str = "",
-    node: str = "",
-    gateway: str = "",
-    label: str = "",
-    created_by: str,
-    expires_in_seconds: float | None = None,
-) -> TokenRow:
-    row = connection.execute(
-        INSERT,
-        {
-            "id": token_id,
-            "secret_hash": secret_hash,
-            "scope": scope,
-            "tenant": tenant,
-            "node": node,
-            "gateway": gateway,
-            "label": label,
-            "created_by": created_by,
-            "expires_in_seconds": expires_in_seconds,
-        },
-    ).one()
-    return TokenRow(*row)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """A token about to be written; its secret is known as a hash alone."""
+
+    id: str
+    secret_hash: bytes
+    scope: str
+    tenant: str = ""
+    node: str = ""
+    gateway: str = ""
+    label: str = ""
+    created_by: str
+    expires_in_seconds: float | None = None
+
+
+def insert(connection: Connection, token: NewToken) -> TokenRow:
+    return TokenRow(*connection.execute(INSERT, asdict(token)).one())
 
 
 def page(connection: Connection, after: str, limit: int) -> list[TokenRow]:

@@ -25,12 +25,14 @@ def database(each_database: GivenDatabase) -> Iterator[Database]:
 def insert(connection: object, token_id: str) -> None:
     tokens.insert(
         connection,  # type: ignore[arg-type]
-        token_id=token_id,
-        secret_hash=token_id.encode(),
-        scope="node",
-        node="node-1",
-        created_by="tests",
-        expires_in_seconds=86400,
+        tokens.NewToken(
+            id=token_id,
+            secret_hash=token_id.encode(),
+            scope="node",
+            node="node-1",
+            created_by="tests",
+            expires_in_seconds=86400,
+        ),
     )
 
 

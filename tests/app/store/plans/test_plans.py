@@ -157,8 +157,14 @@ def exercise(database: Database) -> None:
 
 
 def credentials(connection: Connection) -> None:
-    tokens.insert(connection, token_id="x", secret_hash=b"", scope="viewer", created_by="t")
-    tokens.insert(connection, token_id="y", secret_hash=b"", scope="node", node="n", created_by="t")
+    tokens.insert(
+        connection,
+        tokens.NewToken(id="x", secret_hash=b"", scope="viewer", created_by="t"),
+    )
+    tokens.insert(
+        connection,
+        tokens.NewToken(id="y", secret_hash=b"", scope="node", node="n", created_by="t"),
+    )
     assert rotation.make_room(connection, "t9") is None
     rotation.succeed(connection, "t9", "y")
     assert rotation.take_up(connection, "t9", "y") is not None
