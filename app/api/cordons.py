@@ -27,7 +27,7 @@ LONGEST_DRAIN = timedelta(days=3650)  # of a drain; later moments cannot be repr
 
 
 class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Which GPU, until when and why; by default all GPUs of the node, without a deadline."""
+    """The body of a cordon or drain: GPU, deadline and message; by default all GPUs of the node, without a deadline."""
 
     gpu: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
     deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -73,20 +73,20 @@ def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -
 def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     """Without `gpu`, uncordons the node and all its GPUs."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
-    asked = _read(body)
+    given = _read(body)
 
     def write(connection: Connection) -> Response:
-        lifted = cordons.lift(connection, name, cordons.WHOLE if asked.gpu is None else asked.gpu)
+        lifted = cordons.lift(connection, name, cordons.WHOLE if given.gpu is None else given.gpu)
         if not lifted:
-            if asked.gpu is not None and any(known.gpu == cordons.WHOLE for known in cordons.listed(connection, name)):
+            if given.gpu is not None and any(known.gpu == cordons.WHOLE for known in cordons.listed(connection, name)):
                 raise HttpProblem(
                     "conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs"
                 )
-            raise HttpProblem("not-found", f"{_named(name, asked.gpu)} is not cordoned")
+            raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
         before = {"cordons": [cordoned.wire() for cordoned in lifted]}
         audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
-        message = f"{_named(name, asked.gpu)} may be used again"
-        events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(asked.gpu))])
+        message = f"{_named(name, given.gpu)} may be used again"
+        events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(given.gpu))])
         return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in lifted]})
 
     return write_once(request, body, write)
@@ -96,8 +96,8 @@ def _put(
     request: Request, who: Who, by: By, body: bytes, name: str, mode: Literal["cordon", "drain"]
 ) -> Response:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.WRITE)
-    asked = _read(body)
-    if mode == "cordon" and asked.deadline is not None:
+    given = _read(body)
+    if mode == "cordon" and given.deadline is not None:
         raise HttpProblem("bad-request", "a cordon has no deadline; drain the node to empty it by a deadline")
 
     def write(connection: Connection) -> Response:
@@ -105,21 +105,21 @@ def _put(
         if node is None:
             raise declare.missing(Key(Kind.NODE, "", name))
         gpus = int(str(node.spec["gpus"]))
-        if asked.gpu is not None and asked.gpu >= gpus:
-            raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {asked.gpu}")
-        if asked.deadline is not None and (left := asked.deadline - clock.now(connection)) <= timedelta():
-            raise HttpProblem("invalid", f"the deadline {asked.deadline.isoformat()} has passed")
-        if asked.deadline is not None and left > LONGEST_DRAIN:
-            detail = f"the deadline {asked.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
+        if given.gpu is not None and given.gpu >= gpus:
+            raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
+        if given.deadline is not None and (left := given.deadline - clock.now(connection)) <= timedelta():
+            raise HttpProblem("invalid", f"the deadline {given.deadline.isoformat()} has passed")
+        if given.deadline is not None and left > LONGEST_DRAIN:
+            detail = f"the deadline {given.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
             raise HttpProblem("invalid", detail)
-        gpu = cordons.WHOLE if asked.gpu is None else asked.gpu
-        made = cordons.put(connection, name, gpu, mode, asked.deadline, who.id, asked.message)
+        gpu = cordons.WHOLE if given.gpu is None else given.gpu
+        made = cordons.put(connection, name, gpu, mode, given.deadline, who.id, given.message)
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
         if mode == "cordon":  # for a drain the leader reports how much has to leave
-            message = f"{_named(name, asked.gpu)} gets no new instances or jobs" + (
-                f": {asked.message}" if asked.message else ""
+            message = f"{_named(name, given.gpu)} gets no new instances or jobs" + (
+                f": {given.message}" if given.message else ""
             )
-            events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(asked.gpu))])
+            events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(given.gpu))])
         return answer(made.wire())
 
     return write_once(request, body, write)

@@ -72,16 +72,16 @@ def report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query
 
     def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]]]:
         span = query.ReportSpan(wanted.begins, wanted.ends, wanted.time_zone, now(connection))
-        asked = query.parse_query(name, by, span, tenant, most + 1)
-        return asked, report_queries.read(connection, asked)
+        parsed = query.parse_query(name, by, span, tenant, most + 1)
+        return parsed, report_queries.read(connection, parsed)
 
-    asked, rows = ctx.database.read(read)
+    parsed, rows = ctx.database.read(read)
     if len(rows) > most:
         raise HttpProblem("bad-request", f"the report has more than {most} rows; ask by fewer words, or for less time")
     if form == "json":
-        document = documents.document(asked, known, rows, currency)
+        document = documents.document(parsed, known, rows, currency)
         return Response(msgspec.json.Encoder(decimal_format="number").encode(document), media_type=JSON)
-    text = sheets.focus(asked, rows, currency) if form == "focus" else sheets.sheet(asked, known, rows)
+    text = sheets.focus(parsed, rows, currency) if form == "focus" else sheets.sheet(parsed, known, rows)
     disposition = f'attachment; filename="gpuwright-{name}.csv"'
     return Response("".join(text), media_type=CSV, headers={"Content-Disposition": disposition})
 

@@ -157,15 +157,15 @@ def _kinds(text: str, who: Principal) -> list[Kind]:
         if not may:
             raise HttpProblem("forbidden", f"a token of scope {who.role} may not watch anything")
         return may
-    asked = []
+    chosen = []
     for plural in text.split(","):
         kind = BY_PLURAL.get(plural.strip())
         if kind is None:
             allowed = ", ".join(sorted(BY_PLURAL))
             raise HttpProblem("bad-request", f"kinds: {plural[:40]!r} is not one of {allowed}")
         require(who, kind, AccessVerb.READ)
-        asked.append(kind)
-    return asked
+        chosen.append(kind)
+    return chosen
 
 
 def _tenant(tenant: str, who: Principal) -> str:

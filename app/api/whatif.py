@@ -46,12 +46,12 @@ class WhatIfRequest(BaseModel):
 
 @router.post("", summary="What a change would cost, move and do to each service; changes nothing")
 def what_if(
-    request: Request, ctx: Ctx, who: Who, by: By, body: requests.Body, asked: Annotated[WhatIfRequest, Query()]
+    request: Request, ctx: Ctx, who: Who, by: By, body: requests.Body, query: Annotated[WhatIfRequest, Query()]
 ) -> Response:
     """The body is that of an apply, or empty; it is checked as an apply checks it."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     wanted = manifests(request, body) if body.strip() else []
-    change = _parse_change(asked, wanted)
+    change = _parse_change(query, wanted)
 
     def read(connection: Connection) -> Snapshot:
         if wanted:
@@ -59,7 +59,7 @@ def what_if(
         snapshot = with_solvers(lambda: questions.read_now(connection))
         known = {f"{declared.tenant}/{declared.name}" for declared in snapshot.declared if declared.kind == "Service"}
         known |= {f"{manifest.tenant}/{manifest.name}" for manifest in wanted if manifest.kind == "Service"}
-        for name in (*change.slos_ms, *change.rates, *asked.price_slo):
+        for name in (*change.slos_ms, *change.rates, *query.price_slo):
             if name not in known:
                 raise HttpProblem("not-found", f"there is no service {name}")
         return snapshot
@@ -69,10 +69,10 @@ def what_if(
     def order() -> Any:
         from app.control.answer.whatif.question import WhatIf
 
-        prices: Sequence[str] | None = tuple(asked.price_slo) if asked.price_slos or asked.price_slo else None
-        return WhatIf(snapshot, change, asked.seconds, asked.work, 0, prices, asked.plan)
+        prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
+        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan)
 
-    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), asked.seconds)
+    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), query.seconds)
     if comparison.get("refused"):
         raise HttpProblem("invalid", comparison["failed"])
     if "failed" in comparison:
@@ -80,12 +80,12 @@ def what_if(
     return answer(comparison)
 
 
-def _parse_change(asked: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfChange:
-    gpus = {name: _count(text) for name, text in _pairs(asked.add_gpu, "addGpu", r"[-a-z0-9]{1,63}")}
+def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfChange:
+    gpus = {name: _count(text) for name, text in _pairs(query.add_gpu, "addGpu", r"[-a-z0-9]{1,63}")}
     if sum(gpus.values()) > MOST_GPUS:
         raise HttpProblem("bad-request", f"addGpu adds {sum(gpus.values())} GPUs; allowed: {MOST_GPUS} together")
-    slos = {name: _ms(text) for name, text in _pairs(asked.slo, "slo", SERVICE)}
-    rates = {name: _rate(text) for name, text in _pairs(asked.rate, "rate", SERVICE)}
+    slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
+    rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
     return WhatIfChange(_declared(wanted), (), gpus, slos, rates)
 
 

@@ -47,7 +47,7 @@ class ConsoleData:
     minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
 
 
-def read_data(connection: Connection, who: Principal, asked: PageRequest) -> ConsoleData:
+def read_data(connection: Connection, who: Principal, request: PageRequest) -> ConsoleData:
     """Reads everything in one transaction."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     at = observed.moment(connection)
@@ -72,7 +72,7 @@ def read_data(connection: Connection, who: Principal, asked: PageRequest) -> Con
         leader=None if tenant else lease.current(connection),
         cycle=None if tenant else next(iter(plan_reads.cycles(connection, 1)), None),
         waiting=0 if tenant else plan_reads.newest_waiting(connection),
-        minutes=_minutes(connection, at, asked.node) if asked.node and not tenant else {},
+        minutes=_minutes(connection, at, request.node) if request.node and not tenant else {},
     )
 
 

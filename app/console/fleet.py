@@ -48,15 +48,15 @@ class FleetPicture:
     page: int
 
 
-def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
+def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
-    residents = group_by_gpu(seen.body)
-    silence = {node.name: _silent(node, seen.at) for node in seen.nodes}
-    ailing = {node.name: _ailing(node) for node in seen.nodes}
-    wrong = {node.name for node in seen.nodes if silence[node.name] or ailing[node.name]}
-    order = sorted(seen.nodes, key=lambda node: (node.gpu_type, node.name not in wrong, _key(node.name)))
+    residents = group_by_gpu(data.body)
+    silence = {node.name: _silent(node, data.at) for node in data.nodes}
+    ailing = {node.name: _ailing(node) for node in data.nodes}
+    wrong = {node.name for node in data.nodes if silence[node.name] or ailing[node.name]}
+    order = sorted(data.nodes, key=lambda node: (node.gpu_type, node.name not in wrong, _key(node.name)))
     pages = _pages(order)
-    page = min(asked.fleet, len(pages)) if pages else 1
+    page = min(request.fleet, len(pages)) if pages else 1
     shown = {line.name for line in (pages[page - 1] if pages else ())}
     boxes = sum(min(max(node.gpus, 1), MOST_BOXES) for node in order if node.name in shown)
     room = TOOLTIP_CHARACTERS // max(boxes, 1)
@@ -65,28 +65,28 @@ def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
     for node in order:
         by_type[node.gpu_type].append(node)
     for gpu_type, nodes in by_type.items():
-        memory_gib = seen.memory_gib.get(gpu_type, 0.0)
+        memory_gib = data.memory_gib.get(gpu_type, 0.0)
         prefix = _prefix([node.name for node in nodes])
         drawn = tuple(
             draw(
                 node, prefix, residents.get(node.name, {}), memory_gib, silence[node.name], sorted(ailing[node.name]),
-                room, asked.service,
+                room, request.service,
             )
             for node in nodes
             if node.name in shown
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
     silent = [(name, duration) for name, duration in silence.items() if duration]
-    heard = [node.received_at for node in seen.nodes if node.received_at]
-    since = {node.name: node.received_at for node in seen.nodes}
-    silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or seen.at, node[0]))
+    heard = [node.received_at for node in data.nodes if node.received_at]
+    since = {node.name: node.received_at for node in data.nodes}
+    silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or data.at, node[0]))
     return FleetPicture(
         groups=tuple(groups),
-        nodes=len(seen.nodes),
-        gpus=sum(node.gpus for node in seen.nodes),
+        nodes=len(data.nodes),
+        gpus=sum(node.gpus for node in data.nodes),
         used=sum(len(gpus) for gpus in residents.values()),
         silent=tuple(silent),
-        unheard=bool(heard) and seen.at - max(heard) > PATIENCE,
+        unheard=bool(heard) and data.at - max(heard) > PATIENCE,
         ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
         pages=max(1, len(pages)),
         page=page,

@@ -61,19 +61,19 @@ SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
 }
 
 
-def make_rows(seen: ConsoleData) -> list[ServiceRow]:
+def make_rows(data: ConsoleData) -> list[ServiceRow]:
     """Returns every service."""
-    why = {line["service"]: line for line in seen.body.get("unserved", ())}
-    return [_row(service, why.get(service["service"], {})) for service in seen.services]
+    why = {line["service"]: line for line in data.body.get("unserved", ())}
+    return [_row(service, why.get(service["service"], {})) for service in data.services]
 
 
-def make_page(found: Sequence[ServiceRow], asked: PageRequest) -> ServicePage:
-    """Returns the page that is asked for."""
+def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
+    """Returns the requested page."""
     counts = {state: sum(row.state == state for row in found) for state in ORDER}
-    wanted = [row for row in found if asked.find in row.name.lower() and asked.state in ("", row.state)]
-    wanted.sort(key=SORTED[asked.sort])
+    wanted = [row for row in found if request.find in row.name.lower() and request.state in ("", row.state)]
+    wanted.sort(key=SORTED[request.sort])
     pages = max(1, -(-len(wanted) // PAGE_ROWS))
-    page = min(asked.page, pages)
+    page = min(request.page, pages)
     return ServicePage(tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), len(wanted), page, pages, counts)
 
 

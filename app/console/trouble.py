@@ -29,9 +29,9 @@ class TroubleLine:
     link: str
 
 
-def find_troubles(seen: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
+def find_troubles(data: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
-    found = [*_unserved(rows), *_fleet(fleet), *_planner(seen), *_late(rows)]
+    found = [*_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows)]
     return sorted(found, key=lambda line: line.severity != "alarm")
 
 
@@ -73,30 +73,30 @@ def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
         yield TroubleLine("alarm", text, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
 
 
-def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
-    if seen.tenant:
+def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
+    if data.tenant:
         return
-    if seen.leader is None:
+    if data.leader is None:
         yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", "#plan")
-    elif not seen.leader.held:
-        silent = age((seen.at - seen.leader.renewed_at).total_seconds())
-        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {seen.leader.holder}", "#plan")
-    reason = reason_of(seen.cycle["reason"]) if seen.cycle else None
+    elif not data.leader.held:
+        silent = age((data.at - data.leader.renewed_at).total_seconds())
+        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {data.leader.holder}", "#plan")
+    reason = reason_of(data.cycle["reason"]) if data.cycle else None
     if reason in FAILED and reason is not None:
         yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
-    elif seen.cycle and seen.at - seen.cycle["at"] > CYCLE_LATE:
-        late = age((seen.at - seen.cycle["at"]).total_seconds())
+    elif data.cycle and data.at - data.cycle["at"] > CYCLE_LATE:
+        late = age((data.at - data.cycle["at"]).total_seconds())
         yield TroubleLine("warning", f"the last cycle was {late} ago", "", "#plan")
-    state = seen.plan["state"] if seen.plan else ""
-    if seen.plan and state in ("stopped", "paused"):
-        text = f"the rollout of plan {seen.plan['generation']} is {state}"
-        yield TroubleLine("warning", text, str(seen.plan.get("message") or ""), "#plan")
-    if seen.waiting:
-        text = f"plan {seen.waiting} waits for approval"
-        yield TroubleLine("warning", text, f"gpuwright plan approve {seen.waiting}", "#plan")
-    lost = len(seen.body.get("unplaced", ()))
+    state = data.plan["state"] if data.plan else ""
+    if data.plan and state in ("stopped", "paused"):
+        text = f"the rollout of plan {data.plan['generation']} is {state}"
+        yield TroubleLine("warning", text, str(data.plan.get("message") or ""), "#plan")
+    if data.waiting:
+        text = f"plan {data.waiting} waits for approval"
+        yield TroubleLine("warning", text, f"gpuwright plan approve {data.waiting}", "#plan")
+    lost = len(data.body.get("unplaced", ()))
     if lost:
-        names = _listed([line["job"] for line in seen.body["unplaced"]])
+        names = _listed([line["job"] for line in data.body["unplaced"]])
         yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
 
 

@@ -62,51 +62,51 @@ def render(name: str, **values: object) -> str:
     return templates().get_template(name).render(**values)
 
 
-def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
+def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
     """Renders the console's page."""
-    every, whole = make_rows(seen), draw_fleet(seen, asked)
-    shown = next((row for row in every if row.name == asked.service), None)
+    every, whole = make_rows(data), draw_fleet(data, request)
+    shown = next((row for row in every if row.name == request.service), None)
     return render(
         "page.html",
-        seen=seen,
-        asked=asked,
-        troubles=find_troubles(seen, every, whole),
-        services=make_page(every, asked),
+        data=data,
+        request=request,
+        troubles=find_troubles(data, every, whole),
+        services=make_page(every, request),
         fleet=whole,
-        news=group_events(seen.events),
+        news=group_events(data.events),
         shown=shown,
         instances=[
-            instance for instance in seen.body.get("instances", ()) if shown and instance["service"] == shown.name
+            instance for instance in data.body.get("instances", ()) if shown and instance["service"] == shown.name
         ],
-        node=_node(seen, asked, whole),
-        held=seen.body.get("heldBack", ())[:MOST_REASONS],
-        unserved=seen.body.get("unserved", ())[:MOST_REASONS],
-        unplaced=seen.body.get("unplaced", ())[:MOST_REASONS],
-        certificate=seen.body.get("certificate") or {},
-        rate=_rate(seen),
+        node=_node(data, request, whole),
+        held=data.body.get("heldBack", ())[:MOST_REASONS],
+        unserved=data.body.get("unserved", ())[:MOST_REASONS],
+        unplaced=data.body.get("unplaced", ())[:MOST_REASONS],
+        certificate=data.body.get("certificate") or {},
+        rate=_rate(data),
         money=money,
         total=len(every),
         sorts=[(sort, SORT_WORDS[sort]) for sort in SORTS],
     )
 
 
-def _rate(seen: ConsoleData) -> float | None:
+def _rate(data: ConsoleData) -> float | None:
     """Returns the cost per hour of the plan in force; for a tenant that of its own services."""
-    if not seen.tenant:
-        certificate = seen.body.get("certificate") or {}
+    if not data.tenant:
+        certificate = data.body.get("certificate") or {}
         cost: float | None = certificate.get("resourceCost")
         return cost
-    prices = [service["pricePerHour"] for service in seen.services if service["pricePerHour"] is not None]
+    prices = [service["pricePerHour"] for service in data.services if service["pricePerHour"] is not None]
     return sum(prices) if prices else None
 
 
-def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[str, Any] | None:
+def _node(data: ConsoleData, request: PageRequest, whole: FleetPicture) -> dict[str, Any] | None:
     """Returns the chosen node, GPU by GPU."""
-    row = next((line for line in seen.nodes if line.name == asked.node), None)
+    row = next((line for line in data.nodes if line.name == request.node), None)
     if row is None:
         return None
-    residents = group_by_gpu(seen.body).get(row.name, {})
-    memory_gib = seen.memory_gib.get(row.gpu_type)
+    residents = group_by_gpu(data.body).get(row.name, {})
+    memory_gib = data.memory_gib.get(row.gpu_type)
     why = {index: reason for node, index, reason in whole.ailing if node == row.name}
     indexes = range(min(row.gpus, MOST_BOXES)) if row.gpus else sorted(residents)
     return {
@@ -122,7 +122,7 @@ def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[st
                 "sm_percent": sum(resident.sm_percent for resident in residents.get(index, [])),
                 "memory_gib": sum(resident.memory_gib for resident in residents.get(index, [])),
                 "of_gib": memory_gib,
-                "minute": seen.minutes.get(index),
+                "minute": data.minutes.get(index),
             }
             for index in indexes
         ],

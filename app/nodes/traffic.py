@@ -1,4 +1,4 @@
-"""What a server runs for nodes and gateways: the intake of reports, and the polls for assignments and endpoints."""
+"""Runs the traffic of nodes and gateways: the intake of reports, and the polls for assignments and endpoints."""
 
 from __future__ import annotations
 

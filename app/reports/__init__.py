@@ -1,1 +1,1 @@
-"""Money, energy and promises as reports: in OpenCost's words, as CSV, and in FOCUS's columns."""
+"""Reports on money, energy and SLOs: with OpenCost's names, as CSV, and in FOCUS's columns."""

@@ -1,4 +1,4 @@
-"""Reports as CSV: one column a field, and charges in the columns of FOCUS, the FinOps cost and usage specification."""
+"""Writes reports as CSV: a column per field, or charges in the columns of FOCUS, the FinOps cost and usage format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.reports.documents import NOBODYS, utc
 from app.store.money.report_queries import MoneyReport, ReportQuery
 
 Row = Mapping[str, Any]
-STEERS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is a formula to a spreadsheet
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins so for a formula
 
 FOCUS_BY = ("tenant", "service", "job", "node", "gpu_type", "region", "purchase", "kind")
 PAID = {"owned": "Committed", "reserved": "Committed", "onDemand": "Standard", "spot": "Dynamic"}
@@ -28,20 +28,20 @@ FOCUS_COLUMNS = (
 )  # fmt: skip
 
 
-def sheet(asked: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Iterator[str]:
-    """A heading and one line a row."""
-    names = (*(("period",) if asked.grain else ()), *asked.by, *report.values)
+def sheet(query: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a heading and a line per row."""
+    names = (*(("period",) if query.grain else ()), *query.by, *report.values)
     return lines(names, ([row[name] for name in names] for row in rows))
 
 
-def focus(asked: ReportQuery, rows: Iterable[Row], currency: str) -> Iterator[str]:
-    """The charges of a report by FOCUS_BY and hour, day or month."""
-    zone = ZoneInfo(asked.zone)
-    return lines(FOCUS_COLUMNS, (list(charge(row, asked.grain, zone, currency).values()) for row in rows))
+def focus(query: ReportQuery, rows: Iterable[Row], currency: str) -> Iterator[str]:
+    """Yields the charges of a report by FOCUS_BY and hour, day or month."""
+    zone = ZoneInfo(query.zone)
+    return lines(FOCUS_COLUMNS, (list(charge(row, query.grain, zone, currency).values()) for row in rows))
 
 
 def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, object]:
-    """One row of cost as a charge. What is billed, listed and contracted is one price here: the one in force."""
+    """Returns a row of cost as a charge. Billed, listed and contracted cost are the same: the price in force."""
     began, cost, hours = row["period"].astimezone(zone), row["cost"], row["gpu_hours"]
     name = row["service"] or row["job"] or f"__{row['kind']}__"
     month = began.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -81,7 +81,7 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
 
 
 def following(began: datetime, grain: str) -> datetime:
-    """When the next hour, day or month begins, by the clocks of its zone."""
+    """Returns the beginning of the next hour, day or month, by the clocks of its zone."""
     if grain == "hour":
         return (began.astimezone(UTC) + timedelta(hours=1)).astimezone(began.tzinfo)
     if grain == "day":
@@ -90,7 +90,7 @@ def following(began: datetime, grain: str) -> datetime:
 
 
 def lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """CSV as RFC 4180 has it, a line at a time."""
+    """Yields lines of CSV as in RFC 4180."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     for row in chain([names], rows):
@@ -101,7 +101,7 @@ def lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
 
 def cell(value: object) -> str:
-    """Text that no spreadsheet takes for a formula; numbers whole, without an exponent."""
+    """Returns text that no spreadsheet takes for a formula; numbers are exact, without an exponent."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -109,4 +109,4 @@ def cell(value: object) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     text = str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(STEERS) else text
+    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA_STARTS) else text

@@ -42,7 +42,7 @@ from solvers.planning.plan import Releasable
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementResult:
-    """What an announcement wrote, for the statuses and metrics that follow it."""
+    """The result of an announcement, for the statuses and metrics that follow it."""
 
     free: tuple[Releasable, ...]
     jobs: dict[Key, ObjectStatus]

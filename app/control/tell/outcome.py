@@ -13,7 +13,7 @@ from solvers.planning.plan import Plan
 
 @dataclass(frozen=True)
 class CycleOutcome:
-    """What a cycle leaves behind. `plan` is the one in force, under the names that the problem uses."""
+    """The result of a cycle. `plan` is the one in force, under the names that the problem uses."""
 
     snapshot: Snapshot
     posed: Question

@@ -53,7 +53,7 @@ class WindowCounts:
 
 @dataclass(frozen=True, slots=True)
 class SloStatus:
-    """How a service keeps its SLO, by window."""
+    """Attainment and burn rates of a service's SLO, by window."""
 
     attainment: Mapping[str, float] = field(default_factory=dict)
     burn_rates: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How explanations spell numbers: money, rates and times, short and always the same."""
+"""Formats the numbers of explanations: money, rates and times, short and uniform."""
 
 from __future__ import annotations
 

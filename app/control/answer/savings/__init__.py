@@ -1,1 +1,1 @@
-"""What planning saves: the plan in force against three plain ways of planning, for the same load at the same prices."""
+"""Computes savings: compares the plan in force with three simple baselines, at the same load and prices."""

@@ -14,7 +14,7 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """How a service is degraded. The message holds no figure that follows the load."""
+    """The degradation of a service. The message holds no figure that follows the load."""
 
     reason: Reason
     message: str

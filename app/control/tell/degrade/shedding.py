@@ -28,7 +28,7 @@ RETRY_MUCH_LATER_SECONDS = 300  # only a change of manifests or fleet helps
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """What gateways do with the requests of one service."""
+    """The limits that gateways apply to the requests of a service."""
 
     share: float = 0.0  # of requests, chosen at random, answered 503
     queue_limit: int = 0  # open requests in one gateway; beyond it 503; 0: no limit
