@@ -50,9 +50,9 @@ class Children:
         comes_back: bool = False,
     ) -> None:
         """A module of ours as a process of its own; what it says goes to its log."""
-        from simulation.ending import bound
+        from simulation.ending import bind_command
 
-        command = bound([sys.executable, "-m", *module])
+        command = bind_command([sys.executable, "-m", *module])
         child = _Child(name, command, log, environment, _launched(command, log, environment, said), time.monotonic())
         self._running.append(child)
         watch = self._keep if comes_back else self._watch

@@ -118,7 +118,7 @@ def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
 @contextmanager
 def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
     """The planner and the fleet, while the block lasts; the address of the real gateway, or nothing."""
-    from simulation.real import haproxy
+    from simulation.real import haproxy_path
 
     environment = {"DATABASE_URL": settings.database_url}
     if settings.database_direct:
@@ -127,7 +127,7 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
     gateway = ""
     left_out: list[str] = []
     try:
-        if fleet.real_node and haproxy() and server.startswith("http:"):
+        if fleet.real_node and haproxy_path() and server.startswith("http:"):
             port = _free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
@@ -172,14 +172,14 @@ def _free_port() -> int:
 def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
     """Say once that every service is served, and how long that took."""
     from app.store.database.database import Database, Unavailable
-    from simulation.progress import served
+    from simulation.progress import read_progress
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     told = 0.0
     try:
         while not ended.wait(1.0):
             try:
-                found = database.read(served)
+                found = database.read(read_progress)
             except Unavailable:
                 continue
             seconds = time.monotonic() - began

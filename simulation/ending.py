@@ -22,7 +22,7 @@ def end_with(parent: int) -> None:
         sys.exit("the parent process is gone")
 
 
-def bound(command: list[str]) -> list[str]:
+def bind_command(command: list[str]) -> list[str]:
     """Returns the command in the form that ends with this process."""
     return [sys.executable, "-m", "simulation.ending", str(os.getpid()), *command]
 

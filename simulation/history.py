@@ -25,7 +25,7 @@ class AssignmentChange:
     what: What
 
 
-def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[AssignmentChange]:
+def list_changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[AssignmentChange]:
     """Yields the changes that an assignment makes on its node."""
     were = {instance.id: instance for instance in before.instances} if before else {}
     are = {instance.id: instance for instance in after.instances}
@@ -80,7 +80,7 @@ class History:
         return Counter(change.what for change in self.since(seconds))
 
 
-def attained(before: Mark, after: Mark, services: Iterable[str] | None = None) -> dict[str, float]:
+def attained_shares(before: Mark, after: Mark, services: Iterable[str] | None = None) -> dict[str, float]:
     """Returns each service's share of requests within its SLO between two marks; 1 without requests."""
     found = {}
     for name in after.services if services is None else services:

@@ -19,13 +19,13 @@ def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
     for name, lines in by_node.items():
         clocks = {line.gpu: line.clock_mhz for line in lines}
         gpus = tuple(AssignedGpu(gpu, clock_mhz=Frame(mhz, mhz, mhz)) for gpu, mhz in sorted(clocks.items()))
-        instances = tuple(assigned(problem, line) for line in lines)
+        instances = tuple(to_instance(problem, line) for line in lines)
         fleet.nodes[name].offer(
             Assignment(name, 1, 1, 1, instances=instances, gpus=gpus, clients_per_gpu=problem.policy.clients_per_gpu)
         )
 
 
-def assigned(problem: Problem, line: Instance) -> AssignedInstance:
+def to_instance(problem: Problem, line: Instance) -> AssignedInstance:
     """Returns one line of a plan as its node receives it."""
     service = problem.services[line.service]
     tenant, _, name = line.service.partition("/")

@@ -22,7 +22,7 @@ class ServedProgress:
     copies: int
 
 
-def served(connection: Connection) -> ServedProgress:
+def read_progress(connection: Connection) -> ServedProgress:
     """Returns the current progress."""
     wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
     owner: dict[str, str] = {}

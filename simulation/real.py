@@ -35,7 +35,7 @@ from agents.node.state_folder import StateFolder
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link
-from simulation.ending import bound
+from simulation.ending import bind_command
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
 END_SECONDS = 15.0
@@ -56,7 +56,7 @@ class RealSetup(msgspec.Struct):
     asked: list[str]  # as simulation.load_generator takes them
 
 
-def haproxy() -> str | None:
+def haproxy_path() -> str | None:
     """Returns the path of the installed program."""
     return shutil.which("haproxy") or next((path for path in PROGRAMS if os.access(path, os.X_OK)), None)
 
@@ -153,7 +153,7 @@ class RealPart:
 
     def _run(self, name: str, command: Sequence[str]) -> None:
         with (Path(self.order.folder) / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(bound([*command]), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(bind_command([*command]), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.running.append((name, process))
 
 
@@ -184,7 +184,7 @@ def _free_datagram_port() -> int:
 
 def main() -> int:
     order = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=RealSetup)
-    program = haproxy()
+    program = haproxy_path()
     if program is None:
         sys.exit("haproxy is not installed")
     stopped = threading.Event()

@@ -20,7 +20,7 @@ from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
-from simulation.history import History, changes
+from simulation.history import History, list_changes
 from simulation.messages import Post
 from simulation.shapes import Shape
 from simulation.truth import FleetTruth
@@ -99,7 +99,7 @@ class Simulation:
         for name, node in self.fleet.nodes.items():
             after = node.seen.assignment
             if after is not None and after is not before[name]:
-                self.history.changes += changes(self.clock.seconds, before[name], after)
+                self.history.changes += list_changes(self.clock.seconds, before[name], after)
 
     def _is_due(self, what: str, every_seconds: float) -> bool:
         if self.clock.seconds < self._due[what]:

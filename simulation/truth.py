@@ -45,7 +45,7 @@ class FleetTruth:
             return UNKNOWN_MS
         batches = profile.latency_ms
         profiled = int(batch) if int(batch) in batches else min(batches, key=lambda size: (abs(size - batch), size))
-        alone = at(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
+        alone = interpolate(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
         return alone * self._slow(profile.demand, key[2], sm_percent, beside, clock_mhz)
 
     def units_per_second(
@@ -55,7 +55,7 @@ class FleetTruth:
         profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None
         if profile is None:
             return 0.0
-        return at(profile.units_per_second, sm_percent) / self._slow(
+        return interpolate(profile.units_per_second, sm_percent) / self._slow(
             profile.demand, gpu_type, sm_percent, beside, clock_mhz
         )
 
@@ -69,7 +69,7 @@ class FleetTruth:
         kind = self.problem.gpu_types[gpu_type]
         ratio = (clock_mhz or kind.top_clock_mhz) / kind.top_clock_mhz
         drawn = sum(
-            busy * at(resident.demand.power_w, resident.sm_percent) * ratio**resident.demand.power_exponent
+            busy * interpolate(resident.demand.power_w, resident.sm_percent) * ratio**resident.demand.power_exponent
             for resident, busy in residents
         )
         return float(kind.idle_w + drawn)
@@ -82,7 +82,7 @@ class FleetTruth:
     ) -> float:
         policy = self.problem.policy
         factor = 1.0 + demand.sensitivity * sum(
-            at(resident.demand.pressure, resident.sm_percent) for resident in beside
+            interpolate(resident.demand.pressure, resident.sm_percent) for resident in beside
         )
         if policy.pricing == "share":
             remaining = max(0.0, 100.0 - sm_percent - sum(resident.sm_percent for resident in beside))
@@ -92,7 +92,7 @@ class FleetTruth:
 
 
 @lru_cache(maxsize=65536)
-def at(curve: Curve, sm_percent: float) -> float:
+def interpolate(curve: Curve, sm_percent: float) -> float:
     """Interpolates linearly, flat beyond the ends."""
     before = curve[0]
     for point in curve:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from agents.contract import LATENCY_EDGES_MS
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests
-from agents.prometheus.exposition import Family, exposition, labelled
+from agents.prometheus.exposition import Family, format_families, format_labels
 
 
 def metrics(sidecar: Sidecar) -> str:
     """Returns the whole page. Histograms have no sum: buckets are enough for latencies."""
-    return exposition((*_of_sidecar(sidecar), *_of_copies(sidecar), *_of_requests(sidecar.counts().counted)))
+    return format_families((*_of_sidecar(sidecar), *_of_copies(sidecar), *_of_requests(sidecar.counts().counted)))
 
 
 def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
@@ -34,14 +34,14 @@ def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
 def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
     states = [(source, sidecar.in_force(source)) for source in sidecar.sources()]
     routed = [
-        (labelled(source=source, copy=state.copy), state)
+        (format_labels(source=source, copy=state.copy), state)
         for source, declared in states
         if declared
         for state in declared.routes
     ]
     ready = [(labels, int(state.ready)) for labels, state in routed]
     yield Family("gpuwright_gateway_copy_ready", "gauge", "1: HAProxy sends it requests.", ready)
-    limits = [(labelled(service=service), most) for service, most in sidecar.relief.most_open.items()]
+    limits = [(format_labels(service=service), most) for service, most in sidecar.relief.most_open.items()]
     yield Family(
         "gpuwright_gateway_service_overload_limit",
         "gauge",
@@ -54,11 +54,11 @@ def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
 
 def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
     copies = [
-        (labelled(service=counted.service, source=counted.source, copy=counted.copy), counted)
+        (format_labels(service=counted.service, source=counted.source, copy=counted.copy), counted)
         for counted in all_counted
         if counted.copy
     ]
-    services = [(labelled(service=counted.service), counted) for counted in all_counted if not counted.copy]
+    services = [(format_labels(service=counted.service), counted) for counted in all_counted if not counted.copy]
     for what, totals in (("copy", copies), ("service", services)):
         requests = [(labels, counted.requests) for labels, counted in totals]
         yield Family(f"gpuwright_gateway_{what}_requests_total", "counter", "Requests logged.", requests)
@@ -76,7 +76,7 @@ def _histogram(counted: CountedRequests) -> Iterator[tuple[str, int]]:
     total = 0
     for edge_ms, count in zip(LATENCY_EDGES_MS, counted.latency_counts, strict=False):
         total += count
-        yield "_bucket" + labelled(service=counted.service, le=f"{edge_ms / 1000:.7g}"), total
+        yield "_bucket" + format_labels(service=counted.service, le=f"{edge_ms / 1000:.7g}"), total
     total = sum(counted.latency_counts)
-    yield "_bucket" + labelled(service=counted.service, le="+Inf"), total
-    yield "_count" + labelled(service=counted.service), total
+    yield "_bucket" + format_labels(service=counted.service, le="+Inf"), total
+    yield "_count" + format_labels(service=counted.service), total

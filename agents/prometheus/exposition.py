@@ -21,7 +21,7 @@ class Family:
     samples: Sequence[tuple[str, float | None]]
 
 
-def exposition(families: Iterable[Family]) -> str:
+def format_families(families: Iterable[Family]) -> str:
     """Returns the page. Samples without a finite value are left out, rather than shown as zero."""
     lines: list[str] = []
     for family in families:
@@ -33,14 +33,14 @@ def exposition(families: Iterable[Family]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def labelled(**values: str) -> str:
+def format_labels(**values: str) -> str:
     """Formats labels in braces; an empty label is left out."""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value) + "}"
 
 
-def also(labels: str, **values: str) -> str:
+def add_labels(labels: str, **values: str) -> str:
     """Adds labels to formatted ones."""
-    more = labelled(**values)
+    more = format_labels(**values)
     return labels if more == "{}" else more if labels == "{}" else f"{labels[:-1]},{more[1:]}"
 
 

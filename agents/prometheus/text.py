@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agents.prometheus.exposition import Family, also, exposition, labelled
+from agents.prometheus.exposition import Family, add_labels, format_families, format_labels
 from agents.prometheus.view import AgentView
 
 MIB_PER_GIB = 1024
@@ -17,7 +17,7 @@ BYTES_PER_GIB = 2**30
 
 def render(view: AgentView) -> bytes:
     """Returns the current text."""
-    return exposition(families(view)).encode()
+    return format_families(families(view)).encode()
 
 
 def families(view: AgentView) -> tuple[Family, ...]:
@@ -27,7 +27,7 @@ def families(view: AgentView) -> tuple[Family, ...]:
 
 def _of_gpus(view: AgentView) -> Iterator[Family]:
     labels = {
-        shown.gpu.uuid: labelled(
+        shown.gpu.uuid: format_labels(
             gpu=str(shown.gpu.index),
             UUID=shown.gpu.uuid,
             pci_bus_id=shown.gpu.pci,
@@ -77,7 +77,7 @@ def _of_gpus(view: AgentView) -> Iterator[Family]:
     yield Family(
         "gpuwright_agent_gpu_clock_reason", "gauge", "1 for each reason that lowers the clocks now.",
         [
-            (also(text, reason=reason), 1)
+            (add_labels(text, reason=reason), 1)
             for text, _, reading in read
             for reason in sorted(reading.clock_reasons)
         ],
@@ -96,7 +96,7 @@ def _of_gpus(view: AgentView) -> Iterator[Family]:
 def _of_copies(view: AgentView) -> Iterator[Family]:
     shown = [
         (
-            labelled(
+            format_labels(
                 copy=copy.copy, instance=copy.instance, tenant=copy.tenant, service=copy.service, job=copy.job,
                 gpu=str(copy.gpu), UUID=copy.uuid, Hostname=view.hostname,
             ),
@@ -111,7 +111,7 @@ def _of_copies(view: AgentView) -> Iterator[Family]:
 
     yield Family(
         "gpuwright_copy_stage", "gauge", "1 for the stage that a copy is in.",
-        [(also(labels, stage=copy.stage), 1) for labels, copy in shown],
+        [(add_labels(labels, stage=copy.stage), 1) for labels, copy in shown],
     )  # fmt: skip
     yield family("gpuwright_copy_sm_percent", "gauge", "Limit of its SM share, in percent.", "sm_percent")
     yield family("gpuwright_copy_sm_count", "gauge", "SMs that it may use.", "sm_count")
@@ -126,13 +126,13 @@ def _of_copies(view: AgentView) -> Iterator[Family]:
 
 
 def _of_agent(view: AgentView) -> Iterator[Family]:
-    here = labelled(Hostname=view.hostname)
+    here = format_labels(Hostname=view.hostname)
 
     def one(name: str, kind: str, text: str, value: float | None) -> Family:
         return Family(f"gpuwright_agent_{name}", kind, text, [(here, value)])
 
     def by(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Family:
-        samples = [(also(here, **{label: key}), float(values[key])) for key in sorted(values)]
+        samples = [(add_labels(here, **{label: key}), float(values[key])) for key in sorted(values)]
         return Family(f"gpuwright_agent_{name}", kind, text, samples)
 
     yield one("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
@@ -148,5 +148,5 @@ def _of_agent(view: AgentView) -> Iterator[Family]:
     yield one("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
     yield by("held_back", "gauge", "Instances that differ from their assignment, by reason.", "reason", view.held_back)
     yield by("handovers_total", "counter", "Handovers since the agent started, by outcome.", "outcome", view.handovers)
-    version = also(here, version=view.agent_version)
+    version = add_labels(here, version=view.agent_version)
     yield Family("gpuwright_agent_info", "gauge", "Version of the agent.", [(version, 1)])

@@ -20,7 +20,7 @@ from typing import Any
 
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
-from agents.runtime.logs import plain
+from agents.runtime.logs import strip_controls
 
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
@@ -81,7 +81,7 @@ class DockerRuntime:
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id or not running.pid:
             return False
-        process = proc.see(running.pid)
+        process = proc.read_process(running.pid)
         return process is not None and process.start_ticks == running.start_ticks and not process.zombie
 
     def pids(self, running: Running) -> frozenset[int]:
@@ -99,7 +99,7 @@ class DockerRuntime:
     def log_tail(self, copy: str) -> str:
         try:
             with self._engine(copy) as engine:
-                return plain(engine.logs(self._name(copy), tail=_TAIL_LINES))
+                return strip_controls(engine.logs(self._name(copy), tail=_TAIL_LINES))
         except LaunchError:
             return ""
 
@@ -154,7 +154,7 @@ class DockerRuntime:
 
     def _running(self, inspected: Any) -> Running:
         pid = int(inspected["State"]["Pid"])
-        process = proc.see(pid) if pid else None
+        process = proc.read_process(pid) if pid else None
         copy = inspected["Config"]["Labels"][_COPY]
         if process is None:  # it has ended already
             return Running(copy, 0, 0, self._boot_id, inspected["Id"])

@@ -50,7 +50,7 @@ class Logs:
             for part in (path, path.with_name(path.name + ".1")):
                 if len(text) < _TAIL_BYTES:
                     text = _last(part, _TAIL_BYTES - len(text)) + text
-        return plain(text)
+        return strip_controls(text)
 
     def tidy(self, copies: Collection[str]) -> None:
         """Cuts long logs, and deletes those of all other copies."""
@@ -64,7 +64,7 @@ class Logs:
                     _cut(path, self._largest_bytes)
 
 
-def plain(text: bytes) -> str:
+def strip_controls(text: bytes) -> str:
     """Returns what a program printed without terminal control sequences."""
     printed = text.decode(errors="replace").replace("\t", " ")
     return "".join(letter for letter in printed if letter == "\n" or letter.isprintable()).strip()

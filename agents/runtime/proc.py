@@ -38,7 +38,7 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def see(pid: int) -> ProcessInfo | None:
+def read_process(pid: int) -> ProcessInfo | None:
     """Returns a process; None if the PID does not exist."""
     text = read(f"/proc/{pid}/stat")
     # The program's name is in parentheses and may itself contain spaces and parentheses.
@@ -48,7 +48,7 @@ def see(pid: int) -> ProcessInfo | None:
     return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
 
 
-def own() -> Iterator[int]:
+def own_pids() -> Iterator[int]:
     """Returns the PIDs of this user's processes."""
     user = os.geteuid()
     with os.scandir("/proc") as entries:
@@ -59,7 +59,7 @@ def own() -> Iterator[int]:
                         yield int(entry.name)
 
 
-def environment(pid: int, name: str) -> str:
+def read_variable(pid: int, name: str) -> str:
     """Returns a variable of the environment that a process was started with; empty if unset."""
     wanted = name.encode() + b"="
     for line in read(f"/proc/{pid}/environ").split(b"\0"):
@@ -68,7 +68,7 @@ def environment(pid: int, name: str) -> str:
     return ""
 
 
-def outputs(pid: int) -> Iterator[str]:
+def output_files(pid: int) -> Iterator[str]:
     """Returns the files that a process's standard output and error go to, including deleted ones."""
     for number in (1, 2):
         with suppress(OSError):
@@ -101,7 +101,7 @@ def send(pid: int, start_ticks: int, number: signal.Signals) -> bool:
         return _send_by_number(pid, start_ticks, number)
     try:
         # Checked after the handle was opened: if it is the right process now, so is the handle's.
-        process = see(pid)
+        process = read_process(pid)
         if process is None or process.start_ticks != start_ticks:
             return False
         signal.pidfd_send_signal(handle, number)
@@ -113,7 +113,7 @@ def send(pid: int, start_ticks: int, number: signal.Signals) -> bool:
 
 
 def _send_by_number(pid: int, start_ticks: int, number: signal.Signals) -> bool:
-    process = see(pid)
+    process = read_process(pid)
     if process is None or process.start_ticks != start_ticks:
         return False
     try:

@@ -62,7 +62,7 @@ class ProcessRuntime:
             finally:
                 os.close(log)
                 os.close(write_end)
-            process = proc.see(child.pid)
+            process = proc.read_process(child.pid)
             why_not = _last_words(read_end)
         except (OSError, ValueError) as error:
             raise LaunchError(f"{launch.copy}: {error}") from error
@@ -87,7 +87,7 @@ class ProcessRuntime:
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id:
             return False
-        process = proc.see(running.pid)
+        process = proc.read_process(running.pid)
         if process is None or process.start_ticks != running.start_ticks:
             return False
         if process.zombie:
@@ -140,7 +140,9 @@ class ProcessRuntime:
             if group:
                 kill(group)
             found = {
-                (process.pid, process.start_ticks) for process in map(proc.see, pids) if process and not process.zombie
+                (process.pid, process.start_ticks)
+                for process in map(proc.read_process, pids)
+                if process and not process.zombie
             }
             if found <= killed:
                 return
@@ -156,9 +158,9 @@ class ProcessRuntime:
 
     def _marked(self) -> list[tuple[str, proc.ProcessInfo]]:
         found = []
-        for pid in proc.own():
+        for pid in proc.own_pids():
             copy = self._copy_of(pid)
-            process = proc.see(pid) if copy else None
+            process = proc.read_process(pid) if copy else None
             if process and not process.zombie:
                 found.append((copy, process))
         return found
@@ -166,9 +168,9 @@ class ProcessRuntime:
     def _copy_of(self, pid: int) -> str:
         copy = self._cgroups.copy_of(pid)
         if not copy:
-            copy = next(filter(None, map(self._logs.copy, proc.outputs(pid))), "")
-        if not copy and proc.environment(pid, _FOLDER) == str(self._folder):
-            copy = proc.environment(pid, _COPY)
+            copy = next(filter(None, map(self._logs.copy, proc.output_files(pid))), "")
+        if not copy and proc.read_variable(pid, _FOLDER) == str(self._folder):
+            copy = proc.read_variable(pid, _COPY)
         return copy if _NAME.fullmatch(copy) else ""  # any process of this user may claim any name
 
     def _reap(self) -> None:

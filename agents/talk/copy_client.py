@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from agents.seams.traffic import Served
 from agents.talk.scraping import served_of
-from agents.templates import Filled, Probe, number
+from agents.templates import Filled, Probe, format_number
 
 LOOPBACK = "127.0.0.1"
 MOST_BYTES = 8 * 1024 * 1024
@@ -66,7 +66,7 @@ class TcpCopyClient:
 def _filled(text: str, values: dict[str, float]) -> str:
     def word(found: re.Match[str]) -> str:
         value = values.get(found[1])
-        return found[0] if value is None else number(value)
+        return found[0] if value is None else format_number(value)
 
     return re.sub(r"\{(\w+)\}", word, text) if values else text
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Formats a number without an exponent, which not every program reads."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from agents.templates import Filled, Probe, number
+from agents.templates import Filled, Probe, format_number
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
 from agents.templates.reading import BUILTINS, LIVE, PLACEHOLDER, Template
 
@@ -47,9 +47,9 @@ class Builtin:
             "metricsPort": str(self.metrics_port),
             "batch": str(self.batch),
             "maxBatch": str(max(self.batch, self.max_batch)),
-            "batchTimeoutMs": number(self.batch_timeout_ms),
+            "batchTimeoutMs": format_number(self.batch_timeout_ms),
             "gpu": self.gpu,
-            "memoryGib": number(self.memory_gib),
+            "memoryGib": format_number(self.memory_gib),
             "copy": self.copy,
         }
 
@@ -131,7 +131,7 @@ def _word(
             return no("wrong_type")
         if not arg.min <= value <= arg.max:
             return no("out_of_range")
-        return str(int(value)) if isinstance(arg, IntegerArg) else number(value)
+        return str(int(value)) if isinstance(arg, IntegerArg) else format_number(value)
     if isinstance(value, bool):
         value = "true" if value else "false"
     if not isinstance(value, str):

@@ -96,13 +96,13 @@ def parse(text: str, name: str, where: str) -> TemplateForm:
         form = msgspec.convert(_loaded(text, where), TemplateForm)
     except msgspec.ValidationError as error:
         raise TemplateError([f"{where}: {error}"]) from error
-    faults = [f"{where}: {fault}" for fault in faults_of(form)]
+    faults = [f"{where}: {fault}" for fault in find_faults(form)]
     if faults:
         raise TemplateError(faults)
     return form
 
 
-def faults_of(form: TemplateForm) -> list[str]:
+def find_faults(form: TemplateForm) -> list[str]:
     """Returns the faults that types cannot find: unknown placeholders, unused arguments, ranges and defaults."""
     faults = [fault for name, arg in form.args.items() for fault in _arg_faults(name, arg)]
     probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}

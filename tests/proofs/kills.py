@@ -172,7 +172,7 @@ class Site:
             ready = set()
             for running in self.agent.runtime.find():
                 self.seen.copies.add(running.copy)
-                port = proc.environment(running.pid, "GPUWRIGHT_PORT")
+                port = proc.read_variable(running.pid, "GPUWRIGHT_PORT")
                 if port and TcpCopyClient().ask(int(port), HEALTHZ).ok:
                     ready.add(instance_of(running.copy))
             if ready != {CHANGED, OTHER}:

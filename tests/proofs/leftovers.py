@@ -54,7 +54,7 @@ def left_over(
     shares = {one.id: one.sm_percent for one in assigned}
     for copy, pid in found.items():
         share = shares.get(instance_of(copy))
-        if share is None or proc.environment(pid, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != f"{share:g}":
+        if share is None or proc.read_variable(pid, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != f"{share:g}":
             faults.append(f"{copy} has not the limit {share}")
         elif _sm_count(copy, pid) != int(SM_COUNT * share / 100):
             faults.append(f"{copy} sees {_sm_count(copy, pid)} SMs at {share} %")
@@ -98,11 +98,11 @@ def _servers(gateway: Gateway) -> dict[str, ServerState]:
 def _marked(agent: AgentProcess) -> set[int]:
     """Every process that was started with this node's pipe directories, whoever knows of it."""
     pipes = str(agent.folder)
-    return {pid for pid in proc.own() if proc.environment(pid, "CUDA_MPS_PIPE_DIRECTORY").startswith(pipes)}
+    return {pid for pid in proc.own_pids() if proc.read_variable(pid, "CUDA_MPS_PIPE_DIRECTORY").startswith(pipes)}
 
 
 def _sm_count(copy: str, pid: int) -> int | None:
-    port = proc.environment(pid, "GPUWRIGHT_PORT")
+    port = proc.read_variable(pid, "GPUWRIGHT_PORT")
     wanted = served(instance_of(copy))
     filled = Filler(read(), "127.0.0.1").filled(
         NodeCopy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))

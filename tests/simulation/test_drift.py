@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.store.plans import corrections
-from simulation.history import attained
+from simulation.history import attained_shares
 from simulation.run import simulated
 from simulation.shapes import steady
 from simulation.world import of_documents
@@ -33,7 +33,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         before = fleet.history.mark(fleet.fleet)
         fleet.go_on(float(scaled(3600, 60)), 2.0)
         after = fleet.history.mark(fleet.fleet)
-        assert min(attained(before, after).values()) >= 0.98
+        assert min(attained_shares(before, after).values()) >= 0.98
         (row,) = fleet.database.read(corrections.everything)
         assert row.latency_factor == factors[-1]
         assert len(fleet.history.since(before.at)) <= 4  # what was added while the promise was missed goes again

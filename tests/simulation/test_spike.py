@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import attained
+from simulation.history import attained_shares
 from simulation.run import simulated
 from simulation.shapes import spike, steady
 from tests.simulation.worlds import all_noisy, small
@@ -27,11 +27,11 @@ def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str, seed: 
         for _ in range(12):
             simulation.go_on(10)
             mark = history.mark(fleet)
-            if attained(last, mark)["shop/a"] < 0.98:
+            if attained_shares(last, mark)["shop/a"] < 0.98:
                 enough_at = mark.at
             last = mark
         simulation.go_on(ENDS - simulation.clock.seconds, CALM_TICK)
-        spiked = attained(before, history.mark(fleet))
+        spiked = attained_shares(before, history.mark(fleet))
         assert spiked["shop/a"] >= 0.96
         assert min(spiked["shop/b"], spiked["shop/c"]) >= 0.98
         assert enough_at - BEGINS <= 60
@@ -41,4 +41,4 @@ def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str, seed: 
         after = history.mark(fleet)
         simulation.go_on(2 * COOL_DOWN, CALM_TICK)
         assert fleet.ready("shop/a") == usual
-        assert min(attained(after, history.mark(fleet)).values()) >= 0.98
+        assert min(attained_shares(after, history.mark(fleet)).values()) >= 0.98

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import attained
+from simulation.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small
@@ -33,4 +33,4 @@ def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per
         assert len(changed) <= most_per_hundred * CYCLES / 100 * len(SERVICES)
         if noise <= 0.02:
             assert changed == []
-        assert min(attained(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.store.fleet import endpoints
 from simulation.fleet import SimulatedFleet
-from simulation.history import attained
+from simulation.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
 from simulation.world import of_documents
@@ -86,7 +86,7 @@ def after_a_loss(simulation: Simulation) -> dict[str, float]:
     simulation.go_on(120 + 6 * CYCLE, TICK)
     before = history.mark(fleet)
     simulation.go_on(5 * CYCLE, TICK)
-    return attained(before, history.mark(fleet))
+    return attained_shares(before, history.mark(fleet))
 
 
 LOST = (

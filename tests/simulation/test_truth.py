@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.truth import FleetTruth, SimulatedResident, at
+from simulation.truth import FleetTruth, SimulatedResident, interpolate
 from simulation.world import truth_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
@@ -16,7 +16,7 @@ KEY = ("a", "fp16", "v100-16gb")
 
 def test_curves_are_linear_between_their_points_and_flat_beyond() -> None:
     curve = ((10, 4.0), (20, 2.0))
-    assert [at(curve, sm) for sm in (5, 10, 15, 20, 90)] == [4, 4, 3, 2, 2]
+    assert [interpolate(curve, sm) for sm in (5, 10, 15, 20, 90)] == [4, 4, 3, 2, 2]
 
 
 def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from app.manifests.offline import DeclaredFiles
-from simulation.history import AssignmentChange, History, attained
+from simulation.history import AssignmentChange, History, attained_shares
 from simulation.run import simulated
 from simulation.shapes import steps
 from simulation.world import of_documents, truth_of
@@ -74,4 +74,4 @@ def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(da
         best = cheapest()
         assert best.churn > 0
         assert churn(history.since(began)) <= 1.5 * best.churn
-        assert min(attained(mark, history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(attained_shares(mark, history.mark(simulation.fleet)).values()) >= 0.98

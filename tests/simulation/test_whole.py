@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulation.history import attained
+from simulation.history import attained_shares
 from simulation.run import simulated
 from simulation.shapes import steady
 from simulation.whole import WholeNode
@@ -25,7 +25,7 @@ def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_
                 assert isinstance(node, WholeNode)
                 assert node.agent.watch.power.excursions == ()
         assert simulation.history.since(began) == []
-        assert min(attained(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
         told = [node for node in simulation.fleet.nodes.values() if node.seen.assignment]
         assert told
         for node in told:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.devices.mps import grammar, processes
-from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, no_answer
-from agents.devices.mps.limits import limits
+from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, malformed_answer
+from agents.devices.mps.limits import client_environment
 from agents.devices.mps.program import PROGRAM, Program
 from agents.seams.device import DeviceError, MpsState, Trouble
 
@@ -55,7 +55,7 @@ class MpsControl:
             if self._answers(uuid):
                 return
             pipe = self._program.pipe(uuid)
-            if processes.daemon(pipe) is not None:
+            if processes.daemon_pid(pipe) is not None:
                 raise DeviceError(Trouble.TIMEOUT, uuid, "the MPS daemon is running but does not answer")
             if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH_BYTES:
                 raise DeviceError(Trouble.DOWN, uuid, f"{pipe} is too long for the path of a socket")
@@ -104,13 +104,13 @@ class MpsControl:
         commands = [f"terminate_client {server} {pid}" for server in servers]
         try:
             replies = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
-            outcomes = [grammar.terminated(reply) for reply in replies]
+            outcomes = [grammar.parse_termination(reply) for reply in replies]
         except grammar.UnreadableMpsOutput as error:
-            raise no_answer(uuid, error) from error
+            raise malformed_answer(uuid, error) from error
         return all(outcomes)
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
-        return limits(uuid, self._program.pipe(uuid), sm_percent, memory_gib)
+        return client_environment(uuid, self._program.pipe(uuid), sm_percent, memory_gib)
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         return (self._program.pipe(uuid),)

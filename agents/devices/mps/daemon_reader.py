@@ -50,7 +50,7 @@ class DaemonReader:
         try:
             return self._look(uuid, until)
         except grammar.UnreadableMpsOutput as error:
-            raise no_answer(uuid, error) from error
+            raise malformed_answer(uuid, error) from error
 
     def _look(self, uuid: str, until: float) -> DaemonStatus:
         for _ in range(_TRIES):
@@ -60,8 +60,8 @@ class DaemonReader:
             for server in servers_asked:
                 commands += [f"get_server_status {server}", f"get_client_list {server}", f"get_client_list {server}"]
             first, second, *replies = self._program.ask(uuid, commands, until)
-            servers = grammar.pids(first)
-            if grammar.pids(second) != servers:
+            servers = grammar.parse_pids(first)
+            if grammar.parse_pids(second) != servers:
                 raise grammar.UnreadableMpsOutput("the list of servers keeps changing")
             if servers == frozenset(servers_asked):
                 return self._read(uuid, servers_asked, replies)
@@ -73,11 +73,11 @@ class DaemonReader:
         clients: dict[int, frozenset[int]] = {}
         for at, server in enumerate(servers):
             state, first, second = replies[3 * at : 3 * at + 3]
-            states.append(grammar.status(state))
-            clients[server] = grammar.pids(first)
-            if grammar.pids(second) != clients[server]:
+            states.append(grammar.parse_status(state))
+            clients[server] = grammar.parse_pids(first)
+            if grammar.parse_pids(second) != clients[server]:
                 raise grammar.UnreadableMpsOutput("the list of clients keeps changing")
-            uid = processes.owner(server)
+            uid = processes.owner_uid(server)
             if keeps_waiting(uid, os.getuid()):
                 what = f"the MPS server belongs to UID {uid}, so clients of UID {os.getuid()} would wait forever"
                 raise DeviceError(Trouble.NO_PERMISSION, uuid, what)
@@ -87,5 +87,5 @@ class DaemonReader:
         return DaemonStatus(MpsState.IDLE, clients)
 
 
-def no_answer(uuid: str, error: grammar.UnreadableMpsOutput) -> DeviceError:
+def malformed_answer(uuid: str, error: grammar.UnreadableMpsOutput) -> DeviceError:
     return DeviceError(Trouble.GARBLED, uuid, f"malformed answer of the MPS daemon: {error}")

@@ -38,12 +38,12 @@ class UnreadableMpsOutput(Exception):
     """The output does not match the grammar."""
 
 
-def script(commands: Sequence[str]) -> str:
+def build_script(commands: Sequence[str]) -> str:
     """Returns the program's input: each command, and the one whose reply marks the end."""
     return "".join(f"{command}\n{MARK}\n" for command in commands)
 
 
-def replies(printed: bytes, commands: int) -> tuple[tuple[str, ...], ...]:
+def split_replies(printed: bytes, commands: int) -> tuple[tuple[str, ...], ...]:
     """Splits the output into the lines of each reply, each of which must be followed by its mark."""
     try:
         text = printed.decode("ascii")
@@ -65,7 +65,7 @@ def replies(printed: bytes, commands: int) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def pids(reply: Sequence[str]) -> frozenset[int]:
+def parse_pids(reply: Sequence[str]) -> frozenset[int]:
     """Parses PIDs of servers or clients; an empty reply means none."""
     words = [word for line in reply for word in line.split()]
     for word in words:
@@ -74,14 +74,14 @@ def pids(reply: Sequence[str]) -> frozenset[int]:
     return frozenset(int(word) for word in words)
 
 
-def status(reply: Sequence[str]) -> MpsState:
+def parse_status(reply: Sequence[str]) -> MpsState:
     """Parses a server's status; INITIALIZING counts as idle."""
     if len(reply) != 1 or reply[0] not in _STATES:
         raise UnreadableMpsOutput(f"{' '.join(reply)!r} is not a server status")
     return _STATES[reply[0]]
 
 
-def terminated(reply: Sequence[str]) -> bool:
+def parse_termination(reply: Sequence[str]) -> bool:
     """Returns True if the client was cut off, which only 0 confirms."""
     if len(reply) == 1 and reply[0] in ("0", "CUDA_SUCCESS"):
         return True

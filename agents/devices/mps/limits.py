@@ -8,7 +8,7 @@ from pathlib import Path
 from agents.seams.device import DeviceError, Trouble
 
 
-def limits(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[str, str]:
+def client_environment(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[str, str]:
     """Returns CUDA's own variables. The lower of these and the daemon's limits count; the daemon's stay at the maximum.
 
     MPS takes whole MiB, so the limit is rounded up: otherwise a copy that needs exactly its share would never start.

@@ -28,7 +28,7 @@ def belongs(pid: int, pipe: Path) -> bool:
     return f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode() in environment.split(b"\0")
 
 
-def daemon(pipe: Path) -> int | None:
+def daemon_pid(pipe: Path) -> int | None:
     """Returns the PID of the running daemon, which it writes to a file."""
     try:
         pid = int((pipe / PID_FILE).read_text())
@@ -37,7 +37,7 @@ def daemon(pipe: Path) -> int | None:
     return pid if belongs(pid, pipe) else None
 
 
-def owner(pid: int) -> int | None:
+def owner_uid(pid: int) -> int | None:
     """Returns the UID of a process, None when it is gone."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
@@ -45,14 +45,14 @@ def owner(pid: int) -> int | None:
         return None
 
 
-def everybodys() -> list[int]:
+def all_processes() -> list[int]:
     """Returns the daemons and servers of this machine, of any user."""
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal() and is_mps(int(entry.name))]
 
 
 def all_of(pipe: Path) -> list[int]:
     """Returns daemon and servers, also those of a daemon that was killed."""
-    return [pid for pid in everybodys() if belongs(pid, pipe)]
+    return [pid for pid in all_processes() if belongs(pid, pipe)]
 
 
 def kill(pid: int, pipe: Path) -> None:

@@ -27,8 +27,8 @@ class Program:
 
     def ask(self, uuid: str, commands: Sequence[str], until: float) -> tuple[tuple[str, ...], ...]:
         """Returns a reply to each command; raises UnreadableMpsOutput if one is doubtful."""
-        printed = self.say(uuid, grammar.script(commands), until - time.monotonic())
-        return grammar.replies(printed, len(commands))
+        printed = self.say(uuid, grammar.build_script(commands), until - time.monotonic())
+        return grammar.split_replies(printed, len(commands))
 
     def say(self, uuid: str, commands: str, seconds: float) -> bytes:
         """Returns the output if the program could talk to the daemon; DeviceError DOWN where there is none."""
@@ -39,7 +39,7 @@ class Program:
             printed = run([self._program], commands.encode(), self._environment(uuid), seconds)
         if printed.status == 0:
             return printed.output
-        if grammar.NO_DAEMON.encode() in printed.output or processes.daemon(pipe) is None:
+        if grammar.NO_DAEMON.encode() in printed.output or processes.daemon_pid(pipe) is None:
             raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
         raise DeviceError(Trouble.GARBLED, uuid, f"the MPS daemon broke the connection: status {printed.status}")
 

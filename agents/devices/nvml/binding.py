@@ -12,7 +12,7 @@ from typing import Any
 
 import pynvml
 
-from agents.devices.nvml.troubles import translated, trouble
+from agents.devices.nvml.troubles import translate, trouble
 from agents.devices.nvml.worker import DriverCall, DriverHangs, DriverThread
 from agents.seams.device import DeviceError, Trouble
 
@@ -99,7 +99,7 @@ class Binding:
                     slot = self.slot(uuid)
                 return self._called(slot, function, arguments)
         except pynvml.NVMLError as error:
-            raise translated(error, uuid, what) from error
+            raise translate(error, uuid, what) from error
         except (DriverHangs, _Reopened):
             raise DeviceError(Trouble.TIMEOUT, uuid, f"{what}: NVML is still busy with an earlier call") from None
 
@@ -146,7 +146,7 @@ class Binding:
         try:
             return self._driver.do(function, self._deadline_seconds)
         except pynvml.NVMLError as error:
-            raise translated(error, "", what) from error
+            raise translate(error, "", what) from error
         except DriverHangs:
             raise DeviceError(Trouble.TIMEOUT, "", f"{what}: NVML is still busy with an earlier call") from None
 

@@ -10,8 +10,8 @@ from agents.devices.mps.program import PROGRAM
 from agents.devices.nvml import originals
 from agents.devices.nvml.binding import DEADLINE_SECONDS, REOPEN_SECONDS, Binding, NvmlSlot
 from agents.devices.nvml.events import Events
-from agents.devices.nvml.probing import found
-from agents.devices.nvml.reading import processes, reading
+from agents.devices.nvml.probing import probe_gpu
+from agents.devices.nvml.reading import list_processes, read_gpu
 from agents.devices.nvml.setting import SETTLE_SECONDS, GpuKnobs
 from agents.devices.nvml.writer import DirectWriter, Writer
 from agents.seams.device import Applied, DeviceError, GpuDevice, GpuProcess, GpuReading, XidEvent
@@ -38,7 +38,7 @@ class NvmlDevice:
         self._binding = Binding(deadline_seconds, reopen_seconds)
         self._events = Events(self._binding)
         writer = writer or DirectWriter(self._binding)
-        self._settings = GpuKnobs(self._binding, writer, originals.opened(originals_file), settle_seconds)
+        self._settings = GpuKnobs(self._binding, writer, originals.open_originals(originals_file), settle_seconds)
         self._gpus: dict[str, GpuDevice] = {}
 
     def driver_version(self) -> str:
@@ -57,11 +57,11 @@ class NvmlDevice:
 
     def read(self, uuid: str) -> GpuReading:
         abilities = self._gpu(uuid).abilities
-        answer: GpuReading = self._binding.call(uuid, "read it", reading, abilities)
+        answer: GpuReading = self._binding.call(uuid, "read it", read_gpu, abilities)
         return answer
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
-        answer: tuple[GpuProcess, ...] = self._binding.call(uuid, "list its processes", processes)
+        answer: tuple[GpuProcess, ...] = self._binding.call(uuid, "list its processes", list_processes)
         return answer
 
     def lock_clock(self, uuid: str, mhz: int | None) -> Applied:
@@ -94,4 +94,4 @@ class NvmlDevice:
         return self._gpus[uuid]
 
     def _probed(self, slot: NvmlSlot) -> GpuDevice:
-        return found(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)
+        return probe_gpu(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from agents.devices.nvml.binding import Binding
-from agents.devices.nvml.troubles import translated, trouble
+from agents.devices.nvml.troubles import translate, trouble
 from agents.devices.nvml.worker import DriverHangs
 from agents.seams.device import DeviceError, Trouble, XidEvent
 
@@ -47,7 +47,7 @@ class Events:
                 ) from None
             except pynvml.NVMLError as error:
                 if trouble(error) is not Trouble.LOST:
-                    raise translated(error, "", "wait for events") from error
+                    raise translate(error, "", "wait for events") from error
                 self._free()
                 came = ()
                 self._closing.wait(min(remaining, self._slice_seconds))

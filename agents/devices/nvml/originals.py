@@ -73,7 +73,7 @@ class Originals:
         self._gpus = gpus
 
 
-def opened(path: Path) -> Originals:
+def open_originals(path: Path) -> Originals:
     """Opens the file; an unreadable one is renamed and kept for inspection."""
     try:
         return Originals(path)

@@ -7,57 +7,57 @@ from typing import Any
 import pynvml
 
 from agents.devices.nvml.reading import GIB, clock_reasons, ecc_uncorrected
-from agents.devices.nvml.troubles import said
+from agents.devices.nvml.troubles import read_if_reported
 from agents.seams.device import Ability, GpuDevice
 
 VOLTA = (7, 0)  # the first architecture with lockable clocks and limits per MPS client
 CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}  # 128 in all later ones
 
 
-def found(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
+def probe_gpu(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
     """Returns the GPU behind a handle; raises NVMLError when it is gone."""
-    capability = said(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
+    capability = read_if_reported(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     clocks = _clocks_mhz(handle)
-    constraints = said(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or [0, 0]
-    limit = said(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-    events = said(pynvml.nvmlDeviceGetSupportedEventTypes, handle) or 0
+    constraints = read_if_reported(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or [0, 0]
+    limit = read_if_reported(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+    events = read_if_reported(pynvml.nvmlDeviceGetSupportedEventTypes, handle) or 0
     since_volta = tuple(capability) >= VOLTA
     tried = {
-        Ability.READ_POWER: said(pynvml.nvmlDeviceGetPowerUsage, handle) is not None,
-        Ability.READ_ENERGY: said(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle) is not None,
-        Ability.READ_UTILIZATION: said(pynvml.nvmlDeviceGetUtilizationRates, handle) is not None,
+        Ability.READ_POWER: read_if_reported(pynvml.nvmlDeviceGetPowerUsage, handle) is not None,
+        Ability.READ_ENERGY: read_if_reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle) is not None,
+        Ability.READ_UTILIZATION: read_if_reported(pynvml.nvmlDeviceGetUtilizationRates, handle) is not None,
         Ability.READ_ECC: ecc_uncorrected(handle) is not None,
         Ability.LOCK_CLOCKS: since_volta and bool(clocks) and clock_reasons(handle) is not None,
         Ability.CAP_POWER: limit is not None and 0 < constraints[0] < constraints[1],
-        Ability.COMPUTE_MODE: said(pynvml.nvmlDeviceGetComputeMode, handle) is not None,
+        Ability.COMPUTE_MODE: read_if_reported(pynvml.nvmlDeviceGetComputeMode, handle) is not None,
         Ability.EVENTS: bool(events & pynvml.nvmlEventTypeXidCriticalError),
         Ability.MPS: since_volta and has_mps,
     }
     return GpuDevice(
         index=index,
         uuid=uuid,
-        name=str(said(pynvml.nvmlDeviceGetName, handle) or ""),
+        name=str(read_if_reported(pynvml.nvmlDeviceGetName, handle) or ""),
         pci=_pci(handle),
         memory_gib=pynvml.nvmlDeviceGetMemoryInfo(handle).total / GIB,
         sm_count=_sm_count(handle, capability),
         clocks_mhz=clocks,
         power_min_w=constraints[0] / 1000,
         power_max_w=constraints[1] / 1000,
-        power_default_w=(said(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0) / 1000,
+        power_default_w=(read_if_reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0) / 1000,
         abilities=frozenset(ability for ability, works in tried.items() if works),
     )
 
 
 def _clocks_mhz(handle: Any) -> tuple[int, ...]:
     """Returns the SM clocks of the highest memory clock, whose list is complete."""
-    memory = said(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
+    memory = read_if_reported(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
     if not memory:
         return ()
-    return tuple(sorted(set(said(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory)) or ())))
+    return tuple(sorted(set(read_if_reported(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory)) or ())))
 
 
 def _pci(handle: Any) -> str:
-    info = said(pynvml.nvmlDeviceGetPciInfo, handle)
+    info = read_if_reported(pynvml.nvmlDeviceGetPciInfo, handle)
     if info is None:
         return ""
     return str(info.busId.decode(errors="replace") if isinstance(info.busId, bytes) else info.busId)
@@ -65,8 +65,8 @@ def _pci(handle: Any) -> str:
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:
     """Returns the SM count: NVML reports it for GPUs that can be partitioned; for others the core count implies it."""
-    attributes = said(pynvml.nvmlDeviceGetAttributes, handle)
+    attributes = read_if_reported(pynvml.nvmlDeviceGetAttributes, handle)
     if attributes is not None and attributes.multiprocessorCount:
         return int(attributes.multiprocessorCount)
-    cores = said(pynvml.nvmlDeviceGetNumGpuCores, handle)
+    cores = read_if_reported(pynvml.nvmlDeviceGetNumGpuCores, handle)
     return int(cores // CORES_PER_SM.get((capability[0], capability[1]), 128)) if cores else 0

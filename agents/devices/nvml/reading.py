@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 
 from agents.devices.mps.processes import NAME as MPS_NAME
-from agents.devices.nvml.troubles import GONE, said, trouble
+from agents.devices.nvml.troubles import GONE, read_if_reported, trouble
 from agents.seams.device import Ability, GpuProcess, GpuReading
 
 GIB = 2**30
@@ -18,11 +18,11 @@ THROTTLED = sum(REASONS)
 _TRIES = 3  # the list grew between the calls for its size and its content
 
 
-def reading(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
+def read_gpu(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
     """Reads the GPU, leaving out what it was found not to report."""
 
     def able(ability: Ability, function: Any) -> Any | None:
-        return said(function, handle) if ability in abilities else None
+        return read_if_reported(function, handle) if ability in abilities else None
 
     utilization = able(Ability.READ_UTILIZATION, pynvml.nvmlDeviceGetUtilizationRates)
     power_mw = able(Ability.READ_POWER, pynvml.nvmlDeviceGetPowerUsage)
@@ -31,7 +31,7 @@ def reading(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
         utilization_percent=None if utilization is None else float(utilization.gpu),
         power_w=None if power_mw is None else power_mw / 1000,
         energy_mj=able(Ability.READ_ENERGY, pynvml.nvmlDeviceGetTotalEnergyConsumption),
-        temperature_c=said(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        temperature_c=read_if_reported(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         sm_clock_mhz=sm_clock_mhz(handle),
         clock_reasons=names_of(clock_reasons(handle) or 0),
         ecc_uncorrected=able(Ability.READ_ECC, _ecc_uncorrected),
@@ -39,13 +39,13 @@ def reading(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
 
 
 def sm_clock_mhz(handle: Any) -> float | None:
-    return said(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM)
+    return read_if_reported(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM)
 
 
 def clock_reasons(handle: Any) -> int | None:
     """Returns the bits that explain the current clock; drivers before 535 use an older name for the call."""
-    bits = said(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
-    return bits if bits is not None else said(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    bits = read_if_reported(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    return bits if bits is not None else read_if_reported(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
 
 
 def names_of(bits: int) -> frozenset[str]:
@@ -54,10 +54,10 @@ def names_of(bits: int) -> frozenset[str]:
 
 def ecc_uncorrected(handle: Any) -> int | None:
     """Returns the count since the driver was loaded."""
-    return said(_ecc_uncorrected, handle)
+    return read_if_reported(_ecc_uncorrected, handle)
 
 
-def processes(handle: Any) -> tuple[GpuProcess, ...]:
+def list_processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Lists the processes. Those under MPS have a list of their own, and the driver decides which one a process is in.
 
     The MPS server also holds a context for all of its clients; it is left out.

@@ -10,7 +10,7 @@ import pynvml
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.originals import Original, Originals
 from agents.devices.nvml.reading import IDLE, THROTTLED, clock_reasons, sm_clock_mhz
-from agents.devices.nvml.troubles import said
+from agents.devices.nvml.troubles import read_if_reported
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
 from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, Trouble
 
@@ -103,7 +103,7 @@ class GpuKnobs:
         try:
             self._originals.keep(uuid, knob)
         except OSError as error:
-            what = f"nothing was changed, because the original setting could not be saved: {error}"
+            what = f"nothing was changed; the original setting cannot be saved: {error}"
             raise DeviceError(Trouble.UNKNOWN, uuid, what) from error
 
     def _set_power(self, uuid: str, milliwatts: int) -> int:
@@ -137,4 +137,4 @@ def _clock(handle: Any) -> tuple[float | None, int]:
 
 def _power_limits(handle: Any) -> tuple[int, int | None]:
     limit = int(pynvml.nvmlDeviceGetPowerManagementLimit(handle))
-    return limit, said(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    return limit, read_if_reported(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)

@@ -38,11 +38,11 @@ def trouble(error: pynvml.NVMLError) -> Trouble:
     return TROUBLES.get(int(error.value), Trouble.UNKNOWN)
 
 
-def translated(error: pynvml.NVMLError, uuid: str, what: str) -> DeviceError:
+def translate(error: pynvml.NVMLError, uuid: str, what: str) -> DeviceError:
     return DeviceError(trouble(error), uuid, f"{what}: {error}")
 
 
-def said(function: Callable[..., Any], *arguments: Any) -> Any | None:
+def read_if_reported(function: Callable[..., Any], *arguments: Any) -> Any | None:
     """Returns the device's value, None where it reports none; a lost device still raises an error."""
     try:
         return function(*arguments)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from agents.devices.nvml.originals import Original, Originals
 from agents.devices.nvml.writer import POWER_STEP_MW
 from agents.devices.privileged.root_devices import RootDevices
-from agents.devices.privileged.rules import no, refused
+from agents.devices.privileged.rules import check_change, refuse
 from agents.devices.privileged.wire import (
     MODE_NUMBERS,
     DeviceChange,
@@ -33,11 +33,11 @@ class ReversibleChanges:
     def make(self, change: DeviceChange) -> HelperReply:
         """Carries out one change. It writes nothing before the original value is on disk."""
         try:
-            return refused(change, self._board.allowed(change.uuid)) or self._make(change)
+            return check_change(change, self._board.allowed(change.uuid)) or self._make(change)
         except DeviceError as error:
-            return no(error.trouble, error.what)
+            return refuse(error.trouble, error.what)
         except OSError as error:
-            return no(Trouble.UNKNOWN, f"nothing was changed, because the original setting could not be saved: {error}")
+            return refuse(Trouble.UNKNOWN, f"nothing was changed; the original setting cannot be saved: {error}")
 
     def undo_all(self) -> bool:
         """Restores the settings from before the first change ; True if all succeeded, the rest stays on record."""
@@ -75,7 +75,7 @@ class ReversibleChanges:
         if before == wanted:
             return HelperReply(ok=True, before=before, applied=before)
         if change.mode == "prohibited" and self._originals.of(change.uuid).compute_mode != wanted:
-            return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not in mode prohibited before the first change")
+            return refuse(Trouble.OUT_OF_RANGE, f"{change.uuid} was not in mode prohibited before the first change")
         self._originals.keep(change.uuid, Original(compute_mode=before))
         self._board.set_compute_mode(change.uuid, wanted)
         return _read_back(wanted, before, self._board.compute_mode(change.uuid))

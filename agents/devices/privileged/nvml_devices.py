@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.devices.nvml.binding import Binding
-from agents.devices.nvml.troubles import said
+from agents.devices.nvml.troubles import read_if_reported
 from agents.devices.nvml.writer import DirectWriter
 from agents.devices.privileged.root_devices import AllowedSettings
 from agents.seams.device import DeviceError, Trouble
@@ -32,13 +32,13 @@ class NvmlRootDevices(DirectWriter):
 
     def _supported(self, handle: object) -> AllowedSettings:
         nvml = self._binding.nvml
-        memory_clocks = said(nvml.nvmlDeviceGetSupportedMemoryClocks, handle) or ()
+        memory_clocks = read_if_reported(nvml.nvmlDeviceGetSupportedMemoryClocks, handle) or ()
         clocks = {
             int(clock)
             for memory_clock in memory_clocks
-            for clock in said(nvml.nvmlDeviceGetSupportedGraphicsClocks, handle, memory_clock) or ()
+            for clock in read_if_reported(nvml.nvmlDeviceGetSupportedGraphicsClocks, handle, memory_clock) or ()
         }
-        low, high = said(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (0, 0)
+        low, high = read_if_reported(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (0, 0)
         return AllowedSettings(frozenset(clocks), int(low), int(high))
 
     def _enumerated(self, uuid: str) -> None:

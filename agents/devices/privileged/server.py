@@ -24,8 +24,15 @@ from agents.devices.nvml.originals import Originals
 from agents.devices.privileged.changes import ReversibleChanges
 from agents.devices.privileged.rate_limiter import RateLimiter
 from agents.devices.privileged.root_devices import RootDevices
-from agents.devices.privileged.rules import no
-from agents.devices.privileged.setup import CannotServe, HelperSetup, insist_on_somebody, listening, locked, may_speak
+from agents.devices.privileged.rules import refuse
+from agents.devices.privileged.setup import (
+    CannotServe,
+    HelperSetup,
+    lock_folder,
+    may_speak,
+    open_listener,
+    refuse_overflow_ids,
+)
 from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, HelperReply, encoder, requests
 from agents.seams.device import Trouble
 
@@ -43,12 +50,12 @@ log = logging.getLogger(__name__)
 
 def serve(place: HelperSetup, board: RootDevices) -> None:
     """Serves until SIGTERM or SIGINT, then restores all settings. Runs in the main thread of its own process."""
-    insist_on_somebody(place)
-    lock = locked(place.folder)
+    refuse_overflow_ids(place)
+    lock = lock_folder(place.folder)
     try:
         changes = ReversibleChanges(board, _originals(place.folder))
         changes.undo_all()  # left by a predecessor that crashed
-        with listening(place) as listener:
+        with open_listener(place) as listener:
             _Loop(listener, place, changes).run()
         place.socket.unlink(missing_ok=True)
         changes.undo_all()
@@ -131,7 +138,7 @@ class _Loop:
         self._selector.register(connection, selectors.EVENT_READ)
         if not may_speak(self._place, uid, gid):
             self._refuse("process %s of user %s, group %s is not allowed", pid, uid, gid)
-            self._answer(peer, no(Trouble.NO_PERMISSION, f"user {uid} is not allowed"))
+            self._answer(peer, refuse(Trouble.NO_PERMISSION, f"user {uid} is not allowed"))
         else:
             self._hear(peer)
 
@@ -149,19 +156,19 @@ class _Loop:
         line, end, _ = peer.received.partition(b"\n")
         if len(line) > MOST_BYTES:
             self._refuse("a line is longer than %s bytes", MOST_BYTES)
-            self._answer(peer, no(Trouble.GARBLED, f"a request has at most {MOST_BYTES} bytes"))
+            self._answer(peer, refuse(Trouble.GARBLED, f"a request has at most {MOST_BYTES} bytes"))
         elif end:
             self._answer(peer, self._reply(bytes(line)))
 
     def _reply(self, line: bytes) -> HelperReply:
         if not self._requests.take(time.monotonic()):
             self._refuse("more than %s requests a second", REQUESTS_PER_SECOND)
-            return no(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; try again later")
+            return refuse(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; try again later")
         try:
             request = requests.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self._refuse("not understood: %.200a: %.200a", line, str(error))
-            return no(Trouble.GARBLED, f"not a request: {error}"[:300])
+            return refuse(Trouble.GARBLED, f"not a request: {error}"[:300])
         if isinstance(request, Hello):
             return HelperReply(ok=True, version=VERSION, started=self._started)
         reply = self._changes.make(request)

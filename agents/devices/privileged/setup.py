@@ -31,10 +31,10 @@ def may_speak(place: HelperSetup, uid: int, gid: int) -> bool:
     return uid == 0 or uid == place.uid or (place.gid is not None and gid == place.gid)
 
 
-def locked(folder: Path) -> int:
+def lock_folder(folder: Path) -> int:
     """Locks the folder for one helper: a second would take the first one's settings for the originals."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _insist_on_own(folder)
+    _refuse_shared_folder(folder)
     handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,10 +44,10 @@ def locked(folder: Path) -> int:
     return handle
 
 
-def listening(place: HelperSetup) -> socket.socket:
+def open_listener(place: HelperSetup) -> socket.socket:
     """Opens a socket that only the allowed user or group can connect to; each connection is checked again."""
     place.socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _insist_on_own(place.socket.parent)
+    _refuse_shared_folder(place.socket.parent)
     place.socket.unlink(missing_ok=True)  # we hold the lock, so its creator is gone
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     mask = os.umask(0o177)
@@ -66,7 +66,7 @@ def listening(place: HelperSetup) -> socket.socket:
     return listener
 
 
-def insist_on_somebody(place: HelperSetup) -> None:
+def refuse_overflow_ids(place: HelperSetup) -> None:
     """Refuses the overflow id, under which the kernel shows every user of another namespace."""
     for number, kind in ((place.uid, "uid"), (place.gid, "gid")):
         if number is not None and number == int(Path(f"/proc/sys/kernel/overflow{kind}").read_text()):
@@ -75,7 +75,7 @@ def insist_on_somebody(place: HelperSetup) -> None:
             )
 
 
-def _insist_on_own(folder: Path) -> None:
+def _refuse_shared_folder(folder: Path) -> None:
     """Refuses a folder where others could replace our file or socket."""
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:

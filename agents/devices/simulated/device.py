@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from agents.devices.simulated.machine import Machine, SimulatedSlot, settings
+from agents.devices.simulated.machine import Machine, SimulatedSlot, current_settings
 from agents.devices.simulated.truth import SetValues
 from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, GpuProcess, GpuReading, Trouble, XidEvent
 
@@ -66,7 +66,7 @@ class SimulatedDevice:
             raise DeviceError(
                 Trouble.OUT_OF_RANGE, uuid, f"clock {mhz} MHz is not supported; clocks are {low} to {high}"
             )
-        in_force = self._write(slot, replace(settings(slot.gpu), locked_mhz=mhz))
+        in_force = self._write(slot, replace(current_settings(slot.gpu), locked_mhz=mhz))
         return _applied(uuid, "the SM clock", mhz, in_force.locked_mhz)
 
     def cap_power(self, uuid: str, watts: float | None) -> Applied:
@@ -76,13 +76,13 @@ class SimulatedDevice:
             allowed = f"{kind.power_min_w:g}..{kind.power_max_w:g}"
             raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"power limit {watts:g} W is outside {allowed}")
         wanted = kind.power_default_w if watts is None else watts
-        in_force = self._write(slot, replace(settings(slot.gpu), cap_w=wanted))
+        in_force = self._write(slot, replace(current_settings(slot.gpu), cap_w=wanted))
         applied = _applied(uuid, "the power limit", wanted, in_force.cap_w)
         return replace(applied, requested=watts)
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         slot = self._able(uuid, Ability.COMPUTE_MODE)
-        in_force = self._write(slot, replace(settings(slot.gpu), exclusive=wanted))
+        in_force = self._write(slot, replace(current_settings(slot.gpu), exclusive=wanted))
         return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
@@ -151,7 +151,7 @@ class SimulatedDevice:
 
     def _write(self, slot: SimulatedSlot, wanted: SetValues) -> SetValues:
         """Changes a setting and returns what is in force afterwards."""
-        before = settings(slot.gpu)
+        before = current_settings(slot.gpu)
         if slot.original is None:
             slot.original = before
         self._machine.writes += 1
@@ -160,7 +160,7 @@ class SimulatedDevice:
         if slot.setters == "work" and wanted != before:
             slot.gpu.locked_mhz, slot.gpu.cap_w, slot.gpu.exclusive = wanted.locked_mhz, wanted.cap_w, wanted.exclusive
             slot.gpu.changed()
-        return settings(slot.gpu)
+        return current_settings(slot.gpu)
 
     def _exists(self, slot: SimulatedSlot, pid: int) -> bool:
         return pid not in slot.stale_pids and self._machine.pid_exists(pid)

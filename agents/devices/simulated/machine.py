@@ -28,7 +28,7 @@ FELL_OFF_THE_BUS = 79
 MOST_EVENTS = 4096
 
 
-def settings(gpu: SimulatedGpu) -> SetValues:
+def current_settings(gpu: SimulatedGpu) -> SetValues:
     """Returns the GPU's current settings."""
     return SetValues(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
 
@@ -143,7 +143,7 @@ class Machine:
 
     def truth(self, uuid: str) -> GpuTruth:
         gpu = self._slot(uuid).gpu
-        return GpuTruth(settings(gpu), gpu.power_w, gpu.peak_w, (gpu.energy_j - gpu.energy_zero_j), gpu.load)
+        return GpuTruth(current_settings(gpu), gpu.power_w, gpu.peak_w, (gpu.energy_j - gpu.energy_zero_j), gpu.load)
 
     def how_many_writes(self) -> int:
         """Counts the changes of clocks, limits and modes that reached the driver, including refused ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.devices.mps.limits import limits
+from agents.devices.mps.limits import client_environment
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.device import Wait, no_time_passes, spend
 from agents.devices.simulated.machine import Machine
@@ -44,7 +44,7 @@ class SimulatedMps:
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
         if uuid not in self._machine.slots:
             raise DeviceError(Trouble.LOST, uuid, "no such device")
-        return limits(uuid, self._root / uuid, sm_percent, memory_gib)
+        return client_environment(uuid, self._root / uuid, sm_percent, memory_gib)
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         return (self._root / uuid,)

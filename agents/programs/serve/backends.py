@@ -176,7 +176,7 @@ class LoadedModel(Protocol):
     def memory_gib(self) -> float: ...
 
 
-def predicted(
+def predict_batch(
     bodies: Sequence[bytes], sample: Callable[[bytes], Sample], computed: Callable[[list[Sample]], list[Any]]
 ) -> Answers:
     """Computes a batch of samples; an unreadable one is refused, and the rest are computed."""
@@ -191,7 +191,7 @@ def predicted(
     return [each if isinstance(each, BadInput) else json.dumps({"outputs": next(outputs)}).encode() for each in samples]
 
 
-def parsed(body: bytes) -> object:
+def parse_inputs(body: bytes) -> object:
     """Returns the `inputs` of a JSON body."""
     try:
         document = json.loads(body)

@@ -77,7 +77,7 @@ def main(words: list[str] | None = None) -> int:
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     backend: Backend
     if args.file:
-        backend = Threaded(loop, lambda: opened(Path(args.file), shape))
+        backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
     else:
         backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
     start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
@@ -145,7 +145,7 @@ async def serve(
     return code
 
 
-def opened(file: Path, shape: Sequence[int]) -> LoadedModel:
+def open_model(file: Path, shape: Sequence[int]) -> LoadedModel:
     """Opens a model file, whose suffix tells the format."""
     if file.suffix == ".onnx":
         from agents.programs.serve.onnx import OnnxModel

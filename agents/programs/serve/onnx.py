@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.programs.serve.backends import Answers, BadInput, parsed, predicted
+from agents.programs.serve.backends import Answers, BadInput, parse_inputs, predict_batch
 from agents.programs.serve.cuda import sm_count
 
 PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
@@ -27,10 +27,10 @@ class OnnxModel:
         }
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predicted(bodies, self._sample, self._computed)
+        return predict_batch(bodies, self._sample, self._computed)
 
     def _sample(self, body: bytes) -> dict[str, Any]:
-        inputs = parsed(body)
+        inputs = parse_inputs(body)
         if not isinstance(inputs, dict):
             inputs = {next(iter(self._inputs)): inputs} if len(self._inputs) == 1 else {}
         if inputs.keys() != self._inputs.keys():

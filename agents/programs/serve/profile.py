@@ -23,13 +23,15 @@ class StubProfile:
     start_seconds: float = 0.0
 
     def exec_seconds(self, batch: int, sm_percent: float) -> float:
-        return at(tuple((size, at(curve, sm_percent)) for size, curve in self.latency_ms), batch) / 1000
+        return (
+            interpolate(tuple((size, interpolate(curve, sm_percent)) for size, curve in self.latency_ms), batch) / 1000
+        )
 
     def needs_gib(self, batch: int) -> float:
-        return at(self.memory_gib, batch)
+        return interpolate(self.memory_gib, batch)
 
 
-def at(curve: Curve, x: float) -> float:
+def interpolate(curve: Curve, x: float) -> float:
     """Returns the curve's value; 0 for a curve without points."""
     if not curve:
         return 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.programs.serve.backends import Answers, BadInput, parsed, predicted
+from agents.programs.serve.backends import Answers, BadInput, parse_inputs, predict_batch
 
 
 class TorchModel:
@@ -20,10 +20,10 @@ class TorchModel:
         self._shape = tuple(shape)
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predicted(bodies, self._sample, self._computed)
+        return predict_batch(bodies, self._sample, self._computed)
 
     def _sample(self, body: bytes) -> Any:
-        inputs = parsed(body)
+        inputs = parse_inputs(body)
         try:
             tensor = self._torch.tensor(inputs, dtype=self._torch.float32)
         except (ValueError, TypeError, RuntimeError, OverflowError) as error:

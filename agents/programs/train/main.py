@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     share = device.limits.sm_percent if device else 100.0
     print(f"step {job.steps} at {share:g} % of the SMs, port {port}", flush=True)  # noqa: T201
-    _run(job, device, pace.at(args.speeds, share), args.steps, args.checkpoint_seconds)
+    _run(job, device, pace.speed_at(args.speeds, share), args.steps, args.checkpoint_seconds)
     print(f"ended at step {job.steps}, saved {job.saved}", flush=True)  # noqa: T201
     return 0
 
@@ -92,7 +92,7 @@ def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, st
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpuwright-train", description=__doc__)
-    parser.add_argument("--speeds", type=pace.speeds, default=pace.speeds("100:10"), help="SM%%:steps a second, ...")
+    parser.add_argument("--speeds", type=pace.parse_speeds, default="100:10", help="SM%%:steps a second, ...")
     parser.add_argument("--steps", type=int, default=0, help="steps to make in total; 0: no end")
     parser.add_argument("--memory-gib", type=float, default=0.0, help="device memory, held from the start")
     parser.add_argument("--checkpoint", type=_file, default=None, help="file to save to and to resume from")

@@ -9,7 +9,7 @@ from agents.programs.serve import profile
 LONGEST_PAUSE_SECONDS = 1.0  # a process that was stopped for an hour does not catch up on all of it
 
 
-def speeds(text: str) -> tuple[tuple[float, float], ...]:
+def parse_speeds(text: str) -> tuple[tuple[float, float], ...]:
     """Parses `10:1.1,50:5.5,100:6.1`: SM share in percent and steps a second. ValueError names the fault."""
     points = []
     for part in text.split(","):
@@ -24,9 +24,9 @@ def speeds(text: str) -> tuple[tuple[float, float], ...]:
     return tuple(points)
 
 
-def at(points: tuple[tuple[float, float], ...], sm_percent: float) -> float:
+def speed_at(points: tuple[tuple[float, float], ...], sm_percent: float) -> float:
     """Interpolates linearly, through 0 below the first point and level after the last."""
-    return profile.at(((0.0, 0.0), *points), sm_percent)
+    return profile.interpolate(((0.0, 0.0), *points), sm_percent)
 
 
 class StepPace:

@@ -45,13 +45,13 @@ class DriverFacts:
 def ask_driver(has_mps: bool) -> DriverFacts:
     """Asks the driver once; raises DeviceError if there is none."""
     from agents.devices.nvml.binding import Binding
-    from agents.devices.nvml.probing import found
+    from agents.devices.nvml.probing import probe_gpu
 
     binding = Binding(deadline_seconds=DEADLINE_SECONDS)
     try:
         named = binding.enumerate()
         nameless = binding.nvml.nvmlDeviceGetCount() - len(named)
-        answers = binding.together(lambda slot: found(slot.index, slot.uuid, slot.handle, has_mps))
+        answers = binding.together(lambda slot: probe_gpu(slot.index, slot.uuid, slot.handle, has_mps))
         modes: dict[str, int] = {}
         for uuid in answers:
             try:

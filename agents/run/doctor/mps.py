@@ -73,7 +73,7 @@ def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
 
 def users() -> Iterator[DoctorFinding]:
     """Checks who runs MPS: a server serves one user, and clients of another wait forever without an error."""
-    owners = {pid: processes.owner(pid) for pid in processes.everybodys()}
+    owners = {pid: processes.owner_uid(pid) for pid in processes.all_processes()}
     others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}
     if others:
         text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))

@@ -113,7 +113,7 @@ def test_case_16_whoever_has_the_pid_of_a_copy_now_is_let_alone_and_the_copy_is_
     until(lambda: one.copies() == [], "it has ended")
     stranger = subprocess.Popen(["sleep", "600"])
     try:
-        now = proc.see(stranger.pid)
+        now = proc.read_process(stranger.pid)
         assert now is not None
         held = replace(first.running, pid=stranger.pid)  # started at another time
         if what == "boot":

@@ -110,7 +110,7 @@ def test_what_is_left_of_a_copy_whose_first_process_died_is_found_and_ended(runt
 def test_a_child_that_died_is_reaped_and_no_zombie_stays(runtime: ProcessRuntime) -> None:
     running = runtime.start(scripted("a-1", "pass"))
     until(lambda: not runtime.alive(running))
-    until(lambda: proc.see(running.pid) is None, "its entry in the process table is gone")
+    until(lambda: proc.read_process(running.pid) is None, "its entry in the process table is gone")
 
 
 def test_waiting_for_somebody_elses_child_is_not_disturbed(runtime: ProcessRuntime) -> None:
@@ -169,8 +169,8 @@ def test_a_copy_starts_with_a_clean_slate(runtime: ProcessRuntime) -> None:
 def test_a_template_cannot_lift_its_limits(runtime: ProcessRuntime) -> None:
     filled = Filled("t", ("/bin/sh", "-c", SLEEPER), {"CUDA_VISIBLE_DEVICES": "0,1", "GPUWRIGHT_COPY": "b"})
     running = runtime.start(Launch("a-1", "GPU-7", filled, 0))
-    assert proc.environment(running.pid, "CUDA_VISIBLE_DEVICES") == "GPU-7"
-    assert proc.environment(running.pid, "GPUWRIGHT_COPY") == "a-1"
+    assert proc.read_variable(running.pid, "CUDA_VISIBLE_DEVICES") == "GPU-7"
+    assert proc.read_variable(running.pid, "GPUWRIGHT_COPY") == "a-1"
 
 
 def test_two_agents_with_two_folders_do_not_see_each_others_copies(runtime: ProcessRuntime, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agents.devices.privileged.rate_limiter import RateLimiter
 from agents.devices.privileged.root_devices import AllowedSettings
-from agents.devices.privileged.rules import refused
+from agents.devices.privileged.rules import check_change
 from agents.devices.privileged.wire import DeviceChange, LockClock, ResetClock, SetComputeMode, SetPower
 
 V100 = AllowedSettings(frozenset({135, 1380, 1530}), 100_000, 250_000)
@@ -32,12 +32,12 @@ SILENT = AllowedSettings(frozenset(), 0, 0)
 def test_only_what_the_device_says_it_supports_is_let_through(
     change: DeviceChange, allowed: AllowedSettings, trouble: str
 ) -> None:
-    reply = refused(change, allowed)
+    reply = check_change(change, allowed)
     assert (reply.trouble if reply else "") == trouble
 
 
 def test_a_refusal_names_what_is_allowed() -> None:
-    reply = refused(SetPower("GPU-1", 99), V100)
+    reply = check_change(SetPower("GPU-1", 99), V100)
     assert reply
     assert reply.message == "99 mW is outside 100000..250000 mW of GPU-1"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.programs.serve.profile import ProfileError, StubProfile, at, read_file, read_words
+from agents.programs.serve.profile import ProfileError, StubProfile, interpolate, read_file, read_words
 
 LATENCY = {"1": {"10": 20, "100": 10}, "9": {"10": 100, "50": 60, "100": 50}}
 
@@ -58,5 +58,5 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str) -> None
 @given(st.dictionaries(st.integers(1, 100), st.floats(0, 1000), min_size=1), st.floats(0, 120))
 def test_a_curve_never_leaves_its_points(points: dict[int, float], x: float) -> None:
     curve = tuple(sorted((float(key), value) for key, value in points.items()))
-    assert min(points.values()) - 1e-6 <= at(curve, x) <= max(points.values()) + 1e-6
-    assert all(at(curve, key) == pytest.approx(value) for key, value in curve)
+    assert min(points.values()) - 1e-6 <= interpolate(curve, x) <= max(points.values()) + 1e-6
+    assert all(interpolate(curve, key) == pytest.approx(value) for key, value in curve)

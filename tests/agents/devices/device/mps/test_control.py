@@ -48,7 +48,7 @@ def test_the_daemon_sees_its_gpu_alone_and_no_limit_of_the_agents_own(
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
     monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "none")
     mps.start(UUID)
-    daemon = processes.daemon(pipe)
+    daemon = processes.daemon_pid(pipe)
     assert daemon is not None
     environment = Path(f"/proc/{daemon}/environ").read_text().split("\0")
     assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment
@@ -66,13 +66,13 @@ def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: 
 def test_a_killed_daemons_server_and_files_do_not_keep_the_next_one_away(
     mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
-    daemon = processes.daemon(pipe)
+    daemon = processes.daemon_pid(pipe)
     assert daemon is not None
     os.kill(daemon, signal.SIGKILL)
     until(lambda: mps.state(UUID) is MpsState.DOWN, "the daemon is dead")
     assert processes.all_of(pipe), "its server is not"
     mps.start(UUID)
-    assert processes.daemon(pipe) in processes.all_of(pipe)
+    assert processes.daemon_pid(pipe) in processes.all_of(pipe)
     until(lambda: mps.clients(UUID) == {os.getpid()}, "the client comes back to the new daemon")
 
 
@@ -159,7 +159,7 @@ def test_a_living_daemon_that_is_said_not_to_be_there_is_left_alone(
     (pipe / "control").rename(pipe / "elsewhere")
     assert mps.state(UUID) is MpsState.DOWN
     assert trouble_of(lambda: mps.start(UUID)) is Trouble.TIMEOUT
-    assert processes.daemon(pipe) is not None
+    assert processes.daemon_pid(pipe) is not None
 
 
 def test_without_the_program_there_is_no_mps(root: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_started(root
 def test_a_process_that_took_over_a_daemons_pid_is_not_killed_for_it(mps: MpsControl, pipe: Path) -> None:
     (pipe / "log").mkdir(parents=True)
     (pipe / processes.PID_FILE).write_text(str(os.getpid()))
-    assert processes.daemon(pipe) is None
+    assert processes.daemon_pid(pipe) is None
     mps.start(UUID)
     assert mps.state(UUID) is MpsState.IDLE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.devices.nvml.originals import Original, Originals, opened
+from agents.devices.nvml.originals import Original, Originals, open_originals
 
 SET = Original(clock_locked=True, power_mw=500_000)
 
@@ -28,7 +28,7 @@ def test_after_a_reboot_the_driver_has_forgotten_and_so_have_we(tmp_path: Path) 
 def test_a_file_that_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "originals.json"
     path.write_text('{"bootId"')
-    assert opened(path).changed() == ()
+    assert open_originals(path).changed() == ()
     assert path.with_suffix(".unreadable").exists()
 
 
