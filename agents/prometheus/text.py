@@ -6,10 +6,11 @@ them and turns MHz, MiB, mJ and percent into base units. A value that a device d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from agents.prometheus.exposition import Family, add_labels, format_families, format_labels
-from agents.prometheus.view import AgentView
+from agents.prometheus.view import AgentView, CopyView, GpuView
+from agents.seams.device import GpuDevice, GpuReading
 
 MIB_PER_GIB = 1024
 BYTES_PER_GIB = 2**30
@@ -26,127 +27,101 @@ def families(view: AgentView) -> tuple[Family, ...]:
 
 
 def _of_gpus(view: AgentView) -> Iterator[Family]:
-    labels = {
-        shown.gpu.uuid: format_labels(
-            gpu=str(shown.gpu.index),
-            UUID=shown.gpu.uuid,
-            pci_bus_id=shown.gpu.pci,
-            device=f"nvidia{shown.gpu.index}",
-            modelName=shown.gpu.name,
-            Hostname=view.hostname,
-        )
-        for shown in view.gpus
-    }
-    read = [(labels[shown.gpu.uuid], shown.gpu, shown.reading) for shown in view.gpus if shown.reading is not None]
+    labels = {shown.gpu.uuid: _gpu_labels(shown.gpu, view.hostname) for shown in view.gpus}
+    readings = [(shown.gpu, shown.reading) for shown in view.gpus if shown.reading is not None]
 
-    def samples(of: str) -> list[tuple[str, float | None]]:
-        return [(text, getattr(reading, of)) for text, _, reading in read]
+    def read(name: str, kind: str, text: str, value: Callable[[GpuDevice, GpuReading], float | None]) -> Family:
+        return Family(name, kind, text, [(labels[gpu.uuid], value(gpu, reading)) for gpu, reading in readings])
 
-    used = [(text, reading.memory_used_gib * MIB_PER_GIB) for text, _, reading in read]
-    free = [(text, max(0.0, gpu.memory_gib - reading.memory_used_gib) * MIB_PER_GIB) for text, gpu, reading in read]
-    shown = [(labels[shown.gpu.uuid], shown) for shown in view.gpus]
-    yield Family("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", samples("sm_clock_mhz"))
-    yield Family("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", samples("temperature_c"))
-    yield Family("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", samples("power_w"))
-    yield Family(
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "counter",
-        "Energy since the driver was loaded (in mJ).",
-        samples("energy_mj"),
-    )
-    yield Family("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", samples("utilization_percent"))
-    yield Family("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", used)
-    yield Family("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", free)
-    yield Family(
-        "DCGM_FI_DEV_XID_ERRORS",
-        "gauge",
-        "Value of the last XID error; 0: none.",
-        [(text, s.last_xid) for text, s in shown],
-    )
-    yield Family(
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Uncorrectable ECC errors since the driver was loaded.",
-        samples("ecc_uncorrected"),
-    )  # fmt: skip
-    yield Family(
-        "DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power limit in force (in W).", [(text, s.cap_w) for text, s in shown]
-    )
-    yield Family(
-        "gpuwright_agent_gpu_locked_clock_mhz", "gauge", "Clock that the SMs are locked at; absent when unlocked.",
-        [(text, s.locked_clock_mhz) for text, s in shown],
-    )  # fmt: skip
-    yield Family(
-        "gpuwright_agent_gpu_clock_reason", "gauge", "1 for each reason that lowers the clocks now.",
-        [
-            (add_labels(text, reason=reason), 1)
-            for text, _, reading in read
-            for reason in sorted(reading.clock_reasons)
-        ],
-    )  # fmt: skip
-    yield Family(
-        "gpuwright_agent_gpu_healthy", "gauge", "1 if the GPU is healthy.", [(text, s.healthy) for text, s in shown]
-    )
-    yield Family(
-        "gpuwright_agent_gpu_fenced",
-        "gauge",
-        "1 if nothing is started on the GPU.",
-        [(text, s.fenced) for text, s in shown],
-    )
+    def known(name: str, text: str, value: Callable[[GpuView], float | None]) -> Family:
+        return Family(name, "gauge", text, [(labels[shown.gpu.uuid], value(shown)) for shown in view.gpus])
+
+    reasons = [
+        (add_labels(labels[gpu.uuid], reason=reason), 1)
+        for gpu, reading in readings
+        for reason in sorted(reading.clock_reasons)
+    ]
+    yield read("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda _, now: now.sm_clock_mhz)
+    yield read("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", lambda _, now: now.temperature_c)
+    yield read("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda _, now: now.power_w)
+    energy = "Energy since the driver was loaded (in mJ)."
+    yield read("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", energy, lambda _, now: now.energy_mj)
+    yield read("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", lambda _, now: now.utilization_percent)
+    yield read("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda _, now: _used_mib(now))
+    yield read("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free_mib)
+    yield known("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error; 0: none.", lambda shown: shown.last_xid)
+    ecc = "Uncorrectable ECC errors since the driver was loaded."
+    yield read("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", ecc, lambda _, now: now.ecc_uncorrected)
+    yield known("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit in force (in W).", lambda shown: shown.cap_w)
+    locked = "Clock that the SMs are locked at; absent when unlocked."
+    yield known("gpuwright_agent_gpu_locked_clock_mhz", locked, lambda shown: shown.locked_clock_mhz)
+    yield Family("gpuwright_agent_gpu_clock_reason", "gauge", "1 for each reason that lowers the clocks now.", reasons)
+    yield known("gpuwright_agent_gpu_healthy", "1 if the GPU is healthy.", lambda shown: shown.healthy)
+    yield known("gpuwright_agent_gpu_fenced", "1 if the GPU takes no new copies.", lambda shown: shown.fenced)
+
+
+def _gpu_labels(gpu: GpuDevice, hostname: str) -> str:
+    device = f"nvidia{gpu.index}"
+    names = {"gpu": str(gpu.index), "UUID": gpu.uuid, "pci_bus_id": gpu.pci, "device": device, "modelName": gpu.name}
+    return format_labels(**names, Hostname=hostname)
+
+
+def _used_mib(reading: GpuReading) -> float:
+    return reading.memory_used_gib * MIB_PER_GIB
+
+
+def _free_mib(gpu: GpuDevice, reading: GpuReading) -> float:
+    return max(0.0, gpu.memory_gib - reading.memory_used_gib) * MIB_PER_GIB
 
 
 def _of_copies(view: AgentView) -> Iterator[Family]:
-    shown = [
-        (
-            format_labels(
-                copy=copy.copy, instance=copy.instance, tenant=copy.tenant, service=copy.service, job=copy.job,
-                gpu=str(copy.gpu), UUID=copy.uuid, Hostname=view.hostname,
-            ),
-            copy,
-        )
-        for copy in view.copies
-    ]  # fmt: skip
+    shown = [(_copy_labels(copy, view.hostname), copy) for copy in view.copies]
+    stages = [(add_labels(labels, stage=copy.stage), 1) for labels, copy in shown]
 
     def family(name: str, kind: str, text: str, of: str, scale: float = 1) -> Family:
         values = [(labels, getattr(copy, of)) for labels, copy in shown]
-        return Family(name, kind, text, [(labels, None if v is None else v * scale) for labels, v in values])
+        samples = [(labels, None if value is None else value * scale) for labels, value in values]
+        return Family(f"gpuwright_copy_{name}", kind, text, samples)
 
-    yield Family(
-        "gpuwright_copy_stage", "gauge", "1 for the stage that a copy is in.",
-        [(add_labels(labels, stage=copy.stage), 1) for labels, copy in shown],
-    )  # fmt: skip
-    yield family("gpuwright_copy_sm_percent", "gauge", "Limit of its SM share, in percent.", "sm_percent")
-    yield family("gpuwright_copy_sm_count", "gauge", "SMs that it may use.", "sm_count")
-    yield family(
-        "gpuwright_copy_memory_limit_bytes", "gauge", "Limit of its GPU memory.", "memory_limit_gib", BYTES_PER_GIB
+    yield Family("gpuwright_copy_stage", "gauge", "1 for the stage that a copy is in.", stages)
+    yield family("sm_percent", "gauge", "Limit of its SM share, in percent.", "sm_percent")
+    yield family("sm_count", "gauge", "SMs that it may use.", "sm_count")
+    yield family("memory_limit_bytes", "gauge", "Limit of its GPU memory.", "memory_limit_gib", BYTES_PER_GIB)
+    yield family("memory_bytes", "gauge", "GPU memory that it holds.", "memory_gib", BYTES_PER_GIB)
+    yield family("requests_total", "counter", "Requests answered.", "requests")
+    yield family("errors_total", "counter", "Requests answered with an error.", "errors")
+    yield family("busy_seconds_total", "counter", "Seconds spent computing.", "busy_seconds")
+    yield family("steps_total", "counter", "Steps of a job.", "steps")
+
+
+def _copy_labels(copy: CopyView, hostname: str) -> str:
+    owner = {"tenant": copy.tenant, "service": copy.service, "job": copy.job}
+    return format_labels(
+        copy=copy.copy, instance=copy.instance, **owner, gpu=str(copy.gpu), UUID=copy.uuid, Hostname=hostname
     )
-    yield family("gpuwright_copy_memory_bytes", "gauge", "GPU memory that it holds.", "memory_gib", BYTES_PER_GIB)
-    yield family("gpuwright_copy_requests_total", "counter", "Requests answered.", "requests")
-    yield family("gpuwright_copy_errors_total", "counter", "Requests answered with an error.", "errors")
-    yield family("gpuwright_copy_busy_seconds_total", "counter", "Seconds spent computing.", "busy_seconds")
-    yield family("gpuwright_copy_steps_total", "counter", "Steps of a job.", "steps")
 
 
 def _of_agent(view: AgentView) -> Iterator[Family]:
     here = format_labels(Hostname=view.hostname)
 
-    def one(name: str, kind: str, text: str, value: float | None) -> Family:
+    def single(name: str, kind: str, text: str, value: float | None) -> Family:
         return Family(f"gpuwright_agent_{name}", kind, text, [(here, value)])
 
-    def by(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Family:
+    def split(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Family:
         samples = [(add_labels(here, **{label: key}), float(values[key])) for key in sorted(values)]
         return Family(f"gpuwright_agent_{name}", kind, text, samples)
 
-    yield one("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
-    yield one("generation", "gauge", "Generation of the latest assignment.", view.generation)
-    yield one("converged", "gauge", "1 if the node runs what is assigned.", view.converged)
-    yield one(
-        "stale_assignments_total",
-        "counter",
-        "Assignments refused as outdated.",
-        view.stale_assignments,
+    yield single("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
+    yield single("generation", "gauge", "Generation of the latest assignment.", view.generation)
+    yield single("converged", "gauge", "1 if the node runs what is assigned.", view.converged)
+    yield single("stale_assignments_total", "counter", "Assignments refused as outdated.", view.stale_assignments)
+    yield single("silent_seconds", "gauge", "Seconds since the control plane last answered.", view.silent_seconds)
+    yield single("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
+    yield split(
+        "held_back", "gauge", "Instances that differ from their assignment, by reason.", "reason", view.held_back
     )
-    yield one("silent_seconds", "gauge", "Seconds since the control plane last answered.", view.silent_seconds)
-    yield one("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
-    yield by("held_back", "gauge", "Instances that differ from their assignment, by reason.", "reason", view.held_back)
-    yield by("handovers_total", "counter", "Handovers since the agent started, by outcome.", "outcome", view.handovers)
+    yield split(
+        "handovers_total", "counter", "Handovers since the agent started, by outcome.", "outcome", view.handovers
+    )
     version = add_labels(here, version=view.agent_version)
     yield Family("gpuwright_agent_info", "gauge", "Version of the agent.", [(version, 1)])
