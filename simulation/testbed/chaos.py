@@ -56,18 +56,18 @@ def mend(engine: Engine) -> None:
             engine.do(container, "start")
 
 
-def sick(engine: Engine) -> list[str]:
+def list_unhealthy(engine: Engine) -> list[str]:
     states = engine.states()
     return [part for part in PARTS if states[part][1] != "running" or not engine.healthy(states[part][0])]
 
 
-def come_back(engine: Engine, scribe: Scribe) -> tuple[list[str], list[str]]:
+def await_recovery(engine: Engine, scribe: Scribe) -> tuple[list[str], list[str]]:
     """Returns what is still unhealthy and what is lost, once all is well or the time is up."""
     until = time.monotonic() + BACK_SECONDS
     lost = ["no server could be asked"]
     while True:
         ALIVE.touch()
-        unwell = sick(engine)
+        unwell = list_unhealthy(engine)
         try:
             lost = scribe.lost()
         except LinkError as error:
@@ -103,7 +103,7 @@ def main() -> int:
         scribe.end()
         mend(engine)
     began = time.monotonic()
-    unwell, lost = come_back(engine, scribe)
+    unwell, lost = await_recovery(engine, scribe)
     say(f"{blows.total()} blows: " + ", ".join(f"{part} {count}" for part, count in blows.most_common()))
     say(f"{scribe.writes} writes acknowledged, {scribe.refused} not; lost: {'; '.join(lost) or 'none'}")
     say(f"not healthy after {time.monotonic() - began:.0f} s: {', '.join(unwell) or 'none'}")

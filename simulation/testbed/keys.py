@@ -15,12 +15,12 @@ CLIENTS = Path("/keys/database/pgpass")
 
 def main() -> int:
     if not POSTGRES.exists():
-        keep(POSTGRES, secrets.token_urlsafe(32), 0o444)  # Postgres runs as another user and has its own volume
-    keep(CLIENTS, f"postgres:5432:*:gpuwright:{POSTGRES.read_text().strip()}", 0o600)
+        write_file(POSTGRES, secrets.token_urlsafe(32), 0o444)  # Postgres runs as another user and has its own volume
+    write_file(CLIENTS, f"postgres:5432:*:gpuwright:{POSTGRES.read_text().strip()}", 0o600)
     return 0
 
 
-def keep(path: Path, text: str, mode: int) -> None:
+def write_file(path: Path, text: str, mode: int) -> None:
     """Writes the file atomically."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)

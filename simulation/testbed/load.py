@@ -27,11 +27,11 @@ OPEN_SECONDS = 2.0
 SAID_SECONDS = 10.0
 
 
-def again(shape: Shape, period_seconds: float) -> Shape:
+def repeat(shape: Shape, period_seconds: float) -> Shape:
     return lambda seconds: shape(seconds % period_seconds)
 
 
-def asked(world: str, shape: Shape) -> list[LoadSource]:
+def list_sources(world: str, shape: Shape) -> list[LoadSource]:
     """Returns every service at its declared rate times the shape; ValueError beyond the testbed's limit."""
     services = [document for document in yaml.safe_load_all(world) if document["kind"] == "Service"]
     made = []
@@ -76,9 +76,9 @@ def main() -> int:
     parser.add_argument("--period", type=float, default=1800.0, help="seconds from one spike to the next")
     parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="file to touch while it runs")  # noqa: S108
     args = parser.parse_args()
-    shape = again(spike(args.begins, SPIKE_FACTOR, RAMP_SECONDS, args.hold), args.period)
+    shape = repeat(spike(args.begins, SPIKE_FACTOR, RAMP_SECONDS, args.hold), args.period)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run(args.address, asked(args.world.read_text(), shape), args.alive))
+        asyncio.run(run(args.address, list_sources(args.world.read_text(), shape), args.alive))
     return 0
 
 

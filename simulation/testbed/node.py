@@ -33,7 +33,7 @@ MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here need
 AGAIN_SECONDS = 1.0
 
 
-def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
+def stub_profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
     """Returns by model what its stub follows on GPUs of this type."""
     documents = list(yaml.safe_load_all(world))
     specs = [document["spec"] for document in documents if document["kind"] == "Profile"]
@@ -59,7 +59,7 @@ def await_membership(node: str, gpu_type: str, gpus: int) -> None:
 def main() -> int:
     node, gpu_type, kind, gpus = sys.argv[1:]
     MODELS.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for model, profile in profiles(WORLD.read_text(), gpu_type).items():
+    for model, profile in stub_profiles(WORLD.read_text(), gpu_type).items():
         (MODELS / f"{model}.json").write_text(json.dumps(profile))
     await_membership(node, gpu_type, int(gpus))
     words = ["gpuwright", "agent", "run", "--state-dir", str(STATE), "--models", str(MODELS), "--gateway", "followed"]

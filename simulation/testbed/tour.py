@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from agents.talk.link import Link, LinkError
-from simulation.testbed.keys import keep
+from simulation.testbed.keys import write_file
 
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
 GATEWAY = os.environ.get("TESTBED_GATEWAY", "haproxy:8000")
@@ -46,7 +46,7 @@ every service answers after {seconds:.0f} s. Look around:
 """
 
 
-def first_token() -> str:
+def read_admin_token() -> str:
     """Returns the admin's token, which `gpuwright up` creates and stores if none works."""
     path = ADMIN / "admin.token"
     words = ["gpuwright", "up", "--empty", "--data-dir", str(ADMIN), "--port", "0", "--host", "127.0.0.1"]
@@ -65,7 +65,7 @@ def ask(link: Link, method: str, path: str, body: object = None) -> Any:
     return json.loads(link.request(method, path, json.dumps(body).encode() if body is not None else None).body)
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def wait_until(true: Callable[[], bool], what: str) -> None:
     """Waits; RuntimeError when the time is up."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not true():
@@ -74,7 +74,7 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(AGAIN_SECONDS)
 
 
-def reached(link: Link) -> bool:
+def is_ready(link: Link) -> bool:
     try:
         link.request("GET", "/readyz")
     except LinkError:
@@ -82,7 +82,7 @@ def reached(link: Link) -> bool:
     return True
 
 
-def answers(service: Mapping[str, Any]) -> bool:
+def is_answered(service: Mapping[str, Any]) -> bool:
     """Returns True if the gateway gets an answer from a copy."""
     name, tenant = service["metadata"]["name"], service["metadata"]["tenant"]
     host, _, port = GATEWAY.rpartition(":")
@@ -96,7 +96,7 @@ def answers(service: Mapping[str, Any]) -> bool:
         connection.close()
 
 
-def tell(link: Link, world: list[dict[str, Any]]) -> None:
+def declare_example(link: Link, world: list[dict[str, Any]]) -> None:
     """Applies the example, and creates a token for everyone who has none."""
     known = ask(link, "GET", "/api/v1/services")["items"]
     if known:
@@ -106,10 +106,10 @@ def tell(link: Link, world: list[dict[str, Any]]) -> None:
         say(f"applied {len(world)} manifests")
     if not GATEWAY_TOKEN.exists():
         wanted = {"scope": "gateway", "gateway": "testbed", "label": "testbed"}
-        keep(GATEWAY_TOKEN, ask(link, "POST", "/api/v1/tokens", wanted)["token"], 0o444)
+        write_file(GATEWAY_TOKEN, ask(link, "POST", "/api/v1/tokens", wanted)["token"], 0o444)
     for node in (*(manifest["metadata"]["name"] for manifest in world if manifest["kind"] == "Node"), REAL_NODE):
         made = ask(link, "POST", "/api/v1/jointokens", {"node": node, "expiresInSeconds": DAY_SECONDS})
-        keep(NODE_TOKENS / f"{node}.token", made["token"], 0o444)
+        write_file(NODE_TOKENS / f"{node}.token", made["token"], 0o444)
 
 
 def say(text: str) -> None:
@@ -126,11 +126,11 @@ def main() -> int:
 
 def guide(world: list[dict[str, Any]]) -> int:
     began = time.monotonic()
-    link = Link(SERVER, first_token())
-    until(lambda: reached(link), f"{SERVER} is not ready")
-    tell(link, world)
-    for service in (one for one in world if one["kind"] == "Service"):
-        until(lambda one=service: answers(one), f"{service['metadata']['name']} does not answer")  # type: ignore[misc]
+    link = Link(SERVER, read_admin_token())
+    wait_until(lambda: is_ready(link), f"{SERVER} is not ready")
+    declare_example(link, world)
+    for service in (manifest for manifest in world if manifest["kind"] == "Service"):
+        wait_until(lambda service=service: is_answered(service), f"{service['metadata']['name']} does not answer")  # type: ignore[misc]
     say(LOOK.format(seconds=time.monotonic() - began))
     return 0
 
