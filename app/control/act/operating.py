@@ -37,7 +37,9 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
     earlier = store.database.read(lambda connection: read_plan(connection, base))
     if earlier is None:
         return _refused(store, snapshot, f"plan {base}, which came before it, is no longer stored")
-    owners = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind in ("Service", "Job")}
+    owners = {
+        f"{manifest.tenant}/{manifest.name}" for manifest in snapshot.declared if manifest.kind in ("Service", "Job")
+    }
     order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
@@ -61,8 +63,8 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
 
     def then(connection: Connection) -> tuple[int, Snapshot] | None:
         generation = plan_reads.newest_waiting(connection)
-        one = read_plan(connection, generation) if generation else None
-        return (one.generation, snapshot_of(connection, one)) if one else None
+        recorded = read_plan(connection, generation) if generation else None
+        return (recorded.generation, snapshot_of(connection, recorded)) if recorded else None
 
     found = store.database.read(then)
     why = no_longer(found[1], snapshot) if found else ""

@@ -56,7 +56,7 @@ def take_rollout_step(
         before = begin(msgspec.convert(plan.inherited, RolloutState), look.assigned, target, rules)
     if after_a_gap:
         now = look.at.timestamp()
-        before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
+        before = replace(before, pending={name: replace(step, since=now) for name, step in before.pending.items()})
     trials = answering(_on_trial(before, look.assigned)) if before.canaries else {}
     step = advance(target, look.assigned, look.status, before, rules, look.at, trials)
     state = _next_state(PlanState(plan.state), step)
@@ -70,16 +70,18 @@ def take_rollout_step(
         was_told = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
         if was_told and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
-    moving = frozenset(one.owner for one in step.waiting) | _starting_owners(step)
+    moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
 
 
 def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
     """Copies that are watched, once they serve."""
-    watched = {one.instance for one in state.canaries.values() if one.ready_since}
+    watched = {canary.instance for canary in state.canaries.values() if canary.ready_since}
     if not watched:
         return {}
-    return {one.id: one for wanted in told.values() for one in wanted.instances if one.id in watched}
+    return {
+        instance.id: instance for wanted in told.values() for instance in wanted.instances if instance.id in watched
+    }
 
 
 def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
@@ -90,27 +92,27 @@ def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
 def _unproven(told: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
     """Shapes that run nowhere, of services that run in another one: those have something to lose."""
     running: dict[str, set[str]] = {}
-    for node, one in _services(told):
-        running.setdefault(one.owner, set()).add(one.profile_key(types.get(node, "")))
+    for node, service in _services(told):
+        running.setdefault(service.owner, set()).add(service.profile_key(types.get(node, "")))
     known = set().union(*running.values()) if running else set()
     return frozenset(
         key
-        for node, one in _services(target)
-        if one.owner in running and (key := one.profile_key(types.get(node, ""))) not in known
+        for node, service in _services(target)
+        if service.owner in running and (key := service.profile_key(types.get(node, ""))) not in known
     )
 
 
 def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
-    return [(node, one) for node, wanted in desired.items() for one in wanted.instances if one.service]
+    return [(node, instance) for node, wanted in desired.items() for instance in wanted.instances if instance.service]
 
 
 def _starting_owners(step: Advance) -> frozenset[str]:
     """Services of which a copy is on its way up."""
     return frozenset(
-        one.owner
+        instance.owner
         for wanted in step.desired.values()
-        for one in wanted.instances
-        if one.service and one.id in step.state.pending
+        for instance in wanted.instances
+        if instance.service and instance.id in step.state.pending
     )
 
 

@@ -31,7 +31,11 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
     What goes on where it stands keeps its id; the node itself makes the hand-over.
     """
     problem = posed.problem
-    specs = {(one.kind, one.tenant, one.name): one.spec for one in snapshot.declared if one.kind in READ}
+    specs = {
+        (manifest.kind, manifest.tenant, manifest.name): manifest.spec
+        for manifest in snapshot.declared
+        if manifest.kind in READ
+    }
     ids = _Ids(snapshot.in_force, snapshot.target)
     shapes = _Shapes(problem, specs)
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
@@ -43,15 +47,15 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
     for job in plan.jobs:
         id_ = ids.of(job.node, job.gpu, job.job)
         by_node[job.node].append(_job(id_, job, problem, specs))
-    for node, one in posed.pinned:
-        by_node[node].append(one)
+    for node, instance in posed.pinned:
+        by_node[node].append(instance)
     policy: Any = specs.get(("Policy", "", "default"), {})
     fields = PolicySpec.model_fields
     handover = policy.get("handover", fields["handover"].default)
     seconds = float(policy.get("handoverSeconds", fields["handover_seconds"].default))
     return {
         node: NodeDesired(
-            instances=tuple(sorted(lines, key=lambda one: one.id)),
+            instances=tuple(sorted(lines, key=lambda line: line.id)),
             gpus=_gpus(node, lines, clocks, snapshot, problem),
             handover=handover,
             handover_seconds=seconds,
@@ -70,8 +74,8 @@ class _Ids:
         self._made = 0
         self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
         for node, wanted in standing.items():
-            for one in wanted.instances:
-                self._held[node, one.gpu, one.owner].append(one.id)
+            for instance in wanted.instances:
+                self._held[node, instance.gpu, instance.owner].append(instance.id)
 
     def of(self, node: str, gpu: int, owner: str) -> str:
         if self._held[node, gpu, owner]:
@@ -133,7 +137,7 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
 
 
 def _runtime(model: Mapping[str, Any], variant: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next((one for one in model.get("variants", ()) if one["name"] == variant), {})
+    found: Mapping[str, Any] = next((spec for spec in model.get("variants", ()) if spec["name"] == variant), {})
     return found.get("runtime") or {}
 
 
@@ -173,7 +177,7 @@ def _gpus(
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
     found: list[AssignedGpu] = []
-    for index in sorted({one.gpu for one in lines}):
+    for index in sorted({line.gpu for line in lines}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
             found.append(before.get(index, AssignedGpu(index)))
             continue

@@ -60,13 +60,13 @@ def leaving(
     A service stays if less of it would be served elsewhere. A preemptible job leaves, if need be into the queue; any
     other job stays to its end. `waiting` says what each job waits for.
     """
-    unserved = {one.service: one for one in decision.plan.unserved}
+    unserved = {unserved.service: unserved for unserved in decision.plan.unserved}
     carried = _rates(decision.desired)
     before = _rates(standing)
     return tuple(
-        Stays(one.id, one.owner, node, one.gpu, *why)
-        for node, one in _there(standing, places)
-        if (why := _why(one, unserved, carried, before, waiting or {}))
+        Stays(instance.id, instance.owner, node, instance.gpu, *why)
+        for node, instance in _there(standing, places)
+        if (why := _why(instance, unserved, carried, before, waiting or {}))
     )
 
 
@@ -75,15 +75,22 @@ def keep_undrainable(
 ) -> tuple[Decision, tuple[Stays, ...]]:
     """Returns the decision with what cannot leave kept in place, and what that is."""
     stays = leaving(decision, standing, places)
-    held = {one.owner: HeldBackChange(one.owner, one.reason, one.message) for one in stays}
+    held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays}
     found = order(standing, without(decision.desired, standing, held), rules)
-    there = {one.id for _, one in _there(found.target, places)}
-    named = {one.instance for one in stays}
-    reasons = {one.service: one for one in found.stuck}
+    there = {instance.id for _, instance in _there(found.target, places)}
+    named = {stay.instance for stay in stays}
+    reasons = {held.service: held for held in found.stuck}
     stays += tuple(
-        Stays(one.id, one.owner, node, one.gpu, reasons[one.owner].reason, reasons[one.owner].message)
-        for node, one in _there(standing, places)
-        if one.id in there and one.id not in named and one.owner in reasons
+        Stays(
+            instance.id,
+            instance.owner,
+            node,
+            instance.gpu,
+            reasons[instance.owner].reason,
+            reasons[instance.owner].message,
+        )
+        for node, instance in _there(standing, places)
+        if instance.id in there and instance.id not in named and instance.owner in reasons
     )
     if not held and not found.stuck:
         return decision, stays
@@ -95,21 +102,21 @@ def keep_undrainable(
 def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rolling: bool = False) -> tuple[Drain, ...]:
     """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
-    for one in asked:
-        lines = told[one.node].instances if one.node in told else ()
-        left = tuple(sorted(line.owner for line in lines if one.gpu in (WHOLE, line.gpu)))
-        is_over = one.deadline is not None and now >= one.deadline
-        found.append(Drain(one, left, is_over and (bool(left) or is_rolling), is_rolling))
+    for cordon in asked:
+        lines = told[cordon.node].instances if cordon.node in told else ()
+        left = tuple(sorted(line.owner for line in lines if cordon.gpu in (WHOLE, line.gpu)))
+        is_over = cordon.deadline is not None and now >= cordon.deadline
+        found.append(Drain(cordon, left, is_over and (bool(left) or is_rolling), is_rolling))
     return tuple(found)
 
 
 def _why(
-    one: AssignedInstance, unserved: Mapping[str, Unserved], carried: Mapping[str, float],
+    instance: AssignedInstance, unserved: Mapping[str, Unserved], carried: Mapping[str, float],
     before: Mapping[str, float], waiting: Mapping[str, str],
 ) -> tuple[str, str] | None:  # fmt: skip
-    owner = one.owner
-    if one.job:
-        if one.preemptible:
+    owner = instance.owner
+    if instance.job:
+        if instance.preemptible:
             return None
         return Reason.NOT_PREEMPTIBLE, waiting.get(owner) or f"job {owner} is not preemptible"
     lacks = unserved.get(owner)
@@ -122,13 +129,13 @@ def _why(
 def _rates(desired: Desired) -> dict[str, float]:
     found: dict[str, float] = {}
     for wanted in desired.values():
-        for one in wanted.instances:
-            found[one.owner] = found.get(one.owner, 0.0) + one.rate_per_second
+        for instance in wanted.instances:
+            found[instance.owner] = found.get(instance.owner, 0.0) + instance.rate_per_second
     return found
 
 
 def _there(desired: Desired, places: Collection[Place]) -> Iterator[tuple[str, AssignedInstance]]:
     for node, wanted in sorted(desired.items()):
-        for one in wanted.instances:
-            if (node, one.gpu) in places:
-                yield node, one
+        for instance in wanted.instances:
+            if (node, instance.gpu) in places:
+                yield node, instance

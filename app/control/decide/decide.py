@@ -92,9 +92,9 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     if decision.desired == snapshot.in_force:
         return ()
     own = {
-        f"{one.tenant}/{one.name}": str(one.spec["mode"])
-        for one in snapshot.declared
-        if one.kind == "Service" and "mode" in one.spec
+        f"{manifest.tenant}/{manifest.name}": str(manifest.spec["mode"])
+        for manifest in snapshot.declared
+        if manifest.kind == "Service" and "mode" in manifest.spec
     }
     split = by_mode(decision, snapshot.in_force, own, mode_of(snapshot), rules_of(snapshot.declared))
     found = [

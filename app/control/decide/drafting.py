@@ -23,11 +23,11 @@ def draft(
     """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
-    if any(one.units_per_second <= 0 for one in plan.jobs):  # they go on where they ran, among others perhaps
+    if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they go on where they ran, among others perhaps
         plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(posed.problem, plan).job_residents))
     verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
-        wrong = "; ".join(str(one) for one in verdict.violations[:3])
+        wrong = "; ".join(str(violation) for violation in verdict.violations[:3])
         answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")
     plan = replace(plan, changes=verdict.changes)
     desired = desired_of(snapshot, posed, plan)
@@ -59,10 +59,10 @@ def _lines(wanted: NodeDesired | None) -> tuple[AssignedInstance, ...]:
 
 
 def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
-    return {(one.owner, _weightless(one)) for one in lines}
+    return {(line.owner, _weightless(line)) for line in lines}
 
 
-def _weightless(one: AssignedInstance) -> tuple[object, ...]:
+def _weightless(instance: AssignedInstance) -> tuple[object, ...]:
     skipped = ("rate_per_second", "batch", "args")
-    said = [getattr(one, name) for name in one.__struct_fields__ if name not in skipped]
-    return (*said, one.batch.planned if one.batch else 0, *sorted((one.args or {}).items()))
+    said = [getattr(instance, name) for name in instance.__struct_fields__ if name not in skipped]
+    return (*said, instance.batch.planned if instance.batch else 0, *sorted((instance.args or {}).items()))

@@ -53,7 +53,9 @@ class CycleResult:
     @property
     def blamed(self) -> dict[str, str]:
         """Returns the services that may be why the solver failed, with its message."""
-        return {f"{one.tenant}/{one.name}": self.message for one in self.suspects if one.kind == "Service"}
+        return {
+            f"{suspect.tenant}/{suspect.name}": self.message for suspect in self.suspects if suspect.kind == "Service"
+        }
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:

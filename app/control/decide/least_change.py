@@ -38,8 +38,8 @@ def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """Returns what the solver needs to follow: the problem that the plan in force answers, that plan, the new rates."""
     stands = posed.plan_in_force
     carried = dict.fromkeys(posed.problem.services, 0.0)
-    for one in stands.instances:
-        carried[one.service] += one.rate_per_second
+    for instance in stands.instances:
+        carried[instance.service] += instance.rate_per_second
     rates = {
         name: service.rate_per_second
         for name, service in posed.problem.services.items()
@@ -54,11 +54,11 @@ def is_preferred(small: Plan, large: Plan) -> bool:
     """Tells if the smaller plan leaves no more unserved, or the larger one is too large to find an order of steps."""
     if handed_over(large.changes) > MOST_HANDOVERS:
         return True
-    one, other = small.certificate, large.certificate
+    smaller, larger = small.certificate, large.certificate
     return (
-        one is not None
-        and other is not None
-        and one.cost.unserved <= other.cost.unserved * (1 + EQUAL_SHARE) + EQUAL_SHARE
+        smaller is not None
+        and larger is not None
+        and smaller.cost.unserved <= larger.cost.unserved * (1 + EQUAL_SHARE) + EQUAL_SHARE
     )
 
 
@@ -66,7 +66,7 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
     """Adds to the smaller decision what the larger plan would save by its hand-overs."""
     if not handed_over(large.changes):
         return decision
-    one, other = decision.plan.certificate, large.certificate
-    saved = one.cost.total - other.cost.total if one and other else 0.0
+    smaller, larger = decision.plan.certificate, large.certificate
+    saved = smaller.cost.total - larger.cost.total if smaller and larger else 0.0
     told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, told)))

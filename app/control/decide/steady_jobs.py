@@ -26,36 +26,41 @@ def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | N
     `left` is what each has to do; of the problem's jobs, if it is not given.
     """
     state = problem.state
-    before = {one.job: one for one in state.jobs} if state else {}
-    changed = [one for one in plan.jobs if one.job in before and not _same(one, before[one.job])]
+    before = {placed.job: placed for placed in state.jobs} if state else {}
+    changed = [placed for placed in plan.jobs if placed.job in before and not _same(placed, before[placed.job])]
     if not changed:
         return plan
     standing = JudgedPlan(problem, plan, keep)
-    wrong = {(one.where, one.rule) for one in standing.verdict().violations}
-    found = {one.job: one for one in plan.jobs}
+    wrong = {(violation.where, violation.rule) for violation in standing.verdict().violations}
+    found = {placed.job: placed for placed in plan.jobs}
     cost = standing.verdict().cost.job
     for new in changed[:MOST_TRIES]:
         old = before[new.job]
         verdict = standing.apply(PlanEdit(stop_jobs=(found[new.job],), start_jobs=(old,)))
-        right = all((one.where, one.rule) in wrong for one in verdict.violations)
-        pace = next((one.units_per_second or 0.0 for one in standing.job_residents if one.placed.job == new.job), 0.0)
+        right = all((violation.where, violation.rule) in wrong for violation in verdict.violations)
+        pace = next(
+            (resident.units_per_second or 0.0 for resident in standing.job_residents if resident.placed.job == new.job),
+            0.0,
+        )
         units = (left or {}).get(new.job, problem.jobs[new.job].units)
         if right and verdict.cost.job <= cost * (1 + 1e-9) and not _pays(units, pace, new.units_per_second):
             found[new.job] = replace(old, units_per_second=pace)
             standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
         else:
             standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
-    places = {one.place for one in changed} | {before[one.job].place for one in changed}
-    told = predict_instances(problem, (one for one in standing.residents if one.instance.place in places))
+    places = {placed.place for placed in changed} | {before[placed.job].place for placed in changed}
+    told = predict_instances(
+        problem, (resident for resident in standing.residents if resident.instance.place in places)
+    )
     return replace(
         plan,
-        jobs=tuple(found[one.job] for one in plan.jobs),
+        jobs=tuple(found[placed.job] for placed in plan.jobs),
         instances=tuple(told.get(id(line), line) for line in plan.instances),
     )
 
 
-def _same(one: PlacedJob, other: PlacedJob) -> bool:
-    return one.place == other.place and one.sm_percent == other.sm_percent
+def _same(placed: PlacedJob, other: PlacedJob) -> bool:
+    return placed.place == other.place and placed.sm_percent == other.sm_percent
 
 
 def _pays(units: float, before: float, after: float) -> bool:

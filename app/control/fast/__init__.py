@@ -1,14 +1,15 @@
-"""The fast lane: between two cycles, one service's load or latency moves, and the cheapest step is taken that mends it.
+"""The fast lane: when a service's load or latency moves between two cycles, it takes the cheapest step that helps.
 
-InSS has two layers, and so has this: first another batch and timeout, which restart nothing; then more SM% in what its
-GPUs have to spare; then new instances. It sets frames, and what happens inside them is the node's. `watched` says when
-(a fold over ticks), `quicken` what (a plan from a plan). The rate that a step was made for is what the service is
-planned for from then on, so that the next cycle finds a plan that answers its question.
+Like InSS it has layers: first another batch and timeout, which restart nothing; then more SM%, if the GPUs have some to
+spare; then new instances. It sets frames, and the node decides inside them. `watch_loads` says when to act (a fold over
+ticks), `find_quick_step` says what to do (a plan from a plan). The rate that a step was sized for becomes the service's
+planned rate, so that the next cycle keeps the step.
 """
 
 from __future__ import annotations
 
-from app.control.fast.ladder import QuickStep, StepKind, find_quick_step
+from app.control.fast.ladder import QuickStep, find_quick_step
+from app.control.fast.step_draft import StepKind
 from app.control.fast.watch import CapacityNeed, LoadWatch, PlannedLoad, StepTrigger, WatchedLoads, watch_loads
 
 __all__ = [

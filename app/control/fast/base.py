@@ -1,4 +1,4 @@
-"""What the fast lane starts from: the question that the plan in force answers, and that plan in its words."""
+"""The base of quick steps: the question that the plan in force answers, and that plan."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class StepBase:
-    """One plan in force. Problem and plan are the same objects for as long as it is: a solver keeps them warm."""
+    """One plan in force. Its problem and plan stay the same objects, so that a solver can keep them warm."""
 
     snapshot: Snapshot
     posed: Question
     plan: Plan
 
     def planned(self, starts: Mapping[str, float]) -> dict[str, PlannedLoad]:
-        """What each service is planned for, pinned instances included."""
+        """Returns what each service is planned for, pinned instances included."""
         found = {}
         for name, service in self.posed.problem.services.items():
             expected = self.snapshot.expected.get(name)
@@ -44,26 +44,26 @@ class StepBase:
 
     @property
     def elsewhere(self) -> dict[str, float]:
-        """What pinned instances carry, which the problem does not know of."""
+        """Returns what pinned instances carry, which are not in the problem."""
         carried: dict[str, float] = {}
-        for _, one in self.posed.pinned:
-            name = one.owner
-            carried[name] = carried.get(name, 0.0) + one.rate_per_second
+        for _, instance in self.posed.pinned:
+            name = instance.owner
+            carried[name] = carried.get(name, 0.0) + instance.rate_per_second
         return carried
 
     @cached_property
     def judged(self) -> JudgedPlan:
-        """The plan, judged: made ready while nobody waits, a step is judged by what it changes."""
+        """The judged plan: prepared between steps, so that a step is judged by what it changes."""
         return JudgedPlan(self.posed.problem, self.plan, keep)
 
     def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
-        """What a quick step decides, and the snapshot that goes on record with it. `judged` goes on to that plan."""
+        """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan."""
         held = self.elsewhere
         problem = self.posed.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
         standing, lines = self.judged, self._known(quick.plan.instances)
-        del self.__dict__["judged"]  # it is of the next plan from here on
+        del self.__dict__["judged"]  # it belongs to the next plan from here on
         verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
         told = predict_instances(problem, standing.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
@@ -84,38 +84,40 @@ class StepBase:
         return self.snapshot, decision
 
     def _known(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
-        """The lines, those of this plan as the very objects that are judged."""
-        ours = {one.id: one for one in self.plan.instances}
-        return tuple(known if (known := ours.get(one.id)) == one else one for one in lines)
+        """Returns the lines, with those of this plan as the very objects that were judged."""
+        ours = {instance.id: instance for instance in self.plan.instances}
+        return tuple(known if (known := ours.get(line.id)) == line else line for line in lines)
 
     def after(self, quick: QuickStep, decision: Decision, generation: int) -> StepBase:
-        """The base of the next step, made from nothing but what will be on record: this one was taken."""
+        """Returns the base of the next step, made only from what is recorded of this one."""
         rates = quick.rates
         known = {**dict.fromkeys(rates, ExpectedLoad(0.0)), **self.snapshot.expected}
         expected = {
-            name: replace(one, rate_per_second=rates[name], high=max(one.high, rates[name])) if name in rates else one
-            for name, one in known.items()
+            name: replace(load, rate_per_second=rates[name], high=max(load.high, rates[name]))
+            if name in rates
+            else load
+            for name, load in known.items()
         }
         snapshot = replace(self.snapshot, expected=expected, in_force=decision.desired, target=generation)
         return step_base(snapshot, formulate(snapshot))
 
 
 def step_base(snapshot: Snapshot, posed: Question) -> StepBase:
-    """The plan that stands in this snapshot."""
+    """Returns the base of the plan in force in this snapshot."""
     return StepBase(snapshot, posed, posed.plan_in_force)
 
 
 def difference(before: Plan, after: Plan) -> PlanEdit:
-    """What becomes of one plan, so that it is the other."""
+    """Returns the change that makes one plan the other."""
     was, now = set(map(id, before.instances)), set(map(id, after.instances))
     ran, runs = set(before.jobs), set(after.jobs)
-    left = {one.service: one for one in after.unserved}
-    out = {one.job: one for one in after.unplaced}
+    left = {unserved.service: unserved for unserved in after.unserved}
+    out = {unplaced.job: unplaced for unplaced in after.unplaced}
     return PlanEdit(
-        stop=tuple(one for one in before.instances if id(one) not in now),
-        start=tuple(one for one in after.instances if id(one) not in was),
-        stop_jobs=tuple(one for one in before.jobs if one not in runs),
-        start_jobs=tuple(one for one in after.jobs if one not in ran),
-        unserved={name: left.get(name) for name in (*left, *(one.service for one in before.unserved))},
-        unplaced={name: out.get(name) for name in (*out, *(one.job for one in before.unplaced))},
+        stop=tuple(instance for instance in before.instances if id(instance) not in now),
+        start=tuple(instance for instance in after.instances if id(instance) not in was),
+        stop_jobs=tuple(placed for placed in before.jobs if placed not in runs),
+        start_jobs=tuple(placed for placed in after.jobs if placed not in ran),
+        unserved={name: left.get(name) for name in (*left, *(unserved.service for unserved in before.unserved))},
+        unplaced={name: out.get(name) for name in (*out, *(unplaced.job for unplaced in before.unplaced))},
     )

@@ -1,4 +1,4 @@
-"""What a quick step starts from, and what becomes of it: on record, told to nodes, and the start of the next one."""
+"""Takes quick steps: from the plan in force to a recorded, assigned step, which is the base of the next one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
 
-SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
+SETTLES_AFTER = timedelta(seconds=30)  # for so long a hand-over's late answers are in the readings
 
 
 @dataclass(frozen=True, slots=True)
 class LaneResult:
-    """What came of a look: the generation that it recorded, or 0, and the full cycle that it calls for."""
+    """The generation that a step recorded, or 0, and the reason for a full cycle, if one is needed."""
 
     generation: int = 0
     calls_for: Reason | None = None
@@ -36,7 +36,7 @@ class LaneResult:
 
 @dataclass(slots=True)
 class FastLane:
-    """From the plan in force to the next one by a small step. Its methods may be called from several threads."""
+    """Leads from the plan in force to the next one by a small step. Its methods may be called from several threads."""
 
     store: PlannerStore
     solver: PlanSolver
@@ -44,16 +44,16 @@ class FastLane:
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
-    _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
+    _deciding: threading.RLock = field(default_factory=threading.RLock)  # a step replaces the base it was made from
 
     def stand(self, snapshot: Snapshot, posed: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
-        """The plan that is in force after a cycle is what steps start from."""
+        """Makes the plan in force after a cycle the base of steps."""
         self._starts = starts
         with self._deciding:
             if found.generation and found.decision and found.decision.state is PlanState.ROLLING:
                 snapshot = replace(snapshot, in_force=found.decision.desired, target=found.generation)
                 posed = formulate(snapshot)
-            # What had no way off a draining GPU serves on there until a full cycle finds one.
+            # What could not leave a draining GPU serves on there until a full cycle finds a way.
             nodes = without_drains(snapshot.nodes)
             if nodes != snapshot.nodes:
                 snapshot = replace(snapshot, nodes=nodes)
@@ -63,18 +63,18 @@ class FastLane:
                 self.base = step_base(snapshot, posed)
 
     def make_ready(self) -> None:
-        """What a step will need, made ready while nobody waits for it."""
+        """Prepares the solver before a step needs it."""
         if base := self.base:
             self.solver.prepare(base.posed.problem, base.plan)
 
     def moved(self, services: Iterable[str], now: datetime) -> None:
-        """What is heard of these says little for a while: their instances are being changed."""
-        # A new one each time: another thread may be reading the one before.
+        """Notes services whose latency says little for a while, since their instances are being changed."""
+        # A new mapping each time: another thread may be reading the old one.
         recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
         self._moved_at = recent | dict.fromkeys(services, now)
 
     def answer(self, seen: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
-        """A step for what has moved since the last look, where one is needed; `tell` brings it to the nodes."""
+        """Takes a step for loads that have moved, if one is needed; `tell` assigns it to the nodes."""
         base = self.base
         if base is None or not base.snapshot.target:
             return LaneResult()
@@ -99,19 +99,19 @@ class FastLane:
         short = Reason.LOAD_ROSE if quick.unserved else None
         snapshot, decision = base.decided(quick)
         if not base.posed.problem.services.keys() & set(decision.services):
-            # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
+            # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)
         acting = split_by_mode(snapshot, decision)
         if not acting or acting[0].state is not PlanState.ROLLING:
-            return LaneResult()  # who may not act need not be quick: the cycle proposes and shows
+            return LaneResult()  # proposals and advice need not be quick: the cycle makes them
         said = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
         try:
             (generation,) = self.store.record(snapshot, acting[:1], [said])
         except Overtaken:
-            self.base = None  # the next cycle says what stands
+            self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         tell()
-        if self.store.epoch:  # still: then to be ready for the next one
+        if self.store.epoch:  # if it still leads
             self.base = base.after(quick, acting[0], generation)
             self.make_ready()
         return LaneResult(generation, short)

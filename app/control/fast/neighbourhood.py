@@ -1,7 +1,7 @@
-"""The part of a fleet that one service stands in: small enough to judge a change at once, and judged like the whole.
+"""The part of a fleet that one service runs on: small enough to judge a change at once, and judged like the whole.
 
-Nodes of the service's GPUs come with all that runs on them. Other services are there with the rate that they carry
-there; a tenant's limit is what its instances elsewhere leave of it.
+It has the nodes of the service's GPUs with all that runs on them. Other services have the rate that they carry there;
+a tenant's limit is what its instances elsewhere leave of it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Neighbourhood:
         return found
 
     def becoming(self, lines: Iterable[Instance], rates: dict[str, float]) -> Neighbourhood:
-        """The same with these instances as they now are, by id, and these rates asked of its services."""
+        """Returns the neighbourhood with these instances in place of those of their ids, and with these rates."""
         new = {line.id: line for line in lines}
         instances = tuple(new.get(line.id, line) for line in self.plan.instances)
         problem = self.problem.with_rates(rates)
@@ -60,7 +60,7 @@ class Neighbourhood:
 
 
 def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) -> Neighbourhood:
-    """Where these services stand. With a budget of watts that is the whole fleet: everybody draws on it."""
+    """Returns the neighbourhood of these services; under a power budget that is the whole fleet."""
     nodes = {line.node for line in plan.instances if line.service in services}
     if problem.policy.power_budget_w is not None:
         nodes = set(problem.nodes)
@@ -91,7 +91,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
 
 
 def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
-    """What services pay an hour for these nodes."""
+    """Returns what services pay an hour for these nodes."""
     there = replace(plan, instances=tuple(line for line in plan.instances if line.node in nodes), jobs=())
     if not there.instances:
         return 0.0

@@ -1,4 +1,4 @@
-"""Whether the solver answered in time is in no problem: it goes on record with what was asked."""
+"""Records the outcomes of the solver: a timeout cannot be replayed from the problem alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FollowingSolver(Protocol):
 
 @dataclass(slots=True)
 class RecordingSolver:
-    """A solver whose outcomes are written down, in the order of its answers."""
+    """A solver whose outcomes are recorded in the order of its answers."""
 
     solver: FollowingSolver
     outcomes: list[str] = field(default_factory=list)

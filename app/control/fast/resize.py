@@ -25,13 +25,13 @@ from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Policy, Problem
 
-PLENTY = 1.5  # times what is needed: chances beyond it are not looked for, the emptiest GPUs come first
+PLENTY = 1.5  # times what is needed: then no more chances are looked for; the emptiest GPUs come first
 BEARS = 1 + 2e-9  # of its limit: a neighbour that carries all it may still does
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A GPU with one of its instances larger: how much more that one carries, and what becomes of the others."""
+    """A GPU with a larger instance: how much more it carries, and the shapes of the others."""
 
     seat: SeatedInstance
     others: tuple[SeatedInstance, ...]
@@ -42,9 +42,9 @@ class Growth:
 def resize(
     area: Neighbourhood, service: str, target: float, strict: bool = False, partly: bool = False
 ) -> Neighbourhood | None:
-    """The service carrying `target` with more SM% where there are some to spare; None where that is not enough.
+    """Gives the service spare SM%, so that it carries `target`; None if that is not enough.
 
-    `partly`: then as much of it as there is room for, if that is worth a step.
+    `partly`: as much of it as there is room for, if that is worth a step.
     """
     policy, gpus = area.problem.policy, area.gpus()
     seats = seats_of(gpus, service, policy)
@@ -63,9 +63,9 @@ def resize(
         if chance:
             chances.append(chance)
             found += chance.gain_per_second
-    # Who gains most goes first: each resize is a hand-over. One a GPU: neighbours were looked at as they are.
+    # The largest gain goes first, as each resize is a hand-over. One a GPU: neighbours were judged as they are.
     taken: set[tuple[str, int]] = set()
-    for chance in sorted(chances, key=lambda one: (-one.gain_per_second, one.seat.resident.instance.id)):
+    for chance in sorted(chances, key=lambda growth: (-growth.gain_per_second, growth.seat.resident.instance.id)):
         line = chance.seat.resident.instance
         if short <= target * (1 - ENOUGH):
             break
@@ -80,41 +80,41 @@ def resize(
         taken.add(line.place)
         short -= grown[line.id].gain_per_second
     seats = [grown[seat.resident.instance.id].seat if seat.resident.instance.id in grown else seat for seat in seats]
-    others = [seat for one in grown.values() for seat in one.others]
+    others = [seat for growth in grown.values() for seat in growth.others]
     return share_rate(area, service, seats, others, target, partly)
 
 
 def without_jobs(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
-    """The same without these jobs."""
+    """Returns the neighbourhood without these jobs."""
     state = area.problem.state
     problem = replace(
         area.problem,
         jobs={name: job for name, job in area.problem.jobs.items() if name not in jobs},
-        state=replace(state, jobs=tuple(one for one in state.jobs if one.job not in jobs)) if state else None,
+        state=replace(state, jobs=tuple(placed for placed in state.jobs if placed.job not in jobs)) if state else None,
     )
-    stay = replace(area.plan, jobs=tuple(one for one in area.plan.jobs if one.job not in jobs))
-    places = {one.place for one in area.plan.jobs if one.job in jobs}
+    stay = replace(area.plan, jobs=tuple(placed for placed in area.plan.jobs if placed.job not in jobs))
+    places = {placed.place for placed in area.plan.jobs if placed.job in jobs}
     bare = replace(area, problem=problem, plan=stay)
     lines: list[Instance] = []
     for place, gpu in bare.gpus().items():
-        if place in places:  # who stood beside them answers sooner now
+        if place in places:  # their neighbours answer sooner now
             seats = [
-                SeatedInstance(one, shape)
-                for one in gpu.residents
-                if (shape := batch_capacity(one, problem.policy, one.instance.batch))
+                SeatedInstance(resident, shape)
+                for resident in gpu.residents
+                if (shape := batch_capacity(resident, problem.policy, resident.instance.batch))
             ]
             lines += apply_shapes(problem, seats, [seat.resident.instance.rate_per_second for seat in seats])
     return bare.becoming(lines, {})
 
 
 def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
-    """Preemptible jobs beside the service's instances, GPU by GPU: those that are missed least come first."""
+    """Returns the preemptible jobs next to the service's instances, GPU by GPU, the least important first."""
     places = {line.place for line in area.plan.instances if line.service == service}
     jobs = area.problem.jobs
     beside: dict[tuple[str, int], list[str]] = {}
-    for one in area.plan.jobs:
-        if one.place in places:
-            beside.setdefault(one.place, []).append(one.job)
+    for placed in area.plan.jobs:
+        if placed.place in places:
+            beside.setdefault(placed.place, []).append(placed.job)
 
     def missed(names: list[str]) -> tuple[bool, float, list[str]]:
         return any(jobs[name].deadline for name in names), sum(jobs[name].priority for name in names), sorted(names)
@@ -124,7 +124,7 @@ def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
 
 
 def _least_growth(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, need: float, strict: bool) -> Growth | None:
-    """The least SM% that gives `need` more, else the most that fits; None where nothing is gained."""
+    """Finds the least SM% that gives `need` more, else the most that fits; None if nothing is gained."""
     line, profile = seat.resident.instance, seat.resident.profile
     if profile is None or need <= 0:
         return None
@@ -133,30 +133,32 @@ def _least_growth(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, need: 
     most = min(curve[-1][0], line.sm_percent + spare)
     if strict:
         most = min(most, spare)  # both copies at once
-    low, high = line.sm_percent, most  # with as many, too: a copy may be started with more memory
+    low, high = line.sm_percent, most  # the same SM% counts too: a copy may start with more memory
     found: Growth | None = None
     while low <= high:
         middle = (low + high) // 2
-        one = _growth_at(problem, gpu, seat, middle)
-        if one is None:
+        growth = _growth_at(problem, gpu, seat, middle)
+        if growth is None:
             high = middle - 1
             continue
-        if one.gain_per_second >= need:
-            found, high = one, middle - 1
+        if growth.gain_per_second >= need:
+            found, high = growth, middle - 1
         else:
-            if found is None or one.gain_per_second > found.gain_per_second:
-                found = one
+            if found is None or growth.gain_per_second > found.gain_per_second:
+                found = growth
             low = middle + 1
     return found if found and found.gain_per_second > 0 else None
 
 
 def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percent: int) -> Growth | None:
-    """The GPU with the instance at this SM%, if everybody there still keeps its promise."""
+    """Returns the GPU with the instance at this SM%, if all others there still keep their SLOs."""
     policy, old = problem.policy, seat.resident.instance
-    asked = sum(one.instance.memory_gib for one in gpu.residents) + sum(job.placed.memory_gib for job in gpu.jobs)
+    asked = sum(resident.instance.memory_gib for resident in gpu.residents) + sum(
+        job.placed.memory_gib for job in gpu.jobs
+    )
     room = gpu.type.memory_gib - asked  # for a second copy, while there are two
     after = _replace_on(problem, gpu, replace(old, sm_percent=sm_percent))
-    resident = next(one for one in after.residents if one.instance.id == old.id)
+    resident = next(resident for resident in after.residents if resident.instance.id == old.id)
     shape = best_batch(resident, policy, room)
     if shape is None or not at_most(max(old.memory_gib, shape.memory_gib), room):
         return None
@@ -172,22 +174,22 @@ def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percen
 def _replace_on(problem: Problem, gpu: JudgedGpu, line: Instance) -> JudgedGpu:
     reader = Reader(problem)
     after = JudgedGpu(gpu.node, gpu.type, gpu.index)
-    for one in gpu.residents:
-        there = line if one.instance.id == line.id else one.instance
-        after.residents.append(reader.resident(there, one.service, gpu.node))
-    after.jobs = [reader.job(one.placed, gpu.node) for one in gpu.jobs]
+    for resident in gpu.residents:
+        there = line if resident.instance.id == line.id else resident.instance
+        after.residents.append(reader.resident(there, resident.service, gpu.node))
+    after.jobs = [reader.job(resident.placed, gpu.node) for resident in gpu.jobs]
     slow_down(after, problem.policy)
     return after
 
 
 def _unharmed_neighbours(gpu: JudgedGpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
-    """The neighbours, at their own batches and rates; None where one of them could no longer bear its rate."""
+    """Returns the neighbours at their own batches and rates; None if any could no longer carry its rate."""
     found = []
-    for one in gpu.residents:
-        if one.instance.id == line.id:
+    for resident in gpu.residents:
+        if resident.instance.id == line.id:
             continue
-        shape = batch_capacity(one, policy, one.instance.batch)
-        if shape is None or one.instance.rate_per_second > shape.rate_per_second * BEARS:
+        shape = batch_capacity(resident, policy, resident.instance.batch)
+        if shape is None or resident.instance.rate_per_second > shape.rate_per_second * BEARS:
             return None
-        found.append(SeatedInstance(one, shape))
+        found.append(SeatedInstance(resident, shape))
     return tuple(found)

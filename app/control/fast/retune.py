@@ -1,4 +1,4 @@
-"""The first rung: other batches, other timeouts, and the rate spread anew. Nothing restarts (InSS, case 1)."""
+"""The first rung: other batches and timeouts, and the rate spread again. Nothing restarts (InSS, case 1)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GAIN = 1.01  # less is not worth a step
 
 @dataclass(frozen=True, slots=True)
 class SeatedInstance:
-    """An instance where it stands, and the shape in which it shall go on."""
+    """An instance on its GPU, and the shape that it is to have."""
 
     resident: Resident
     shape: BatchCapacity
 
 
 def seats_of(gpus: Mapping[tuple[str, int], JudgedGpu], service: str, policy: Policy) -> list[SeatedInstance] | None:
-    """The service's instances as they are; None where one of them could not keep its promise at any rate."""
+    """Returns the service's instances as they are; None if any could not keep its SLO at any rate."""
     found = []
     for _, gpu in sorted(gpus.items()):
         for resident in gpu.residents:
@@ -43,14 +43,14 @@ def seats_of(gpus: Mapping[tuple[str, int], JudgedGpu], service: str, policy: Po
 
 
 def capacity(seats: Sequence[SeatedInstance]) -> float:
-    """What they carry together."""
+    """Returns what they carry together."""
     return sum(seat.shape.rate_per_second for seat in seats)
 
 
 def enlarge_batches(seats: Sequence[SeatedInstance], policy: Policy, target: float) -> list[SeatedInstance]:
-    """The same with other batches where the target needs them, as few as possible: who gains most is changed first.
+    """Gives as few instances as possible another batch to reach the target: the largest gain comes first.
 
-    The batch an instance gets is the smallest that will do, for it answers sooner; else the one that carries most.
+    An instance gets the smallest batch that suffices, which answers sooner; else the batch that carries most.
     """
     found = list(seats)
     tops = [best_batch(seat.resident, policy, seat.resident.instance.memory_gib) or seat.shape for seat in seats]
@@ -61,9 +61,9 @@ def enlarge_batches(seats: Sequence[SeatedInstance], policy: Policy, target: flo
             break
         seat, needed = seats[k], seats[k].shape.rate_per_second + short
         enough = (
-            one
-            for one in fitting_batches(seat.resident, policy, seat.resident.instance.memory_gib)
-            if one.rate_per_second >= needed
+            batch
+            for batch in fitting_batches(seat.resident, policy, seat.resident.instance.memory_gib)
+            if batch.rate_per_second >= needed
         )
         found[k] = replace(seat, shape=next(enough, tops[k]))
         short -= found[k].shape.rate_per_second - seat.shape.rate_per_second
@@ -71,7 +71,7 @@ def enlarge_batches(seats: Sequence[SeatedInstance], policy: Policy, target: flo
 
 
 def spread_rate(seats: Sequence[SeatedInstance], total: float, least: int) -> list[float]:
-    """Each in proportion to what it may carry, so that all are as far from their limits; `total` is at most that.
+    """Spreads a rate in proportion to what each may carry, so that all are as far from their limits.
 
     Where the `least` largest would carry less than half an even share, as even as their limits let them be.
     """
@@ -88,7 +88,7 @@ def spread_rate(seats: Sequence[SeatedInstance], total: float, least: int) -> li
 
 
 def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Sequence[float]) -> list[Instance]:
-    """The instances as they shall be: batch, timeout, rate, and what that predicts."""
+    """Returns the instances in their new shapes: batch, timeout, rate, and what that predicts."""
     margin = 1 + problem.policy.exec_margin
     services = [problem.services[seat.resident.instance.service] for seat in seats]
     shapes = [seat.shape for seat in seats]
@@ -117,9 +117,9 @@ def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Seque
 
 
 def retune(area: Neighbourhood, service: str, target: float, partly: bool = False) -> Neighbourhood | None:
-    """The service carrying `target` by its batches alone; None where they do not suffice, or the judge objects.
+    """Makes the service carry `target` by its batches alone; None if they do not suffice, or the judge objects.
 
-    `partly`: then as much of it as they give, if that is worth a step.
+    `partly`: as much of it as they give, if that is worth a step.
     """
     policy = area.problem.policy
     seats = seats_of(area.gpus(), service, policy)
@@ -137,9 +137,9 @@ def share_rate(
     target: float,
     partly: bool,
 ) -> Neighbourhood | None:
-    """The area with the service's rate spread over its instances in these shapes; `others` keep theirs and their rates.
+    """Spreads the service's rate over its instances in these shapes; `others` keep their shapes and rates.
 
-    None where the shapes do not carry the rate, or, `partly`, hardly more than is carried already.
+    None if the shapes do not carry the rate, or, `partly`, hardly more than is carried already.
     """
     total = min(target, capacity(seats))
     carried = sum(line.rate_per_second for line in area.plan.instances if line.service == service)
@@ -152,7 +152,7 @@ def share_rate(
 
 
 def accept(before: Neighbourhood, after: Neighbourhood) -> Neighbourhood | None:
-    """The area after a change, if the judge finds nothing wrong that was not wrong before."""
-    wrong = {(one.where, one.rule) for one in before.verdict.violations}
-    found = [one for one in after.verdict.violations if (one.where, one.rule) not in wrong]
+    """Returns the area after a change, if the judge finds no violation that was not there before."""
+    wrong = {(violation.where, violation.rule) for violation in before.verdict.violations}
+    found = [violation for violation in after.verdict.violations if (violation.where, violation.rule) not in wrong]
     return None if found else after

@@ -1,4 +1,4 @@
-"""What an instance that runs could carry: by the batch it has, and by the batches that its memory allows."""
+"""Computes what a running instance could carry with its own batch, and with the batches that its memory allows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BatchCapacity:
 
 
 def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapacity | None:
-    """What it carries at this batch where it stands, with the SM% it has; None where the promise cannot be kept."""
+    """Returns what it carries at this batch with its GPU and SM%; None if its SLO cannot be kept."""
     profile, service, line = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None or not resident.alone_ms:
         return None
@@ -41,7 +41,7 @@ def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapac
 
 
 def fitting_batches(resident: Resident, policy: Policy, memory_gib: float) -> Iterator[BatchCapacity]:
-    """Every batch that fits into so much memory: what it was started with, so nothing restarts."""
+    """Yields every batch that fits into the memory it was started with, so that nothing restarts."""
     if resident.profile is None:
         return
     for batch, needed in sorted(resident.profile.memory_gib.items()):
@@ -52,7 +52,9 @@ def fitting_batches(resident: Resident, policy: Policy, memory_gib: float) -> It
 
 
 def best_batch(resident: Resident, policy: Policy, memory_gib: float) -> BatchCapacity | None:
-    """The batch that carries most; of equals the smallest, which answers sooner."""
+    """Returns the batch that carries most; of equal ones the smallest, which answers sooner."""
     return max(
-        fitting_batches(resident, policy, memory_gib), key=lambda one: (one.rate_per_second, -one.batch), default=None
+        fitting_batches(resident, policy, memory_gib),
+        key=lambda batch: (batch.rate_per_second, -batch.batch),
+        default=None,
     )

@@ -70,7 +70,11 @@ def advance(
 
 
 def _owners(told: Desired, instances: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted({one.owner for wanted in told.values() for one in wanted.instances if one.id in instances}))
+    return tuple(
+        sorted(
+            {instance.owner for wanted in told.values() for instance in wanted.instances if instance.id in instances}
+        )
+    )
 
 
 def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:
@@ -81,8 +85,8 @@ def _without_lost(told: Desired, target: Desired, observed: FleetStatus) -> dict
     """What is there of what was told: of a lost node what the target does not have is gone, and not waited for."""
     found = dict(told)
     for node in observed.lost & told.keys():
-        wanted = {one.id for one in target.get(node, NOTHING).instances}
-        lines = tuple(one for one in told[node].instances if one.id in wanted)
+        wanted = {instance.id for instance in target.get(node, NOTHING).instances}
+        lines = tuple(instance for instance in told[node].instances if instance.id in wanted)
         if lines != told[node].instances:
             found[node] = replace(told[node], instances=lines)
     return found
@@ -92,7 +96,7 @@ def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tupl
     """Devices and rules of every node as they may be set now, and whether all are as they shall be."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
     for change in scene.todo.values():
-        unsettled[change.node].add(change.one.gpu)
+        unsettled[change.node].add(change.instance.gpu)
     for gone in scene.leaving.values():
         unsettled[gone.node].add(gone.instance.gpu)
     found: dict[str, NodeDesired] = dict(scene.told)

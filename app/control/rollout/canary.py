@@ -29,14 +29,14 @@ def watch_canaries(
     """Watches each canary for one step. A canary that is no longer assigned is forgotten."""
     if not canaries:
         return CanaryResult({})
-    there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances}
+    there = {instance.id: (node, instance) for node, wanted in told.items() for instance in wanted.instances}
     left: dict[str, Canary] = {}
     passed: list[str] = []
     for key, canary in sorted(canaries.items()):
         if canary.instance not in there:
             continue
-        node, one = there[canary.instance]
-        if canary.instance in pending or not serves(one, node, observed):
+        node, instance = there[canary.instance]
+        if canary.instance in pending or not serves(instance, node, observed):
             left[key] = replace(canary, ready_since=0.0)
             continue
         since = canary.ready_since or now
@@ -45,10 +45,10 @@ def watch_canaries(
         if now - since < rules.canary_seconds:
             continue
         if said.requests >= rules.canary_requests:
-            if said.within_percent < one.percentile:
+            if said.within_percent < instance.percentile:
                 message = (
                     f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {said.within_percent:.2f} % of {said.requests} "
-                    f"answers were within {one.slo_ms:g} ms; {one.percentile:g} % are promised"
+                    f"answers were within {instance.slo_ms:g} ms; {instance.percentile:g} % are promised"
                 )
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
         elif now - since < rules.canary_seconds * rules.canary_patience:

@@ -11,21 +11,21 @@ from app.control.rollout.rules import PendingStep, RolloutRules
 TINY = 1e-6  # of a rate
 
 
-def serves(one: AssignedInstance, node: str, observed: FleetStatus) -> bool:
+def serves(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Tells if it serves, as far as its node and its gateway have reported."""
-    seen = observed.instances.get(one.id)
+    seen = observed.instances.get(instance.id)
     return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
 
 
-def carried(one: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
+def carried(instance: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
     """Returns the rate it carries, during a hand-over the smaller of both copies; None while it does not serve."""
-    if not serves(one, node, observed):
+    if not serves(instance, node, observed):
         return None
     if pending is None:
-        return one.rate_per_second
+        return instance.rate_per_second
     if pending.before is None or pending.is_new:
         return None
-    return min(one.rate_per_second, pending.before.rate_per_second)
+    return min(instance.rate_per_second, pending.before.rate_per_second)
 
 
 class CapacityLedger:
@@ -41,18 +41,18 @@ class CapacityLedger:
         self._need = dict.fromkeys(services, 0.0)
         counts = dict.fromkeys(services, 0)
         for node, wanted in told.items():
-            for one in wanted.instances:
-                owner = one.owner
-                if one.service and owner in self._rate:
-                    found = self.now[one.id] = carried(one, node, pending.get(one.id), observed)
+            for instance in wanted.instances:
+                owner = instance.owner
+                if instance.service and owner in self._rate:
+                    found = self.now[instance.id] = carried(instance, node, pending.get(instance.id), observed)
                     if found is not None:
                         self._rate[owner] += found
                         self._count[owner] += 1
         for wanted in target.values():
-            for one in wanted.instances:
-                owner = one.owner
-                if one.service and owner in self._need:
-                    self._need[owner] += one.rate_per_second
+            for instance in wanted.instances:
+                owner = instance.owner
+                if instance.service and owner in self._need:
+                    self._need[owner] += instance.rate_per_second
                     counts[owner] += 1
         self._least = {name: min(rules.min_instances.get(name, 1), count) for name, count in counts.items()}
 

@@ -36,22 +36,22 @@ class InstanceChange:
     after: AssignedInstance | None
 
     @cached_property
-    def one(self) -> AssignedInstance:
+    def instance(self) -> AssignedInstance:
         found = self.after or self.before
         assert found is not None
         return found
 
     @cached_property
     def id(self) -> str:
-        return self.one.id
+        return self.instance.id
 
     @cached_property
     def place(self) -> tuple[str, int]:
-        return self.node, self.one.gpu
+        return self.node, self.instance.gpu
 
     @cached_property
     def owner(self) -> str:
-        return self.one.owner
+        return self.instance.owner
 
     @property
     def takes_room(self) -> bool:
@@ -84,8 +84,8 @@ def changes(told: Desired, target: Desired) -> list[InstanceChange]:
 
 
 def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[InstanceChange]:
-    old = {one.id: one for one in before.instances}
-    new = {one.id: one for one in after.instances}
+    old = {instance.id: instance for instance in before.instances}
+    new = {instance.id: instance for instance in after.instances}
     for id_ in sorted({*old, *new}):
         was, shall = old.get(id_), new.get(id_)
         if was == shall:
@@ -124,10 +124,10 @@ def has_other_batch(change: InstanceChange) -> bool:
     return (was.batch, was.batch_timeout_ms) != (shall.batch, shall.batch_timeout_ms)
 
 
-def with_instance(wanted: NodeDesired, id_: str, one: AssignedInstance | None) -> NodeDesired:
+def with_instance(wanted: NodeDesired, id_: str, instance: AssignedInstance | None) -> NodeDesired:
     """Returns the node with this instance in place of the one with its id, or without it."""
     others = [other for other in wanted.instances if other.id != id_]
-    lines = others if one is None else sorted([*others, one], key=lambda line: line.id)
+    lines = others if instance is None else sorted([*others, instance], key=lambda line: line.id)
     return replace(wanted, instances=tuple(lines))
 
 

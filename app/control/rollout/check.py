@@ -38,39 +38,46 @@ def check(
 ) -> Checked:
     """Returns the steps that are not finished. The time of a silent node does not count until it is lost."""
     going = {
-        id_: one for id_, one in leaving.items() if one.node not in observed.lost and not _is_gone(id_, one, observed)
+        id_: gone
+        for id_, gone in leaving.items()
+        if gone.node not in observed.lost and not _is_gone(id_, gone, observed)
     }
     if not pending:
         return Checked(pending, going)
-    there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances if one.id in pending}
+    there = {
+        instance.id: (node, instance)
+        for node, wanted in told.items()
+        for instance in wanted.instances
+        if instance.id in pending
+    }
     left: dict[str, PendingStep] = {}
     failed: list[tuple[str, str, str]] = []
     for id_, step in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
             continue
-        node, one = there[id_]
-        patience = start_seconds(one, node, rules)
+        node, instance = there[id_]
+        patience = start_seconds(instance, node, rules)
         if node in observed.silent:
             left[id_] = replace(step, since=now, held_since=0.0)
-        elif step.before and same_process(step.before, one):
+        elif step.before and same_process(step.before, instance):
             if not _is_current(node, observed):
                 left[id_] = step
-        elif one.job:
-            if not _has_changed(one, node, observed):
+        elif instance.job:
+            if not _has_changed(instance, node, observed):
                 left[id_] = step
-        elif not _is_settled(one, node, step, observed, now, patience):
+        elif not _is_settled(instance, node, step, observed, now, patience):
             left[id_] = _watched(step, observed.instances.get(id_), _is_current(node, observed), now)
             why = _failure(left[id_], observed.instances.get(id_), rules, now, patience)
             if why:
-                failed.append((id_, why[0], f"{id_} on {node}/{one.gpu}: {why[1]}"))
+                failed.append((id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
     if not failed:
         return Checked(left, going)
     return Checked(left, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
 
 
-def _is_gone(id_: str, one: Leaving, observed: FleetStatus) -> bool:
+def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
     seen = observed.instances.get(id_)
-    return _is_current(one.node, observed) and (seen is None or seen.stage in ("", "gone"))
+    return _is_current(gone.node, observed) and (seen is None or seen.stage in ("", "gone"))
 
 
 def _is_current(node: str, observed: FleetStatus) -> bool:
@@ -79,16 +86,16 @@ def _is_current(node: str, observed: FleetStatus) -> bool:
 
 
 def _is_settled(
-    one: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
+    instance: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
 ) -> bool:
     """Tells if it serves with the assigned process."""
-    seen = observed.instances.get(one.id)
-    if seen is None or not _is_current(node, observed) or not serves(one, node, observed) or seen.copies > 1:
+    seen = observed.instances.get(instance.id)
+    if seen is None or not _is_current(node, observed) or not serves(instance, node, observed) or seen.copies > 1:
         return False
     was = step.before
-    if was and (was.sm_percent, was.memory_gib) == (one.sm_percent, one.memory_gib):
+    if was and (was.sm_percent, was.memory_gib) == (instance.sm_percent, instance.memory_gib):
         return now - step.since >= start_seconds  # the two copies cannot be told apart here
-    return _is_shaped(one, seen)
+    return _is_shaped(instance, seen)
 
 
 def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
@@ -97,10 +104,10 @@ def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> boo
     return _is_current(node, observed) and (seen is None or (seen.copies <= 1 and _is_shaped(job, seen)))
 
 
-def _is_shaped(one: AssignedInstance, seen: InstanceStatus) -> bool:
+def _is_shaped(instance: AssignedInstance, seen: InstanceStatus) -> bool:
     """Tells if the serving copy has the assigned shape; a node that reports none is trusted."""
     return not seen.sm_percent or (
-        abs(seen.sm_percent - one.sm_percent) < 0.01 and abs(seen.memory_gib - one.memory_gib) < 0.01
+        abs(seen.sm_percent - instance.sm_percent) < 0.01 and abs(seen.memory_gib - instance.memory_gib) < 0.01
     )
 
 
@@ -122,5 +129,5 @@ def _failure(
     return None
 
 
-def start_seconds(one: AssignedInstance, node: str, rules: RolloutRules) -> float:
-    return rules.start_seconds.get(one.profile_key(rules.gpu_types.get(node, "")), START_SECONDS)
+def start_seconds(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:
+    return rules.start_seconds.get(instance.profile_key(rules.gpu_types.get(node, "")), START_SECONDS)

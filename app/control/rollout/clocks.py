@@ -45,11 +45,11 @@ def is_raised(told: NodeDesired | None, target: NodeDesired, index: int) -> bool
     return was is None or shall is None or raised(was, shall) == raised(was, was)
 
 
-def _higher(one: Frame | None, other: Frame | None) -> Frame | None:
-    if one is None or other is None:
+def _higher(frame: Frame | None, other: Frame | None) -> Frame | None:
+    if frame is None or other is None:
         return None
-    return Frame(max(one.planned, other.planned), max(one.min, other.min), max(one.max, other.max))
+    return Frame(max(frame.planned, other.planned), max(frame.min, other.min), max(frame.max, other.max))
 
 
-def _more(one: AssignedGpu, other: AssignedGpu) -> float | None:
-    return None if one.cap_w is None or other.cap_w is None else max(one.cap_w, other.cap_w)
+def _more(gpu: AssignedGpu, other: AssignedGpu) -> float | None:
+    return None if gpu.cap_w is None or other.cap_w is None else max(gpu.cap_w, other.cap_w)

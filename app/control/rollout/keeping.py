@@ -19,8 +19,8 @@ def without(target: Desired, told: Desired, owners: Collection[str]) -> dict[str
         if after is not None and before.instances == after.instances:
             found[node] = after
             continue
-        kept = [one for one in before.instances if one.owner in owners]
-        wanted = [one for one in (after.instances if after else ()) if one.owner not in owners]
+        kept = [instance for instance in before.instances if instance.owner in owners]
+        wanted = [instance for instance in (after.instances if after else ()) if instance.owner not in owners]
         if kept or after is not None:
             found[node] = _together(before, after or before, kept, wanted)
     return found
@@ -31,7 +31,7 @@ def _together(
 ) -> NodeDesired:
     was = {gpu.index: gpu for gpu in before.gpus}
     shall = {gpu.index: gpu for gpu in after.gpus}
-    for index in {one.gpu for one in kept} & was.keys():
+    for index in {instance.gpu for instance in kept} & was.keys():
         shall[index] = raised(was[index], shall[index]) if index in shall else was[index]
-    lines = sorted([*kept, *wanted], key=lambda one: one.id)
+    lines = sorted([*kept, *wanted], key=lambda instance: instance.id)
     return replace(after, instances=tuple(lines), gpus=tuple(shall[index] for index in sorted(shall)))

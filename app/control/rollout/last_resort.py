@@ -16,16 +16,19 @@ def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
     """
     owners = scene.urgent
     silent = scene.observed.silent - scene.observed.lost
-    drains = [one for one in scene.leaving.values() if scene.now - one.since < scene.rules.leaving_seconds]
+    drains = [gone for gone in scene.leaving.values() if scene.now - gone.since < scene.rules.leaving_seconds]
     if not owners:
         return not (made or scene.pending or drains or scene.canaries or silent)
     places = {change.place for change in scene.all if change.owner in owners}
-    moving = [(change.node, change.one) for change in made]
-    moving += [(one.node, one.instance) for one in drains]
+    moving = [(change.node, change.instance) for change in made]
+    moving += [(gone.node, gone.instance) for gone in drains]
     moving += [
-        (node, one) for node, wanted in scene.told.items() for one in wanted.instances if one.id in scene.pending
+        (node, instance)
+        for node, wanted in scene.told.items()
+        for instance in wanted.instances
+        if instance.id in scene.pending
     ]
-    if any(one.owner in owners or (node, one.gpu) in places for node, one in moving):
+    if any(instance.owner in owners or (node, instance.gpu) in places for node, instance in moving):
         return False
     return not any(node in silent for node, _ in places)
 
@@ -36,14 +39,14 @@ def gives_way(scene: Scene) -> InstanceChange | None:
     An order was found before the plan was recorded, so this is reached only when capacity has gone since. Whoever
     gives way has the lower priority, or at the same the larger part of what it needs.
     """
-    waiting = [change for change in scene.todo.values() if change.takes_room and change.one.service]
+    waiting = [change for change in scene.todo.values() if change.takes_room and change.instance.service]
     waiting = [change for change in waiting if scene.room_for(change)]
     short = [change for change in waiting if scene.ledger.share(change.owner) < 1]
     if scene.urgent:  # others may be waiting for what moves
         short = [change for change in short if change.owner in scene.urgent]
     if not short:
         return None
-    first = min(short, key=lambda change: (-change.one.priority, scene.ledger.share(change.owner), change.id))
+    first = min(short, key=lambda change: (-change.instance.priority, scene.ledger.share(change.owner), change.id))
     wanted = {change.place for change in waiting}
     found = [
         change
@@ -52,7 +55,9 @@ def gives_way(scene: Scene) -> InstanceChange | None:
         and change.place in wanted
         and _may(change, first, scene)
     ]
-    return min(found, default=None, key=lambda change: (change.place != first.place, change.one.priority, change.id))
+    return min(
+        found, default=None, key=lambda change: (change.place != first.place, change.instance.priority, change.id)
+    )
 
 
 def _may(change: InstanceChange, first: InstanceChange, scene: Scene) -> bool:
@@ -60,4 +65,4 @@ def _may(change: InstanceChange, first: InstanceChange, scene: Scene) -> bool:
     if obstacle is None or obstacle.reason != Reason.CAPACITY_AT_RISK or change.owner == first.owner:
         return False
     mine, its = scene.ledger.share(change.owner), scene.ledger.share(first.owner)
-    return (change.one.priority, -mine) < (first.one.priority, -its)
+    return (change.instance.priority, -mine) < (first.instance.priority, -its)

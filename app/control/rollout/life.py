@@ -30,14 +30,14 @@ def roll_back(
     What has been declared since stays as assigned, what has been deleted since does not come back, and what ran on a
     GPU that may not be used any more is held back.
     """
-    was = {one.owner for wanted in earlier.values() for one in wanted.instances}
-    since = {one.owner for wanted in told.values() for one in wanted.instances} - was
+    was = {instance.owner for wanted in earlier.values() for instance in wanted.instances}
+    since = {instance.owner for wanted in told.values() for instance in wanted.instances} - was
     target = without(earlier, told, since & set(declared))
     target = {
-        node: replace(wanted, instances=tuple(one for one in wanted.instances if one.owner in declared))
+        node: replace(wanted, instances=tuple(instance for instance in wanted.instances if instance.owner in declared))
         for node, wanted in target.items()
     }
-    gone = {one.service: one for one in _homeless(target, told, nodes)}
+    gone = {held.service: held for held in _homeless(target, told, nodes)}
     found = order(told, without(target, told, gone), rules)
     return replace(found, stuck=(*gone.values(), *found.stuck))
 
@@ -46,14 +46,18 @@ def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -
     """Yields the owners of what would have to start where nothing may start."""
     for node, wanted in sorted(target.items()):
         facts = nodes.get(node)
-        there = {one.id for one in told[node].instances} if node in told else set()
-        for one in wanted.instances:
-            if one.id in there:
+        there = {instance.id for instance in told[node].instances} if node in told else set()
+        for instance in wanted.instances:
+            if instance.id in there:
                 continue
             if facts is None or facts.state != "reporting":
                 state = facts.state if facts else "not declared"
-                yield HeldBackChange(one.owner, Reason.NODE_SILENT, f"{one.id} ran on {node}, which is {state}")
-            elif one.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
                 yield HeldBackChange(
-                    one.owner, Reason.CORDONED, f"{one.id} ran on {node}/{one.gpu}, which may not be used now"
+                    instance.owner, Reason.NODE_SILENT, f"{instance.id} ran on {node}, which is {state}"
+                )
+            elif instance.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
+                yield HeldBackChange(
+                    instance.owner,
+                    Reason.CORDONED,
+                    f"{instance.id} ran on {node}/{instance.gpu}, which may not be used now",
                 )

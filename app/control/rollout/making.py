@@ -62,7 +62,7 @@ def as_set(scene: Scene, node: str, before: NodeDesired | None, unsettled: Colle
     """Returns the node with devices and rules as they may be set now; on unsettled GPUs changes are still to come."""
     shall = scene.target.get(node)
     lines = before.instances if before else ()
-    busy = {*unsettled, *(one.gpu for one in lines if one.id in scene.pending)}
-    there = busy | {one.gpu for one in lines}
+    busy = {*unsettled, *(line.gpu for line in lines if line.id in scene.pending)}
+    there = busy | {line.gpu for line in lines}
     gpus = settings(before, shall or NOTHING, there, there - busy)
     return replace(shall or before or NOTHING, instances=lines, gpus=gpus)

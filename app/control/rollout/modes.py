@@ -72,7 +72,7 @@ def _part(
         return replace(decision, state=state)
     found = order(standing, without(decision.desired, standing, held), rules)
     # What finds its place still taken by what is held back waits with it.
-    stays = {one.service: one for one in found.stuck if one.service not in held}
+    stays = {stuck.service: stuck for stuck in found.stuck if stuck.service not in held}
     services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
     if not services:
         return None

@@ -34,13 +34,13 @@ def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
         if not walk.waiting:
             return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(told, goal, walk.made))
         turn += 1
-        held |= {one.service: one for one in _stuck(told, goal, walk, rules, turn > GENTLE_ROUNDS)}
+        held |= {change.service: change for change in _stuck(told, goal, walk, rules, turn > GENTLE_ROUNDS)}
         goal = _possible(told, target, held, rules)
 
 
 def _searched(told: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
     """Returns a rehearsal in which a search beyond the next step frees what was stuck, if it finds a way."""
-    left = {one.instance for one in walk.waiting}
+    left = {waiting.instance for waiting in walk.waiting}
     parts = components(changes(told, target))
     knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in left for change in part)]
     found: dict[str, list[str]] = {}
@@ -82,15 +82,16 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
     lacking: dict[str, list[Shortfall]] = {}
     others: dict[str, str] = {}
-    for one in walk.waiting:
-        change = todo.get(one.instance)
+    for waiting in walk.waiting:
+        change = todo.get(waiting.instance)
         found = _alone(change, scene) if change else None
         if found:
-            lacking.setdefault(one.owner, []).append(found)
+            lacking.setdefault(waiting.owner, []).append(found)
         else:
-            others.setdefault(one.owner, one.message)
+            others.setdefault(waiting.owner, waiting.message)
     held = [
-        _held(owner, min(found, key=lambda one: (one.memory_gib, one.sm_percent))) for owner, found in lacking.items()
+        _held(owner, min(found, key=lambda lacks: (lacks.memory_gib, lacks.sm_percent)))
+        for owner, found in lacking.items()
     ]
     if all_of_it or not held:
         held += [
@@ -113,7 +114,7 @@ def _possible(told: Desired, target: Desired, held: dict[str, HeldBackChange], r
     """Returns the target without what is held back, and without what then finds its place still taken."""
     while True:
         goal = without(target, told, held) if held else target
-        added = {one.service: one for one in _crowded_out(told, goal, held, rules)}
+        added = {crowded.service: crowded for crowded in _crowded_out(told, goal, held, rules)}
         if not added:
             return goal
         held |= added
@@ -130,12 +131,14 @@ def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rol
     for (node, index), arrivals in sorted(coming.items()):
         wanted: NodeDesired = goal[node]
         gpu = GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
-        there = [one for one in wanted.instances if one.gpu == index]
+        there = [instance for instance in wanted.instances if instance.gpu == index]
         if not is_over_full(there, gpu):
             continue
-        jobs = [change for change in arrivals if change.one.job]
-        without_jobs = [one for one in there if one not in [job.one for job in jobs]]
+        jobs = [change for change in arrivals if change.instance.job]
+        without_jobs = [instance for instance in there if instance not in [job.instance for job in jobs]]
         for change in jobs if jobs and not is_over_full(without_jobs, gpu) else arrivals:
-            staying = [one for one in there if one.owner != change.owner]
-            lacks = shortfall_on(gpu, change.one, staying) or Shortfall("no_room", "what stays there leaves no room")
+            staying = [instance for instance in there if instance.owner != change.owner]
+            lacks = shortfall_on(gpu, change.instance, staying) or Shortfall(
+                "no_room", "what stays there leaves no room"
+            )
             yield _held(change.owner, lacks)

@@ -21,8 +21,8 @@ def no_longer(then: Snapshot, now: Snapshot) -> str:
 def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
     if then.target != now.target:
         yield f"plan {now.target} is in force; it was plan {then.target}"
-    before = {(one.kind, one.tenant, one.name): one.spec for one in then.declared}
-    after = {(one.kind, one.tenant, one.name): one.spec for one in now.declared}
+    before = {(manifest.kind, manifest.tenant, manifest.name): manifest.spec for manifest in then.declared}
+    after = {(manifest.kind, manifest.tenant, manifest.name): manifest.spec for manifest in now.declared}
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
             what = "declared" if key not in before else "deleted" if key not in after else "changed"

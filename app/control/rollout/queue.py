@@ -18,10 +18,10 @@ def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
 def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
     """Of hand-overs those that shrink come first, the smallest new copy before; of those that grow the largest old."""
     before = change.before.memory_gib if change.before else 0.0
-    after = change.one.memory_gib
+    after = change.instance.memory_gib
     by_room = (0, after) if change.growth <= 0 else (1, -before)
     return (
-        bool(change.one.job) and change.kind is not ChangeKind.STOP,
+        bool(change.instance.job) and change.kind is not ChangeKind.STOP,
         FIRST.index(change.kind),
         change.place not in crowded,
         *(by_room if change.takes_room else (0, 0.0)),
@@ -34,6 +34,6 @@ def queues_of(change: InstanceChange) -> list[object]:
     found: list[object] = []
     if change.takes_room:
         found.append(change.place)
-    if change.kind is not ChangeKind.START and change.one.service:
+    if change.kind is not ChangeKind.START and change.instance.service:
         found.append(change.owner)
     return found

@@ -67,7 +67,7 @@ class _Stage(Scene):
         for change in self.todo.values():
             self._of_node[change.node].add(change.id)
             self._of_owner[change.owner].add(change.id)
-            if change.one.job:
+            if change.instance.job:
                 self._jobs_of[change.id] = change.owner
         self._due = {node for node in {*told, *target} if told.get(node) != target.get(node)}
 
@@ -77,7 +77,7 @@ class _Stage(Scene):
         busy: dict[str, set[int]] = defaultdict(set)
         for node in self._due | under_way:
             for id_ in self._of_node[node] & self.todo.keys():
-                busy[node].add(self.todo[id_].one.gpu)
+                busy[node].add(self.todo[id_].instance.gpu)
         for gone in self.leaving.values():
             busy[gone.node].add(gone.instance.gpu)
         reset = set()
@@ -109,9 +109,9 @@ class _Stage(Scene):
         for change in made:
             self._of_node[change.node].discard(change.id)
             self._of_owner[change.owner].discard(change.id)
-            if change.one.service and change.after:
+            if change.instance.service and change.after:
                 self.ledger.carry(change.owner, change.id, change.after.rate_per_second)
             elif change.kind is ChangeKind.STOP:
                 self._jobs[change.owner] -= 1
         for node, gpu in {change.place for change in made}:
-            self._holding[node, gpu] = [one for one in self.told[node].instances if one.gpu == gpu]
+            self._holding[node, gpu] = [instance for instance in self.told[node].instances if instance.gpu == gpu]

@@ -22,15 +22,15 @@ def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = froz
     least: dict[str, int] = {}
     starts: dict[str, float] = {}
     jobs = JOBS
-    for one in declared:
-        spec: Any = one.spec
-        match one.kind:
+    for manifest in declared:
+        spec: Any = manifest.spec
+        match manifest.kind:
             case "GpuType":
-                memory[one.name] = float(spec["memoryGib"])
+                memory[manifest.name] = float(spec["memoryGib"])
             case "Node":
-                types[one.name] = spec["gpuType"]
+                types[manifest.name] = spec["gpuType"]
             case "Service":
-                least[f"{one.tenant}/{one.name}"] = int(spec.get("minInstances", LEAST))
+                least[f"{manifest.tenant}/{manifest.name}"] = int(spec.get("minInstances", LEAST))
             case "Profile":
                 key = f"{spec['model']}/{spec['variant']}/{spec['gpuType']}"
                 starts[key] = float(spec.get("startSeconds", START_SECONDS))

@@ -45,35 +45,39 @@ class Scene:
         self.canaries: dict[str, Canary] = dict(state.canaries)
         self.todo = {change.id: change for change in todo}
         self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
-        services = {change.owner for change in todo if change.one.service}
+        services = {change.owner for change in todo if change.instance.service}
         self.all = todo
-        on_trial = {one.instance: PendingStep(0.0, one.before) for one in state.canaries.values()}
+        on_trial = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
         self.ledger = CapacityLedger(services, told, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # their capacity is needed
-            there = [one for wanted in told.values() for one in wanted.instances if one.id in on_trial]
-            left = {one.id: on_trial[one.id] for one in there if one.owner not in self.urgent}
+            there = [instance for wanted in told.values() for instance in wanted.instances if instance.id in on_trial]
+            left = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
             self.ledger = CapacityLedger(services, told, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
-        self._coming = Counter(change.place for change in todo if change.takes_room and change.one.service)
+        self._coming = Counter(change.place for change in todo if change.takes_room and change.instance.service)
         self._job_starts = {
-            change.owner: change for change in todo if change.one.job and change.kind is ChangeKind.START
+            change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START
         }
         self._look(services)
 
     def _look(self, services: set[str]) -> None:
         places = {change.place for change in self.todo.values()}
-        jobs = {change.owner for change in self.todo.values() if change.one.job}
+        jobs = {change.owner for change in self.todo.values() if change.instance.job}
         for node, wanted in self.told.items():
-            for one in wanted.instances:
-                owner = one.owner
-                if one.job and owner in jobs:
+            for instance in wanted.instances:
+                owner = instance.owner
+                if instance.job and owner in jobs:
                     self._jobs[owner] += 1
-                if owner in services and self.ledger.now.get(one.id) is not None and self._is_proven(one, node):
+                if (
+                    owner in services
+                    and self.ledger.now.get(instance.id) is not None
+                    and self._is_proven(instance, node)
+                ):
                     self._trusted.add(owner)
-                if (node, one.gpu) in places:
-                    self._holding[node, one.gpu] += self._copies(one)
+                if (node, instance.gpu) in places:
+                    self._holding[node, instance.gpu] += self._copies(instance)
         for gone in self.leaving.values():
             if gone.instance.job:
                 self._jobs[gone.instance.owner] += 1
@@ -84,17 +88,17 @@ class Scene:
         """Services without a serving copy, and those in their way: none of them waits for a canary."""
         return urgent(self.all, self.ledger, self.before, self.pending)
 
-    def _is_proven(self, one: AssignedInstance, node: str) -> bool:
-        return one.profile_key(self.rules.gpu_types.get(node, "")) not in self._unproven
+    def _is_proven(self, instance: AssignedInstance, node: str) -> bool:
+        return instance.profile_key(self.rules.gpu_types.get(node, "")) not in self._unproven
 
-    def _copies(self, one: AssignedInstance) -> list[AssignedInstance]:
-        before = self._handed_over(one)
-        return [one, before] if before else [one]
+    def _copies(self, instance: AssignedInstance) -> list[AssignedInstance]:
+        before = self._handed_over(instance)
+        return [instance, before] if before else [instance]
 
-    def _handed_over(self, one: AssignedInstance) -> AssignedInstance | None:
+    def _handed_over(self, instance: AssignedInstance) -> AssignedInstance | None:
         """Returns the shape of the old process, if the instance still has one next to the new one."""
-        pending = self.pending.get(one.id)
-        return pending.before if pending and pending.before and not same_process(pending.before, one) else None
+        pending = self.pending.get(instance.id)
+        return pending.before if pending and pending.before and not same_process(pending.before, instance) else None
 
     def obstacle(self, change: InstanceChange) -> Shortfall | None:
         """Returns why this change cannot be made now; None if it can."""
@@ -102,20 +106,20 @@ class Scene:
             return Shortfall(Reason.NODE_SILENT, f"node {change.node} does not report")
         if change.kind is ChangeKind.START and change.id in self.leaving:
             return Shortfall("leaving", "the old copy has to end before it starts again")
-        if change.one.job:
+        if change.instance.job:
             return self._obstacle_of_job(change)
         match change.kind:
             case ChangeKind.STOP:
                 return self._would_lack(change, 0.0, 1)
             case ChangeKind.RETUNE:
-                return self._too_early(change) or self._would_lack(change, change.one.rate_per_second, 0)
+                return self._too_early(change) or self._would_lack(change, change.instance.rate_per_second, 0)
             case ChangeKind.RESHAPE:
                 if self._is_under_way(change) or self._handing_over(change):
                     return Shortfall("hand_over_under_way", "another hand-over on its GPU has to finish first")
                 return (
                     self.room_for(change)
                     or self._on_trial(change)
-                    or self._would_lack(change, change.one.rate_per_second, 0)
+                    or self._would_lack(change, change.instance.rate_per_second, 0)
                 )
             case ChangeKind.START:
                 return self.room_for(change) or self._on_trial(change)
@@ -143,7 +147,7 @@ class Scene:
                 Shortfall("step_under_way", "its last step is not finished yet") if change.id in self.pending else None
             )
         node = change.node
-        if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.one.gpu):
+        if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.instance.gpu):
             return Shortfall("clock_first", "the clock of its GPU has to rise first")
         if self.observed.generations.get(node, 0) < self.observed.assigned_generations.get(node, 0):
             return Shortfall("clock_first", f"node {node} has not applied its last assignment yet")
@@ -151,8 +155,12 @@ class Scene:
 
     def _handing_over(self, change: InstanceChange) -> bool:
         wanted = self.told.get(change.node, NOTHING).instances
-        others = [one for one in wanted if one.service and one.gpu == change.one.gpu and one.id != change.id]
-        return any(self._handed_over(one) for one in others)
+        others = [
+            instance
+            for instance in wanted
+            if instance.service and instance.gpu == change.instance.gpu and instance.id != change.id
+        ]
+        return any(self._handed_over(instance) for instance in others)
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """Returns what its new copy lacks on its GPU now, or without one instance."""
@@ -160,11 +168,11 @@ class Scene:
         if memory_gib is None or change.node in self.observed.lost:
             return Shortfall("no_node", f"node {change.node} is missing")
         wanted = self.target.get(change.node, NOTHING)
-        there = [one for one in self._holding[change.place] if one.id != without]
-        return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.one, there)
+        there = [instance for instance in self._holding[change.place] if instance.id != without]
+        return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.instance, there)
 
     def _on_trial(self, change: InstanceChange) -> Shortfall | None:
-        key = change.one.profile_key(self.rules.gpu_types.get(change.node, ""))
+        key = change.instance.profile_key(self.rules.gpu_types.get(change.node, ""))
         if key not in self._unproven or change.owner not in self._trusted:
             return None
         first = self.canaries.get(key)
@@ -183,7 +191,8 @@ class Scene:
         if change.id in self.pending:
             return Shortfall("hand_over_under_way", "its old process has not ended yet")
         shrinks = change.before and (
-            change.one.sm_percent < change.before.sm_percent or change.one.memory_gib < change.before.memory_gib
+            change.instance.sm_percent < change.before.sm_percent
+            or change.instance.memory_gib < change.before.memory_gib
         )
         if not shrinks and self._coming[change.place]:
             return Shortfall("services_first", "services that start on the GPU come first")
@@ -200,51 +209,53 @@ class Scene:
 
     def make(self, change: InstanceChange) -> None:
         """Makes the change in the assignment; later changes count with it."""
-        one = change.one
+        instance = change.instance
         self.todo.pop(change.id, None)
-        if change.takes_room and one.service:
+        if change.takes_room and instance.service:
             self._coming[change.place] -= 1
         self.told[change.node] = with_instance(
-            self.told.get(change.node) or replace(self.target[change.node], instances=(), gpus=()), one.id, change.after
+            self.told.get(change.node) or replace(self.target[change.node], instances=(), gpus=()),
+            instance.id,
+            change.after,
         )
-        carries = self.ledger.now.get(one.id)
-        if one.service and carries is not None:
-            left = 0.0 if change.kind is ChangeKind.STOP else one.rate_per_second
-            pending = self.pending.get(one.id)
+        carries = self.ledger.now.get(instance.id)
+        if instance.service and carries is not None:
+            left = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
+            pending = self.pending.get(instance.id)
             until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
             if until_then:
                 left = min(left, until_then.rate_per_second)  # the smaller rate, until the new copy serves
             left = min(left, carries)  # a higher rate counts once it is assigned
             self.ledger.take(change.owner, carries - left, 1 if change.kind is ChangeKind.STOP else 0)
-            self.ledger.now[one.id] = None if change.kind is ChangeKind.STOP else left
+            self.ledger.now[instance.id] = None if change.kind is ChangeKind.STOP else left
         match change.kind:
             case ChangeKind.STOP:
-                self._leave(change.node, one)
+                self._leave(change.node, instance)
             case ChangeKind.START | ChangeKind.RESHAPE:
                 self._come(change)
             case ChangeKind.RETUNE if has_other_batch(change):
-                self.pending.setdefault(one.id, PendingStep(self.now, change.before))
+                self.pending.setdefault(instance.id, PendingStep(self.now, change.before))
 
-    def _leave(self, node: str, one: AssignedInstance) -> None:
+    def _leave(self, node: str, instance: AssignedInstance) -> None:
         """It holds its room until its node reports it gone; during a hand-over that of both copies."""
-        copies = self._copies(one)
-        self.pending.pop(one.id, None)
+        copies = self._copies(instance)
+        self.pending.pop(instance.id, None)
         held = msgspec.structs.replace(
-            one,
+            instance,
             sm_percent=min(100.0, sum(copy.sm_percent for copy in copies)),
             memory_gib=sum(copy.memory_gib for copy in copies),
         )
-        self.leaving[one.id] = Leaving(node, held, self.now)
+        self.leaving[instance.id] = Leaving(node, held, self.now)
 
     def _come(self, change: InstanceChange) -> None:
-        one = change.one
-        if change.kind is ChangeKind.RESHAPE or one.service:
-            self.pending[one.id] = PendingStep(self.now, change.before, is_new=one.id in self.pending)
-        if one.job:
+        instance = change.instance
+        if change.kind is ChangeKind.RESHAPE or instance.service:
+            self.pending[instance.id] = PendingStep(self.now, change.before, is_new=instance.id in self.pending)
+        if instance.job:
             self._jobs[change.owner] += change.kind is ChangeKind.START
         else:
-            key = one.profile_key(self.rules.gpu_types.get(change.node, ""))
+            key = instance.profile_key(self.rules.gpu_types.get(change.node, ""))
             first = self.canaries.get(key)
-            if key in self._unproven and change.owner in self._trusted and (not first or first.instance == one.id):
-                self.canaries[key] = Canary(one.id, 0.0, change.before)
-        self._holding[change.place].append(one)
+            if key in self._unproven and change.owner in self._trusted and (not first or first.instance == instance.id):
+                self.canaries[key] = Canary(instance.id, 0.0, change.before)
+        self._holding[change.place].append(instance)

@@ -35,9 +35,9 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
             of[change.place] = of[change.owner] = number
     lines: list[dict[str, list[AssignedInstance]]] = [{} for _ in parts]
     for node, wanted in desired.items():
-        for one in wanted.instances:
-            for mine in {of.get((node, one.gpu), -1), of.get(one.owner, -1)} - {-1}:
-                lines[mine].setdefault(node, []).append(one)
+        for instance in wanted.instances:
+            for mine in {of.get((node, instance.gpu), -1), of.get(instance.owner, -1)} - {-1}:
+                lines[mine].setdefault(node, []).append(instance)
     for number, part in enumerate(parts):
         for change in part:
             lines[number].setdefault(change.node, [])

@@ -18,24 +18,24 @@ def taken_back(
     """The fleet without these: a new instance is left out again, one in another shape gets its old one back."""
     after: dict[str, NodeDesired] = dict(told)
     pending, leaving = dict(state.pending), dict(state.leaving)
-    on_trial = {one.instance: one.before for one in state.canaries.values()}
+    on_trial = {canary.instance: canary.before for canary in state.canaries.values()}
     for node, wanted in told.items():
-        for one in wanted.instances:
-            if one.id not in failed:
+        for instance in wanted.instances:
+            if instance.id not in failed:
                 continue
-            step = pending.pop(one.id, None)
-            was = (None if step.is_new else step.before) if step else on_trial.get(one.id)
+            step = pending.pop(instance.id, None)
+            was = (None if step.is_new else step.before) if step else on_trial.get(instance.id)
             if was is None:
-                leaving[one.id] = Leaving(node, one, now)
+                leaving[instance.id] = Leaving(node, instance, now)
             elif step is None:
                 if not _fits(was, node, wanted, rules):
                     continue  # its old shape has no room any more: better a bad one than none
-                pending[one.id] = PendingStep(now, one)
-            after[node] = with_instance(after[node], one.id, was)
-    canaries = {key: one for key, one in state.canaries.items() if one.instance not in failed}
+                pending[instance.id] = PendingStep(now, instance)
+            after[node] = with_instance(after[node], instance.id, was)
+    canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}
     return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)
 
 
 def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: RolloutRules) -> bool:
-    there = [one for one in wanted.instances if one.gpu == was.gpu]
+    there = [instance for instance in wanted.instances if instance.gpu == was.gpu]
     return shortfall_on(GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu), was, there) is None
