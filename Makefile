@@ -16,12 +16,11 @@ help: ## this list
 
 install: ## everything for development, into .venv
 	@$(SYNC) dev
-	@$(BIN)/python scripts/compile.py
+	@$(BIN)/python scripts/compile.py install
 
 up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS='--port 9000'
 	@$(SYNC) up
-	@$(BIN)/python scripts/compile.py
-	@exec $(BIN)/gpuwright up $(ARGS)
+	@$(BIN)/python scripts/compile.py up & exec $(BIN)/gpuwright up $(ARGS)
 
 test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -3,20 +3,25 @@
 Does nothing when nothing changed. Bytecode because installers may leave it out, and whoever runs us may not write it:
 each start would then take a second longer.
 
-Usage: .venv/bin/python scripts/compile.py
+Usage: .venv/bin/python scripts/compile.py install | up
+  install   all loops, and bytecode
+  up        the loops alone, those of a first plan first, behind everyone else: a server starts meanwhile
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import py_compile
+import signal
+import subprocess
 import sys
 import time
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-STAMP = ROOT / ".venv" / "compiled"
+FIRST = ("app.control.solve.serving", "solvers.planning.replan")
 STARTED = (
     "cli.main",
     "cli.verbs.solve",
@@ -28,32 +33,59 @@ STARTED = (
     "solvers.planning.replan",
     "scipy.optimize",
 )
+LEAST = 19  # niceness
 
 
-def main() -> int:
-    files = sorted(path for folder in ("solvers", "simulation", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
-    files = [path for path in files if b"njit(" in path.read_bytes()]
-    whole = hashlib.sha256((ROOT / "requirements" / "dev.txt").read_bytes())
-    for path in [*files, Path(__file__)]:
-        whole.update(path.read_bytes())
-    if STAMP.exists() and STAMP.read_text() == whole.hexdigest():
+def main(arguments: list[str]) -> int:
+    if arguments not in (["install"], ["up"]):
+        print("usage: compile.py install | up", file=sys.stderr)
+        return 2
+    (what,) = arguments
+    stamp = ROOT / ".venv" / f"compiled-{what}"
+    whole = fingerprint()
+    if stamp.exists() and stamp.read_text() == whole:
         return 0
-    print("compiling the solvers' loops", end="", file=sys.stderr, flush=True)
+    print("compiling the solvers' loops, this once: about half a minute", file=sys.stderr, flush=True)
     began = time.monotonic()
-    sys.path.insert(0, str(ROOT))
-    for path in files:
-        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    import_module("solvers.compiled").read_all()
-    for name in STARTED:
-        import_module(name)
-    sources = [Path(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
-    for source in sources:
-        if source.suffix == ".py" and source.is_relative_to(ROOT):
-            py_compile.compile(str(source))
-    print(f": {time.monotonic() - began:.0f} s", file=sys.stderr)
-    STAMP.write_text(whole.hexdigest())
+    command = [sys.executable, "-m", "solvers.compiling", *FIRST, *modules_with_loops()]
+    if what == "up":
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is for the server beside us
+        os.nice(LEAST)
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    if done.returncode:
+        return done.returncode
+    if what == "install":
+        write_bytecode()
+        print(f"compiled in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    stamp.write_text(whole)
     return 0
 
 
+def sources() -> list[Path]:
+    return sorted(path for folder in ("solvers", "simulation", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+
+
+def fingerprint() -> str:
+    whole = hashlib.sha256((ROOT / "requirements" / "dev.txt").read_bytes())
+    for path in [*sources(), Path(__file__)]:
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+def modules_with_loops() -> list[str]:
+    files = [path for path in sources() if b"@njit(" in path.read_bytes()]
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+
+
+def write_bytecode() -> None:
+    sys.path.insert(0, str(ROOT))
+    for name in STARTED:
+        import_module(name)
+    files = [Path(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
+    for file in files:
+        if file.suffix == ".py" and file.is_relative_to(ROOT):
+            py_compile.compile(str(file))
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,8 @@ Ints = NDArray[np.int64]
 
 @njit(
     "Tuple((int64, int64, float64, float64, int64, int64, int64, int64))(float64[::1], int64, int64, float64[::1],"
-    "float64, float64, float64, float64, float64, int64, float64[::1], int64[::1])"
+    "float64, float64, float64, float64, float64, int64, float64[::1], int64[::1])",
+    makes_arrays=True,
 )
 def serve(
     queue: Floats,

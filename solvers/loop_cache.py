@@ -7,12 +7,14 @@ checksum is right. Everything else is compiled again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import pickle
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,12 @@ class LoopCache:
     @property
     def cache_path(self) -> str:
         return str(self._path.parent)
+
+    def is_kept(self) -> bool:
+        try:
+            return _is_ours_alone(self._path.stat())
+        except OSError:
+            return False
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Returns the compiled loop, or nothing where it must be compiled."""
@@ -76,11 +84,27 @@ def cache_folder() -> Path | None:
     return next((folder for folder in candidates if _can_be_used(folder)), None)
 
 
-def is_kept(path: Path) -> bool:
+@contextlib.contextmanager
+def compiling_alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process holds the folder: what that one compiled need not be compiled again."""
+    number = os.open(folder, os.O_RDONLY)
     try:
-        return _is_ours_alone(path.stat())
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def is_compiled_elsewhere(folder: Path) -> bool:
+    """Returns whether a process that lives holds the folder."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return False
+        return True
+    finally:
+        os.close(number)
+    return False
 
 
 def prune(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dis import get_instructions
 from functools import cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -29,6 +30,12 @@ def loop_key(function: Any, signature: Any, options: dict[str, Any]) -> str:
     """Returns the same text in every process that would compile the same machine code."""
     parts = [_surroundings(), repr(sorted(options.items())), _function(function), _signature(signature)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def loops_called_by(loop: Any) -> list[Any]:
+    """Returns the loops among the globals that this loop reads."""
+    read = {step.argval for step in get_instructions(loop.py_func) if step.opname == "LOAD_GLOBAL"}
+    return [value for name, value in loop.py_func.__globals__.items() if name in read and isinstance(value, Dispatcher)]
 
 
 @cache

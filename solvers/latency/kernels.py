@@ -83,7 +83,7 @@ def busy_at(row: Array, batch: int, load: float) -> float:
     return float(1.0 / (1.0 + none_left * np.exp(-per_exec) / per_exec))
 
 
-@njit("float64(float64[::1], uint16[::1], float64, float64, int64, int64)")
+@njit("float64(float64[::1], uint16[::1], float64, float64, int64, int64)", inner=True)
 def _plain_need(ratios: Array, codes: Array, step: float, allowed: float, cliff: int, first: int) -> float:
     """The least ratio from ratios[first] on at which the late share is at most `allowed`.
 
@@ -117,7 +117,7 @@ def _plain_need(ratios: Array, codes: Array, step: float, allowed: float, cliff:
     return float(before + width * min(1.0, (enough - codes[low - 1]) / (float(codes[low]) - float(codes[low - 1]))))
 
 
-@njit("float64(float64, float64, float64, float64[::1], float64[::1])")
+@njit("float64(float64, float64, float64, float64[::1], float64[::1])", inner=True)
 def _waiting(per_exec: float, none_left: float, timeout: float, timeouts: Array, unfilled: Array) -> float:
     """The mean wait for a start, in execs, under a timeout of 0..1.
 
@@ -134,7 +134,9 @@ def _waiting(per_exec: float, none_left: float, timeout: float, timeouts: Array,
 
 
 @njit(
-    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1], float64)"
+    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1],"
+    " float64)",
+    inner=True,
 )
 def _spare(
     ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
@@ -148,7 +150,9 @@ def _spare(
 
 
 @njit(
-    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1], float64)"
+    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1],"
+    " float64)",
+    inner=True,
 )
 def _patient_need(
     ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
@@ -189,7 +193,7 @@ def _patient_need(
     return float(high)
 
 
-@njit("void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
+@njit("void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", inner=True)
 def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Array) -> None:
     """Write a row from the ratios that the loads need, some at timeout 0, some with one.
 
@@ -221,7 +225,8 @@ def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Ar
 @njit(
     "void(uint16[:, :, ::1], uint16[:, :, ::1], float32[:, :, ::1], float64[::1], float64[::1], float64[::1], float64,"
     " int64, float64, float64, int64[::1], float64, float64[:, ::1],"
-    " float64[:, ::1])"
+    " float64[:, ::1])",
+    makes_arrays=True,
 )
 def fill_limits(
     low: Array, late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.replan import Replanner
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
+
+if TYPE_CHECKING:
+    from solvers.planning.replan import Replanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ def solved_again(order: Again) -> SolverAnswer:
 
 def prepared(order: Prepare) -> Replanner:
     """A plan in a warm process."""
+    from solvers.planning.replan import Replanner
+
     return Replanner.of(order.problem, order.plan)
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs: their loops are read with the rest)
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
 from app.manifests.model import JSON
 from solvers.compiled import read_all
-from solvers.planning.replan import Replanner
 from solvers.planning.workers import Worker, gather
+
+if TYPE_CHECKING:
+    from solvers.planning.replan import Replanner
 
 
 class Serving:
     """Answers orders, one after the other."""
 
     def __init__(self) -> None:
-        read_all()
+        read_all()  # what makes a first plan
+        import solvers.planning.replan  # noqa: F401 (what follows it)
+
+        read_all(waits=False)
         self._warm: Replanner | None = None
         self._base = 0
 

@@ -29,7 +29,7 @@ def fits(left: Whole, free: Whole, gpus: int, request: Whole) -> bool:
     return bool(able >= request[3])
 
 
-@njit("float64(int64, int64, int64[:], int64, float64[:], float64[:, :], float64[:])")
+@njit("float64(int64, int64, int64[:], int64, float64[:], float64[:, :], float64[:])", inner=True)
 def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetites: Table, weight: Numbers) -> float:
     """What of a host's GPUs is expected to stay unused: parts that nothing fills, and what CPU or memory starve."""
     total = 0
@@ -47,7 +47,7 @@ def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetit
     return out
 
 
-@njit("float64(int64, int64[:], int64, int64[:, :], float64[:])")
+@njit("float64(int64, int64[:], int64, int64[:, :], float64[:])", inner=True)
 def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Numbers) -> float:
     """FGD, section 3: the free milli that a request of the typical mix, met at random, could not use here."""
     total = 0
@@ -70,7 +70,8 @@ def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Nu
 
 @njit(
     "Tuple((float64, int64))(int64, int64[:], int64[:], int64, int64[:], int64[:], float64[:], float64[:, :],"
-    " float64[:], int64[:, :], float64[:])"
+    " float64[:], int64[:, :], float64[:])",
+    inner=True,
 )
 def score(
     rule: int,

@@ -16,7 +16,9 @@ BINS = 4096  # of watts, to drop at once what draws more and yields less
 
 @njit(
     "int64(int64[:], float64[:, :], float64[:, :], float64, float64[:], float64[:, :], float64[:], int64, float64,"
-    " int64[:], float64[:], int64[:])"
+    " int64[:], float64[:], int64[:])",
+    makes_arrays=True,
+    inner=True,
 )
 def fit_batches(
     residents: Whole,
@@ -102,7 +104,8 @@ def fit_batches(
 
 @njit(
     "int64(int64[:], float64[:, :], float64[:, :], float64[:], float64[:], float64[:], float64[:, :], float64[:, :],"
-    " float64[:, :], float64, float64, float64, int64, int64, float64, int64[:, :], int64[:], float64[:, :])"
+    " float64[:, :], float64, float64, float64, int64, int64, float64, int64[:, :], int64[:], float64[:, :])",
+    makes_arrays=True,
 )
 def enumerate_splits(
     share: Whole,

@@ -19,7 +19,7 @@ Whole = NDArray[np.int64]
 SLACK = 1e-9  # relative, as in the judge
 
 
-@njit("float64(int64, int64, int64[::1], float64[::1], int64)")
+@njit("float64(int64, int64, int64[::1], float64[::1], int64)", inner=True)
 def value_at(start: int, stop: int, percents: Whole, values: Floats, percent: int) -> float:
     """Linear between the points, flat beyond them."""
     if percent <= percents[start]:
@@ -32,7 +32,7 @@ def value_at(start: int, stop: int, percents: Whole, values: Floats, percent: in
     return float(values[stop - 1])
 
 
-@njit("int64(int64, int64, int64[::1], float64[::1], float64)")
+@njit("int64(int64, int64, int64[::1], float64[::1], float64)", inner=True)
 def least_whole_percent(start: int, stop: int, percents: Whole, values: Floats, most: float) -> int:
     """The smallest whole SM% at which a curve that never rises is at or below `most`; 0: nowhere. Closed form."""
     if values[start] <= most:
@@ -51,7 +51,8 @@ def least_whole_percent(start: int, stop: int, percents: Whole, values: Floats, 
 
 @njit(
     "void(int64[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[::1], float64[::1],"
-    " float64[::1], float64[::1], float64[::1], int64[::1], int64[::1])"
+    " float64[::1], float64[::1], float64[::1], int64[::1], int64[::1])",
+    makes_arrays=True,
 )
 def raise_from_least(
     first: Whole,

@@ -12,7 +12,7 @@ from solvers.planning.search.arrays import F1, F2, F8, I1
 from solvers.planning.search.tables import SM, Floats, Ints
 
 
-@njit((I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, F2, F2, F2, F1))
+@njit((I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, F2, F2, F2, F1), makes_arrays=True)
 def break_even(
     profile: Ints, energy: Floats, rates: Any, earned: Floats, group: Ints, turns: Ints, pressure: Floats,
     memory: Floats, sigma: float, mu: float, sm_price: float, cost: float, values: Floats, before: Floats,

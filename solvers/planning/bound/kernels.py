@@ -105,7 +105,7 @@ def knapsack(
     return value
 
 
-@njit((F2, I8, F8, F8, F8, F8, F1))
+@njit((F2, I8, F8, F8, F8, F8, F1), inner=True)
 def lowest(cuts: Floats, count: int, left: float, right: float, low: float, high: float, into: Floats) -> float:
     """Where in a box the highest of planes value + a x + b y is lowest; at one of its corners, so all are looked at."""
     best = np.inf
@@ -156,7 +156,7 @@ def lowest(cuts: Floats, count: int, left: float, right: float, low: float, high
     return best
 
 
-@njit((F2, F2, I1, I1, F2, F1, F8, F8, F8, F8, F8, F8, F8, I8, F1, F2, F2, I2, I2, F2))
+@njit((F2, F2, I1, I1, F2, F1, F8, F8, F8, F8, F8, F8, F8, I8, F1, F2, F2, I2, I2, F2), makes_arrays=True)
 def worth(
     at_lo: Floats, at_hi: Floats, group: Ints, turns: Ints, pressure: Floats, memory: Floats, lo: float, hi: float,
     room: float, share_price: float, scale: float, target: float, tolerance: float, most: int, prices: Floats,
@@ -222,7 +222,7 @@ def worth(
     return seen
 
 
-@njit((F1, I1, I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, I8, F2, F2, I2, I2, F2))
+@njit((F1, I1, I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, I8, F2, F2, I2, I2, F2), makes_arrays=True)
 def apart(
     prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, earned: Floats, group: Ints, turns: Ints,
     pressure: Floats, memory: Floats, sigma: float, mu: float, sm_price: float, floor: float, most: int,

@@ -25,7 +25,7 @@ def full_ratios(w: TableArrays, into: Floats) -> None:
             into[row, b] = needed_ratio(w.loads[row, b], w.utilization * w.margin)
 
 
-@njit(F8(WORLD, F2, I8, I8, I8, F8))
+@njit(F8(WORLD, F2, I8, I8, I8, F8), inner=True)
 def rate_at(w: TableArrays, full_ratio: Floats, service: int, profile: int, x: int, slow: float) -> float:
     """Requests a second accepted by the best batch where exec, as SLOs are judged, is `slow` times that alone."""
     slo, row, full = w.slo_ms[service], w.percentile_row[service], w.utilization * w.margin
@@ -43,7 +43,7 @@ def rate_at(w: TableArrays, full_ratio: Floats, service: int, profile: int, x: i
     return best
 
 
-@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, F1))
+@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, F1), inner=True)
 def line(
     w: TableArrays,
     full_ratio: Floats,
@@ -85,7 +85,7 @@ def line(
     ends[1] = max((top + slope * (hi - anchor)) * UP, TINY)
 
 
-@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, H2, H2))
+@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, H2, H2), makes_arrays=True)
 def lines(
     w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
     at_lo: Any, at_hi: Any,
@@ -98,7 +98,7 @@ def lines(
             at_lo[offer - first, x], at_hi[offer - first, x] = np.float32(ends[0]), np.float32(ends[1])
 
 
-@njit((WORLD, F2, F1, F1, I8, F8, F8, F8, I1, F2, F8, H2, H2))
+@njit((WORLD, F2, F1, F1, I8, F8, F8, F8, I1, F2, F8, H2, H2), makes_arrays=True)
 def finer(
     w: TableArrays, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
     profile: Ints, energy: Floats, margin: float, at_lo: Any, at_hi: Any,
@@ -148,7 +148,7 @@ def finer(
     return looked
 
 
-@njit((WORLD, F2, F1, I8, I8, I8, F1, I1))
+@njit((WORLD, F2, F1, I8, I8, I8, F1, I1), makes_arrays=True)
 def alone(
     w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
 ) -> None:

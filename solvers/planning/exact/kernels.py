@@ -96,14 +96,14 @@ def fill_caps(o: ExactOptions) -> None:
                     o.caps[clock, option, level, j] = cap_of(o, option, clock, j, level * o.step)
 
 
-@njit(I8(OPTIONS, F8))
+@njit(I8(OPTIONS, F8), inner=True)
 def level_of(o: ExactOptions, pressure: float) -> int:
     """The level of the table that is no higher than this pressure."""
     level: int = max(0, min(o.caps.shape[2] - 1, int(pressure / o.step - 1e-9)))
     return level
 
 
-@njit(F8(OPTIONS, F1, F8, F2, F1))
+@njit(F8(OPTIONS, F1, F8, F2, F1), makes_arrays=True, inner=True)
 def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: Floats) -> float:
     """Fill `worth[slot, room]`: what the slots from each one on are worth at most in so many SM%, pressure at a toll.
 
@@ -138,7 +138,7 @@ def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: 
     return load_of_all
 
 
-@njit((OPTIONS, F1, F1, F2, F1, F3, F1))
+@njit((OPTIONS, F1, F1, F2, F1, F3, F1), makes_arrays=True, inner=True)
 def bound_levels(
     o: ExactOptions, need: Floats, v: Floats, value: Floats, toll: Floats, worth: Floats, bound: Floats
 ) -> None:
@@ -173,7 +173,7 @@ def bound_levels(
         bound[level] = worth[level, 0, 100] + high * edge
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I1, F8, I2))
+@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I1, F8, I2), inner=True)
 def write_pattern(
     o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, count: int,
     at: Ints, pressure: float, scratch: Ints,
@@ -249,7 +249,7 @@ def write_pattern(
         stair[k] += 1
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2))
+@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
 def find_at_level(
     o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
     count: int, level: int, value: Floats, toll: float, worth: Floats,
@@ -313,7 +313,7 @@ def find_at_level(
     return count
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8))
+@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8), makes_arrays=True)
 def find_patterns(
     o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
 ) -> int:

@@ -24,7 +24,7 @@ PIVOTS = 400
 NUDGE = 1e-8  # of the right-hand sides: no pivot stands still
 
 
-@njit((F2, F2, I8, I8, F1))
+@njit((F2, F2, I8, I8, F1), inner=True)
 def best_of(rates: Floats, tops: Floats, first: int, last: int, v: Floats) -> tuple[int, float]:
     """The pattern of first..last that is worth most at prices v, and its worth; `first` begins a block."""
     most, by = -1.0, -1
@@ -46,7 +46,7 @@ def best_of(rates: Floats, tops: Floats, first: int, last: int, v: Floats) -> tu
     return by, most
 
 
-@njit(F1(F2, F2, I1, I1, F1))
+@njit(F1(F2, F2, I1, I1, F1), makes_arrays=True)
 def worths(rates: Floats, tops: Floats, start: Ints, end: Ints, v: Floats) -> Floats:
     """What the best pattern of each group is worth."""
     found = np.zeros(start.shape[0])
@@ -56,7 +56,7 @@ def worths(rates: Floats, tops: Floats, start: Ints, end: Ints, v: Floats) -> Fl
     return found
 
 
-@njit(TUPLE((F1, I1, F1, F8, F8))(F2, F2, I1, I1, F1, F8, F1))
+@njit(TUPLE((F1, I1, F1, F8, F8))(F2, F2, I1, I1, F1, F8, F1), makes_arrays=True)
 def mix(
     rates: Floats, tops: Floats, start: Ints, end: Ints, number: Floats, enough: float, begin: Floats
 ) -> tuple[Floats, Ints, Floats, float, float]:
@@ -194,7 +194,7 @@ def mix(
     return best_v, used[:count].copy(), much[:count].copy(), t, bound
 
 
-@njit(F2(F2))
+@njit(F2(F2), makes_arrays=True)
 def block_tops(rates: Floats) -> Floats:
     """The maxima of every block of patterns."""
     count = (rates.shape[0] + BLOCK - 1) // BLOCK

@@ -49,7 +49,7 @@ def most_slowdown(
         into[i] = low
 
 
-@njit((FLEET, JOBS, I8, I8, TRIAL))
+@njit((FLEET, JOBS, I8, I8, TRIAL), inner=True)
 def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     """Whether these jobs at these SM% are right beside the residents; if so, their watts and seconds."""
     used, memory, pressure, watts = 0, 0.0, 0.0, 0.0
@@ -96,7 +96,7 @@ def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     return True
 
 
-@njit((F8, F8, F8, F8, F8))
+@njit((F8, F8, F8, F8, F8), inner=True)
 def is_better(watts: float, seconds: float, than_watts: float, than_seconds: float, energy_price: float) -> bool:
     """Fewer late jobs; then a lower price of energy; then fewer seconds a unit."""
     if seconds >= 1e9 or than_seconds >= 1e9 or energy_price == 0.0 or watts == than_watts:
@@ -104,7 +104,7 @@ def is_better(watts: float, seconds: float, than_watts: float, than_seconds: flo
     return watts < than_watts
 
 
-@njit((FLEET, JOBS, I8, I8, TRIAL))
+@njit((FLEET, JOBS, I8, I8, TRIAL), inner=True)
 def start(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     """Even parts of the spare SM% (Mudi, M7), if these are right; else the least that each was measured at."""
     for i in range(count):
@@ -117,7 +117,7 @@ def start(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     return weigh(f, j, gpu, count, t)
 
 
-@njit((FLEET, JOBS, I8, I8, F8, I8, TRIAL))
+@njit((FLEET, JOBS, I8, I8, F8, I8, TRIAL), inner=True)
 def share_out(f: JobFleet, j: Jobs, gpu: int, count: int, energy_price: float, tries: int, t: JobTrial) -> bool:
     """The best SM% for these jobs on this GPU; False where they do not fit or one would be late.
 
@@ -199,7 +199,7 @@ def share_out(f: JobFleet, j: Jobs, gpu: int, count: int, energy_price: float, t
     return found and seconds < 1e9
 
 
-@njit((FLEET, JOBS, BOARD, I8, I8, TRIAL))
+@njit((FLEET, JOBS, BOARD, I8, I8, TRIAL), inner=True)
 def gather(f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, t: JobTrial) -> bool:
     """This job after those that are there, as a trial; False where it cannot be beside them, however they share."""
     profile = j.profile[job, f.kind[gpu]]
@@ -230,7 +230,7 @@ def try_beside(
     return share_out(f, j, gpu, b.taken[gpu] + 1, energy_price, tries, t)
 
 
-@njit((FLEET, JOBS, BOARD, I8, I8, F1))
+@njit((FLEET, JOBS, BOARD, I8, I8, F1), inner=True)
 def quickest(f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, into: Floats) -> None:
     """On each GPU, the seconds a unit that this job cannot beat there: the others at their least. Infinite where it
     cannot run. All GPUs in one loop: calls cost more than what is reckoned here."""
@@ -257,7 +257,7 @@ def quickest(f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, into: Floats
             into[gpu] = slower / pace
 
 
-@njit((FLEET, JOBS, BOARD, I8, I8, F8, I8, I8, F1, TRIAL))
+@njit((FLEET, JOBS, BOARD, I8, I8, F8, I8, I8, F1, TRIAL), makes_arrays=True)
 def best_home(
     f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, energy_price: float, tries: int, most: int, gain: Floats,
     t: JobTrial,

@@ -12,7 +12,10 @@ from solvers.compiled import njit
 Floats = NDArray[np.float64]
 
 
-@njit("Tuple((float64, float64, float64))(float64[::1], int64, float64, float64, float64, float64, int64, int64)")
+@njit(
+    "Tuple((float64, float64, float64))(float64[::1], int64, float64, float64, float64, float64, int64, int64)",
+    makes_arrays=True,
+)
 def served(
     units: Floats, batch: int, exec_s: float, timeout_s: float, rate: float, slo_s: float, skipped: int, blocks: int
 ) -> tuple[float, float, float]:
@@ -61,7 +64,7 @@ def served(
     return mean, error, min(1.0, busy / free)
 
 
-@njit("float64(int64, float64)")
+@njit("float64(int64, float64)", makes_arrays=True)
 def busy_at_timeout_0(batch: int, arrivals: float) -> float:
     """The fraction of time a batch server is busy; `arrivals` come on average while one batch runs.
 

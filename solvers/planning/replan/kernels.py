@@ -44,7 +44,7 @@ BESIDE: Any = _typeof(Beside(_F2, _F2, _I1, _F1, _F1, _I1, _F1, _F1, _I1, _F1, _
 B1 = numba.boolean
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The pressure that one resident feels, with what others use of a shared GPU folded in."""
     total, free = x.job_pressure[gpu], 100.0 - x.job_sm[gpu]
@@ -56,7 +56,7 @@ def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(total + outside * (1.0 + w.sensitivity[w.offer_profile[b.offer[gpu, slot]]] * total))
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """Its execution time among its neighbours, without the margin."""
     profile = w.offer_profile[b.offer[gpu, slot]]
@@ -66,7 +66,7 @@ def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(w.exec_ms[profile, b.batch[gpu, slot], b.sm[gpu, slot]] * slow)
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8))
 def carries(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The rate it may carry with the batch it has."""
     service = w.offer_service[b.offer[gpu, slot]]
@@ -78,7 +78,7 @@ def carries(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(1000.0 * load * w.batches[b.batch[gpu, slot]] / judged)
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
+@njit(B1(WORLD, BOARD, BESIDE, I8))
 def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     """Whether everybody on the GPU may carry its rate."""
     for i in range(b.count[gpu]):  # noqa: SIM110 (compiled)
@@ -87,7 +87,7 @@ def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     return True
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
+@njit(B1(WORLD, BOARD, BESIDE, I8))
 def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     """Every rule of a GPU but the SLOs."""
     count, site = b.count[gpu], x.site[gpu]
@@ -115,7 +115,7 @@ def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     return bool(pressure <= x.most_pressure[gpu] + SUM)
 
 
-@njit(I8(BOARD, BESIDE, I8, I1), makes_arrays=False)
+@njit(I8(BOARD, BESIDE, I8, I1))
 def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
     """GPUs that services run on with at least so many SM% to spare; how many."""
     count = 0
@@ -131,7 +131,7 @@ def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
     return count
 
 
-@njit((WORLD, BOARD, BESIDE, I1), makes_arrays=False)
+@njit((WORLD, BOARD, BESIDE, I1))
 def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
     """How much more pressure these GPUs bear: most residents carry what they may, and bear none."""
     for k in range(gpus.shape[0]):
@@ -154,7 +154,7 @@ def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
         x.headroom[gpu] = low
 
 
-@njit(I8(WORLD, BOARD, I8, I1, I1, I1), makes_arrays=False)
+@njit(I8(WORLD, BOARD, I8, I1, I1, I1))
 def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
     """GPU and slot of each instance of a service that stands on these GPUs; how many there are."""
     count = 0
@@ -167,7 +167,7 @@ def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, int
     return count
 
 
-@njit((BOARD, BESIDE, I1, I1, I1), makes_arrays=False)
+@njit((BOARD, BESIDE, I1, I1, I1))
 def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
     """List the GPUs of each pool that nothing runs on, the first on top."""
     for pool in range(start.shape[0] - 1):
@@ -179,7 +179,7 @@ def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
         empties[pool] = count
 
 
-@njit((WORLD, BOARD, BESIDE, I1, I1, F1, F1, I1), makes_arrays=False)
+@njit((WORLD, BOARD, BESIDE, I1, I1, F1, F1, I1))
 def capacities(
     w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floats, best: Floats, by: Ints
 ) -> None:
@@ -195,7 +195,7 @@ def capacities(
         best[k], by[k] = rate * (1.0 - SUM), batch
 
 
-@njit((WORLD, BOARD, BESIDE, I1, I1, F1), makes_arrays=False)
+@njit((WORLD, BOARD, BESIDE, I1, I1, F1))
 def execs(w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, into: Floats) -> None:
     """Execution times of these residents."""
     for k in range(gpus.shape[0]):

@@ -37,7 +37,7 @@ UniTuple: Any = numba.types.UniTuple
 OPTIONS_TYPE: Any = _typeof(SpareOptions(_I1, _I1, _I1, _I1, _I1, _F1, _F1))
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8, I8, F8, I8, I8, F8, F8, F8, OPTIONS_TYPE, I8), makes_arrays=False)
+@njit(B1(WORLD, BOARD, BESIDE, I8, I8, F8, I8, I8, F8, F8, F8, OPTIONS_TYPE, I8), inner=True)
 def _grow(
     w: TableArrays, b: Board, x: Beside, gpu: int, slot: int, before: float, low: int, high: int, memory: float,
     need: float, worth: float, o: SpareOptions, at: int,
@@ -84,7 +84,7 @@ def _grow(
     return found
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
+@njit(F8(WORLD, BOARD, BESIDE, I8), inner=True)
 def _memory_left(w: TableArrays, b: Board, x: Beside, gpu: int) -> float:
     left = w.site_memory_gib[x.site[gpu]] - x.job_memory[gpu]
     for i in range(b.count[gpu]):
@@ -92,7 +92,7 @@ def _memory_left(w: TableArrays, b: Board, x: Beside, gpu: int) -> float:
     return float(left)
 
 
-@njit(I8(BOARD, BESIDE, I8), makes_arrays=False)
+@njit(I8(BOARD, BESIDE, I8), inner=True)
 def _sm_left(b: Board, x: Beside, gpu: int) -> int:
     left = 100 - x.job_sm[gpu]
     for i in range(b.count[gpu]):
@@ -100,7 +100,7 @@ def _sm_left(b: Board, x: Beside, gpu: int) -> int:
     return int(left)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE), makes_arrays=False)
+@njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE))
 def larger(
     w: TableArrays,
     b: Board,
@@ -134,7 +134,7 @@ def larger(
     return count
 
 
-@njit(F8(WORLD, BESIDE, TABLED, I8, I8, F8, I8, I8, F8), makes_arrays=False)
+@njit(F8(WORLD, BESIDE, TABLED, I8, I8, F8, I8, I8, F8), inner=True)
 def _guess(
     w: TableArrays, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: float, low: int, high: int, need: float
 ) -> float:
@@ -156,7 +156,7 @@ def _guess(
     return float(top * 100.0 / x.value[gpu])
 
 
-@njit(UniTuple(I8, 2)(WORLD, BESIDE, I8, I8, I8), makes_arrays=False)
+@njit(UniTuple(I8, 2)(WORLD, BESIDE, I8, I8, I8), inner=True)
 def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[int, int]:
     """The least and the most SM% of `free` that a newcomer may take: profiled, and borne by who is there."""
     profile = w.offer_profile[offer]
@@ -168,7 +168,7 @@ def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[
     return low, high
 
 
-@njit(I8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
+@njit(I8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def _free_for(w: TableArrays, b: Board, x: Beside, service: int, gpu: int) -> int:
     """SM% of a GPU that one more instance of the service could take; 0 where it may not stand there."""
     slot, group = b.count[gpu], w.service_group[service, x.site[gpu]]
@@ -190,7 +190,7 @@ def _free_for(w: TableArrays, b: Board, x: Beside, service: int, gpu: int) -> in
     return free if left >= free / 100.0 else int(100 * left)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I8, OPTIONS_TYPE, F1), makes_arrays=False)
+@njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I8, OPTIONS_TYPE, F1))
 def new_ones(
     w: TableArrays, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float,
     gpus: Ints, known: int, o: SpareOptions, guesses: Floats,

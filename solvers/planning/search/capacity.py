@@ -10,7 +10,7 @@ from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, TableArray
 from solvers.planning.search.tables import SM, Floats, Ints
 
 
-@njit((WORLD, I8, I8, F8, F8, F8), makes_arrays=False)
+@njit((WORLD, I8, I8, F8, F8, F8))
 def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
     """The rate an instance may carry beside neighbours of this pressure, and by which batch.
 
@@ -34,7 +34,7 @@ def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float
     return min(most, w.most_rate[service]), by
 
 
-@njit(F8(WORLD, I8, I8, I8), makes_arrays=False)
+@njit(F8(WORLD, I8, I8, I8), inner=True)
 def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
     """Highest clock / the highest at which an instance alone keeps the board's watts; 0 where none does."""
     for step in range(w.site_clocks.shape[1]):
@@ -46,7 +46,7 @@ def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
     return 0.0
 
 
-@njit((WORLD, I8, I1, F1, F3), makes_arrays=False)
+@njit((WORLD, I8, I1, F1, F3))
 def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
     """Rates of a site's offers on a GPU of each total pressure, at each SM%: into[offer, level, place of SM%]."""
     for offer in range(w.site_start[site], w.site_start[site + 1]):

@@ -68,7 +68,7 @@ def clear(w: TableArrays, b: Board, gpu: int) -> None:
     b.clock[gpu] = 1.0
 
 
-@njit((BOARD, POOLS, I8, I8))
+@njit((BOARD, POOLS, I8, I8), inner=True)
 def _roomier(b: Board, pools: Pools, pool: int, node: int) -> bool:
     """Whether the next empty GPU of the pool stands on another node: it may have room where this one had none."""
     if pools.empties[pool] == 0:
@@ -76,7 +76,7 @@ def _roomier(b: Board, pools: Pools, pool: int, node: int) -> bool:
     return b.node[pools.empty[pools.start[pool] + pools.empties[pool] - 1]] != node
 
 
-@njit(I8(WORLD, BOARD, POOLS, TABLED, F1, F1, F8, F8, SCRATCH, PATTERN, I1))
+@njit(I8(WORLD, BOARD, POOLS, TABLED, F1, F1, F8, F8, SCRATCH, PATTERN, I1), makes_arrays=True)
 def fill(
     w: TableArrays, b: Board, pools: Pools, tabled: Tabled, prices: Floats, need: Floats, bonus: float, worst: float,
     s: PatternScratch, p: GpuPattern, filled: Ints,

@@ -21,7 +21,7 @@ URGENT = 100.0  # times its price, at most, for who was served too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
 
-@njit(F8(WORLD, BOARD, POOLS, I8, F8))
+@njit(F8(WORLD, BOARD, POOLS, I8, F8), inner=True)
 def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
     """What a GPU costs with those who stand on it, at a price of busy watts."""
     if b.count[gpu] == 0:
@@ -87,7 +87,7 @@ def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
     return cost
 
 
-@njit((WORLD, BOARD, F1, I1, I8, F1, F1))
+@njit((WORLD, BOARD, F1, I1, I8, F1, F1), inner=True)
 def balance(w: TableArrays, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
     """What these services need; into: what that costs, and what is carried beyond the need, at the prices."""
     into[0], into[1] = 0.0, 0.0
@@ -113,7 +113,7 @@ def restack(b: Board, pools: Pools, pool: int) -> None:
     pools.empties[pool] = count
 
 
-@njit((BOARD, I8, BOARD, I8))
+@njit((BOARD, I8, BOARD, I8), inner=True)
 def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
     """Remember who stands on a GPU."""
     undo.count[place], undo.clock[place] = b.count[gpu], b.clock[gpu]
@@ -122,7 +122,7 @@ def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
         undo.batch[place, i], undo.cap[place, i] = b.batch[gpu, i], b.cap[gpu, i]
 
 
-@njit((WORLD, BOARD, I8, BOARD, I8, PATTERN))
+@njit((WORLD, BOARD, I8, BOARD, I8, PATTERN), inner=True)
 def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: GpuPattern) -> None:
     """Those who stood on a GPU move onto it again."""
     count = undo.count[place]
@@ -134,7 +134,7 @@ def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: G
         put(w, b, gpu, p)
 
 
-@njit(I8(BOARD, I1))
+@njit(I8(BOARD, I1), inner=True)
 def list_used(b: Board, used: Ints) -> int:
     """GPUs somebody is on; how many."""
     count = 0
@@ -145,7 +145,7 @@ def list_used(b: Board, used: Ints) -> int:
     return count
 
 
-@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1))
+@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1), inner=True)
 def neighbourhood(
     w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
 ) -> int:
@@ -187,7 +187,7 @@ def neighbourhood(
     return count
 
 
-@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1))
+@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1), makes_arrays=True)
 def improve(
     w: TableArrays, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
     tries: int, heat: float, s: PatternScratch, p: GpuPattern, undo: Board, filled: Ints,

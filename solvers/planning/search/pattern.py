@@ -81,7 +81,7 @@ _NONE = PatternScratch(
 SCRATCH: Any = numba.typeof(_NONE)
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, F8, F8, F8, PATTERN, F1))
+@njit((WORLD, I8, F1, F1, F8, F8, F8, F8, F8, PATTERN, F1), inner=True)
 def settle(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, clock: float,
     cpu: float, host: float, memory: float, p: GpuPattern, worth: Floats,
@@ -168,7 +168,7 @@ def settle(
     return p.about[1]
 
 
-@njit(F8(WORLD, I8, PATTERN))
+@njit(F8(WORLD, I8, PATTERN), inner=True)
 def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
     """What a GPU draws with these residents busy at the highest clock."""
     watts = w.site_idle_w[site]
@@ -177,7 +177,7 @@ def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
     return watts
 
 
-@njit((I1,))
+@njit((I1,), inner=True)
 def _begin(starts: Ints) -> None:
     """Counts, each one place late, become where each one's entries begin; once they are entered, where they end."""
     total = 0
@@ -187,7 +187,7 @@ def _begin(starts: Ints) -> None:
         total += count
 
 
-@njit((WORLD, F1, SCRATCH))
+@njit((WORLD, F1, SCRATCH), inner=True)
 def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
     """List the offers of services that are needed; nothing is known of their values yet."""
     s.stale[:, :] = 1
@@ -215,7 +215,7 @@ def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
             _begin(s.alone_start)
 
 
-@njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH))
+@njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH), inner=True)
 def revalue(
     w: TableArrays, site: int, group: int, prices: Floats, need: Floats, bonus: float, table: Floats, levels: int,
     places: int, s: PatternScratch,
@@ -250,7 +250,7 @@ def revalue(
                 highest = value[x]
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN))
+@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN), inner=True)
 def propose(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
     table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
@@ -308,15 +308,16 @@ def propose(
     p.about[0] = count
 
 
-@njit((PATTERN, PATTERN))
+@njit((PATTERN, PATTERN), inner=True)
 def copy_pattern(a: GpuPattern, b: GpuPattern) -> None:
     """b becomes a."""
     for i in range(int(a.about[0])):
         b.offer[i], b.sm[i], b.batch[i], b.cap[i] = a.offer[i], a.sm[i], a.batch[i], a.cap[i]
-    b.about[:] = a.about
+    for i in range(a.about.shape[0]):
+        b.about[i] = a.about[i]
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN))
+@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN), inner=True)
 def one_alone(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float, sms: Ints,
     table: Floats, s: PatternScratch, p: GpuPattern,
@@ -342,7 +343,7 @@ def one_alone(
                 copy_pattern(trial, p)
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F1, F3, F8, SCRATCH, PATTERN))
+@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F1, F3, F8, SCRATCH, PATTERN), inner=True)
 def best_pattern(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
     sms: Ints, levels: Floats, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
