@@ -299,13 +299,14 @@ def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
 
 
 def _write_logs(data_dir: Path, settings: Settings) -> str:
-    """Where the server's JSON lines go: to stderr, unless a person is reading there."""
+    """Sends the JSON lines to a file in the data folder: the terminal, or whatever reads us, shows the screen."""
+    from app.embedded import LOG_BYTES
     from app.postgres.admission import append_privately
 
     write_logs(settings)
-    if not sys.stderr.isatty():
-        return "stderr"
     path = data_dir / "server.log"
+    if path.exists() and path.stat().st_size > LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(io.TextIOWrapper(append_privately(path), encoding="utf-8", line_buffering=True))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from app.embedded import LOG_BYTES
 from app.postgres.leftover import servers_on
 from tests.support.forked import ROOT, Forked, gpuwright
 from tests.support.postgres import DatabaseServer, free_port
@@ -110,6 +111,23 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
     with up(data, config) as third:
         assert third.end(signal.SIGHUP) == 0, "a closed terminal"
         assert servers_on(data / "postgres") == []
+
+
+def test_outside_a_terminal_it_prints_the_screen_and_logs_to_its_file(shared: Up) -> None:
+    log = shared.data / "server.log"
+    assert re.search(rf"^  log +{re.escape(str(log))}$", shared.screen.read_text(), re.MULTILINE)
+    assert shared.errors.read_text() == ""
+    assert "listening" in {json.loads(line)["event"] for line in log.read_text().splitlines()}
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_has_grown_large_is_set_aside_at_the_next_start(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    (data / "server.log").write_bytes(bytes(LOG_BYTES + 1))
+    with up(data, config):
+        assert (data / "server.log.1").stat().st_size > LOG_BYTES
+        assert "listening" in (data / "server.log").read_text()
 
 
 def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Path) -> None:
