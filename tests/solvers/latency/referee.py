@@ -12,7 +12,7 @@ FEW, MANY = 60_000, 1_000_000
 BLOCKS = 30
 
 
-@njit("float64(int64, float64, float64, float64, float64, int64, int64, float64[::1])")
+@njit("float64(int64, float64, float64, float64, float64, int64, int64, float64[::1])", makes_arrays=True)
 def simulate(
     batch: int, exec_ms: float, rate_per_ms: float, timeout_ms: float, slo_ms: float, count: int, seed: int, blocks: Any
 ) -> float:
