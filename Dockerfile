@@ -84,10 +84,8 @@ RUN install -d -m 0700 -o 64821 -g 64821 /var/cache/gpuwright
 USER 64821:64821
 RUN --mount=type=cache,id=gpuwright-loops,target=/loops,uid=64821,gid=64821 \
     cd /opt/gpuwright/lib/python3.11/site-packages \
- && XDG_CACHE_HOME=/loops /opt/gpuwright/bin/python -c "import importlib, pathlib, sys; \
-files = [path for path in pathlib.Path('solvers').rglob('*.py') if 'njit(' in path.read_text()]; \
-[importlib.import_module('.'.join(path.with_suffix('').parts)) for path in files]; \
-importlib.import_module('solvers.compiled').read_all()" \
+ && XDG_CACHE_HOME=/loops /opt/gpuwright/bin/python -m solvers.compiling \
+    $(grep -rl --include='*.py' '^@njit(' solvers | sed -e 's/[.]py$//' -e 's,/,.,g') \
  && cp -r /loops/gpuwright /var/cache/gpuwright/
 
 # ---- what runs

@@ -27,6 +27,7 @@ def door(node: ast.AST) -> ast.Call | None:
     return None
 
 
+@cache
 def loops() -> dict[tuple[str, str], ast.Call]:
     found = ((module, node, door(node)) for module, tree in parsed().items() for node in tree.body)
     return {(module, node.name): call for module, node, call in found if call and isinstance(node, ast.FunctionDef)}
