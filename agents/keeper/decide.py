@@ -27,9 +27,7 @@ class NodeConstraints:
     fenced: Mapping[str, str] = field(default_factory=dict)  # by GPU: why nothing may start there
     recycled: Collection[str] = ()  # GPUs that every copy must leave
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why its template is refused
-    resting: Mapping[str, tuple[str, str]] = field(
-        default_factory=dict
-    )  # by instance: why it failed; it is retried later
+    resting: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why it waits for its retry
     stopped_jobs: Collection[str] = ()  # jobs that made room for services
     contact: bool = True  # the control plane answers
     established: Collection[str] = ()  # instances that have been ready here in their present shape
@@ -75,18 +73,18 @@ def decide(
     for copy in copies:
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
-    leaving = {taken_down.copy for taken_down in take_down} | _succeeded(wanted, by_instance)
-    on_gpu = list(copies)  # later also the copies that this decision starts
+    leaving = {move.copy for move in take_down} | _succeeded(wanted, by_instance)
+    occupying = list(copies)  # later also the copies that this decision starts
     start: list[Start] = []
     held: list[HeldStart] = []
     for want in sorted(wanted, key=lambda want: not want.instance.service):  # services first
         own_copies = by_instance.get(want.instance.id, [])
         if right_copy(want, own_copies) or want.instance.id in node.stopped_jobs:
             continue
-        lacking = _obstacle(want, own_copies, on_gpu, leaving, node, rules)
+        lacking = _obstacle(want, own_copies, occupying, leaving, node, rules)
         if lacking is None:
             start.append(Start(want))
-            on_gpu.append(NodeCopy("", want.instance, want.gpu))
+            occupying.append(NodeCopy("", want.instance, want.gpu))
         elif lacking is not WAIT:
             held.append(HeldStart(want.instance.id, lacking))
     return CopyDecision(tuple(start), tuple(take_down), tuple(held))
