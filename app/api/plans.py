@@ -163,7 +163,7 @@ MOVES = (
     ),
     PlanAction(
         "abort",
-        "End a rollout where it stands",
+        "End a rollout at its current step",
         (PlanState.ROLLING, PlanState.PAUSED, PlanState.STOPPED),
         PlanState.ABORTED,
         "aborted",

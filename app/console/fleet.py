@@ -77,7 +77,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
     silent = [(name, duration) for name, duration in silence.items() if duration]
-    heard = [node.received_at for node in data.nodes if node.received_at]
+    reported = [node.received_at for node in data.nodes if node.received_at]
     since = {node.name: node.received_at for node in data.nodes}
     silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or data.at, node[0]))
     return FleetPicture(
@@ -86,7 +86,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
         gpus=sum(node.gpus for node in data.nodes),
         used=sum(len(gpus) for gpus in residents.values()),
         silent=tuple(silent),
-        unheard=bool(heard) and data.at - max(heard) > PATIENCE,
+        unheard=bool(reported) and data.at - max(reported) > PATIENCE,
         ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
         pages=max(1, len(pages)),
         page=page,

@@ -113,7 +113,7 @@ def _node(data: ConsoleData, request: PageRequest, whole: FleetPicture) -> dict[
         "name": row.name,
         "gpu_type": row.gpu_type,
         "silent": dict(whole.silent).get(row.name, ""),
-        "heard": row.received_at,
+        "last_report": row.received_at,
         "gpus": [
             {
                 "index": index,

@@ -247,23 +247,23 @@ def _inventory(report: Report) -> node_reports.ReportedInventory:
     return node_reports.ReportedInventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
 
 
-def _interval(node: str, told: UsageInterval) -> node_reports.Interval:
+def _interval(node: str, interval: UsageInterval) -> node_reports.Interval:
     return node_reports.Interval(
-        told.id,
+        interval.id,
         node,
-        told.instance,
-        told.gpu,
-        told.gpu_uuid,
-        told.tenant,
-        told.service,
-        told.job,
-        told.sm_percent,
-        told.memory_gib,
-        told.dedicated,
-        told.started_at,
-        told.ended_at,
-        told.evidence,
-        told.model,
+        interval.instance,
+        interval.gpu,
+        interval.gpu_uuid,
+        interval.tenant,
+        interval.service,
+        interval.job,
+        interval.sm_percent,
+        interval.memory_gib,
+        interval.dedicated,
+        interval.started_at,
+        interval.ended_at,
+        interval.evidence,
+        interval.model,
     )
 
 

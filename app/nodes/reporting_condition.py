@@ -22,7 +22,7 @@ NODES_AT_ONCE = 25  # in one transaction, which makes other writers wait
 SYSTEM = Actor(Principal("housekeeping", Scope.ADMIN), "housekeeping")
 
 
-def make_condition(reason: str, heard: datetime | None) -> ObjectCondition:
+def make_condition(reason: str, last_report: datetime | None) -> ObjectCondition:
     """Returns the condition; it is constant while the node is silent, so that silence is a single change."""
     match reason:
         case "Reporting":
@@ -30,7 +30,7 @@ def make_condition(reason: str, heard: datetime | None) -> ObjectCondition:
         case "NeverReported":
             return ObjectCondition("Reporting", "Unknown", reason, "no agent of this node has reported yet")
         case _:
-            since = rfc3339(heard) if heard else "ever"
+            since = rfc3339(last_report) if last_report else "ever"
             message = f"no report since {since}; its copies are presumed to run on"
             return ObjectCondition("Reporting", "Unknown", "Silent", message)
 
@@ -48,9 +48,9 @@ def update_reporting(connection: Connection, since: datetime) -> int:
     stored = objects.get_many(connection, [Key(Kind.NODE, "", name) for name, _, _ in found])
     now = clock.now(connection)
     decisions = []
-    for name, heard, reason in found:
+    for name, last_report, reason in found:
         before = stored[Key(Kind.NODE, "", name)]
-        after = with_condition(before, make_condition(reason, heard), now)
+        after = with_condition(before, make_condition(reason, last_report), now)
         decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
     return len(decisions)

@@ -18,7 +18,7 @@ SUMS = frozenset((
     "gpu_hours", "cost", "energy_kwh", "carbon_kg", "requests", "errors", "busy_hours", "asked_minutes",
     "violation_minutes", "released_gpu_hours", "saved",
 ))  # fmt: skip
-NOBODYS = ("idle", "unallocated")
+UNHELD_KINDS = ("idle", "unallocated")
 UNNAMED = "__none__"  # the cost of services in a report by job, and the reverse
 
 
@@ -48,9 +48,9 @@ def item(query: ReportQuery, report: MoneyReport, row: Row) -> dict[str, Any]:
 
 def name_of(row: Row, by: Sequence[str]) -> str:
     """Returns the subject of a row: `shop/search`, `a100/node-3`, `__idle__`, or `total` for everything."""
-    nobody = f"__{row['kind']}__" if row.get("kind") in NOBODYS else ""
-    parts = [str(row[name]) for name in by if name != "kind" and row[name] not in (None, "", nobody)]
-    return "/".join([nobody, *parts] if nobody else parts) or (UNNAMED if by else "total")
+    unheld = f"__{row['kind']}__" if row.get("kind") in UNHELD_KINDS else ""
+    parts = [str(row[name]) for name in by if name != "kind" and row[name] not in (None, "", unheld)]
+    return "/".join([unheld, *parts] if unheld else parts) or (UNNAMED if by else "total")
 
 
 def total(report: MoneyReport, rows: Sequence[Row]) -> dict[str, Any]:

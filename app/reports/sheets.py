@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.reports.documents import NOBODYS, utc
+from app.reports.documents import UNHELD_KINDS, utc
 from app.store.money.report_queries import MoneyReport, ReportQuery
 
 Row = Mapping[str, Any]
@@ -73,7 +73,7 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
         "ResourceType": row["gpu_type"],
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": name,
-        "SubAccountId": "" if row["kind"] in NOBODYS else row["tenant"],
+        "SubAccountId": "" if row["kind"] in UNHELD_KINDS else row["tenant"],
         "Tags": "",
     }
     assert tuple(found) == FOCUS_COLUMNS, "the heading names the columns in their order"

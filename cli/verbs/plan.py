@@ -215,7 +215,7 @@ def differences(told: Mapping[str, Any]) -> Iterator[str]:
     money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
     yield f"plan {told['generation']} against {against}{money}"
     if before["unservedCost"] or after["unservedCost"]:
-        yield f"  what is unserved is worth {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
+        yield f"  unserved requests cost {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
     for one in told["services"]:
         tint = "green" if not one["before"]["instances"] else "red" if not one["after"]["instances"] else "yellow"
         yield colour(plain(f"  {one['service']}: {one['words']}"), tint)

@@ -55,11 +55,11 @@ class InstanceAlternatives:
 
 
 def find_alternatives(
-    problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
+    problem: Problem, plan: Plan, instance: Instance, judged_plan: JudgedPlan | None = None
 ) -> InstanceAlternatives:
     """Finds what else could carry this instance's rate while everything else stays as it is."""
-    standing = standing or JudgedPlan(problem, plan, keep)
-    before = standing.verdict()
+    judged_plan = judged_plan or JudgedPlan(problem, plan, keep)
+    before = judged_plan.verdict()
     rest = [line for line in plan.instances if line is not instance]
     known = ground(problem, rest, plan.jobs)
     service = problem.services[instance.service]
@@ -67,7 +67,7 @@ def find_alternatives(
     notes = Notes()
     looked = [options(problem, some, terms, notes) for some in _lots(problem, plan, known, instance)]
     drafts = _drafts(looked, instance, terms)
-    judged = [_judged(problem, plan, standing, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
+    judged = [_judged(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
     judged.sort(
         key=lambda alternative: (
             not alternative.is_right,
@@ -166,17 +166,19 @@ def _is_same(draft: _Draft, instance: Instance) -> bool:
 
 
 def _judged(
-    problem: Problem, plan: Plan, standing: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
+    problem: Problem, plan: Plan, judged_plan: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
 ) -> Alternative:
     """Judges the plan with the draft in place of the instance, and restores it."""
     places = {instance.place, *(line.place for line in draft.instances)}
-    beside = [line for line in plan.instances if line.place in places and line is not instance]
+    neighbours = [line for line in plan.instances if line.place in places and line is not instance]
     jobs = [job for job in plan.jobs if job.place in places]
-    after, after_jobs = renewed(problem, [*beside, *draft.instances], jobs, places)
-    there = PlanEdit(stop=(*beside, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs))
-    verdict = standing.apply(there)
+    after, after_jobs = renewed(problem, [*neighbours, *draft.instances], jobs, places)
+    there = PlanEdit(
+        stop=(*neighbours, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs)
+    )
+    verdict = judged_plan.apply(there)
     back = PlanEdit(stop=there.start, start=there.stop, stop_jobs=there.start_jobs, start_jobs=there.stop_jobs)
-    standing.apply(back)
+    judged_plan.apply(back)
     old = {(found.where, found.rule) for found in before.violations}
     broken = [found for found in verdict.violations if (found.where, found.rule) not in old]
     changed = sum(problem.nodes[line.node].price_per_hour * line.sm_percent / 100 for line in draft.instances)

@@ -45,11 +45,11 @@ class InstanceWhy:
 
 
 def why_instance(
-    problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
+    problem: Problem, plan: Plan, instance: Instance, judged: JudgedPlan | None = None
 ) -> InstanceWhy:  # fmt: skip
     """Explains an instance of a plan; the problem is the one that the plan answers."""
-    standing = standing or JudgedPlan(problem, plan, keep)
-    found = find_alternatives(problem, plan, instance, standing)
+    judged = judged or JudgedPlan(problem, plan, keep)
+    found = find_alternatives(problem, plan, instance, judged)
     least = _least_sm(problem, instance)
     batches = _batches(problem, instance, int(instance.sm_percent))
     return InstanceWhy(
@@ -80,8 +80,10 @@ def describe_alternative(other: Alternative) -> str:
 def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAlternatives) -> str:
     name = problem.nodes[instance.node].gpu_type
     price = problem.nodes[instance.node].price_per_hour
-    beside = [line.service for line in plan.instances if line.place == instance.place and line is not instance]
-    company = f"it shares the GPU with {', '.join(sorted(set(beside)))}" if beside else "no other service runs on it"
+    neighbours = [line.service for line in plan.instances if line.place == instance.place and line is not instance]
+    company = (
+        f"it shares the GPU with {', '.join(sorted(set(neighbours)))}" if neighbours else "no other service runs on it"
+    )
     text = f"{name} at {money(price)} an hour; {company}"
     others = {
         alternative.gpu_type: alternative

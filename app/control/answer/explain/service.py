@@ -45,14 +45,14 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     """Explains a service of a plan."""
     mine = tuple(instance for instance in plan.instances if instance.service == name)
     left = next((line for line in plan.unserved if line.service == name), None)
-    standing = JudgedPlan(problem, plan, keep) if mine else None
+    judged = JudgedPlan(problem, plan, keep) if mine else None
     return ServiceWhy(
         name=name,
         rate_per_second=problem.services[name].rate_per_second,
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
         missing=find_unserved_why(problem, plan, left) if left else None,
-        shapes=tuple(why_instance(problem, plan, line, standing) for line in _of_each_shape(problem, mine)),
+        shapes=tuple(why_instance(problem, plan, line, judged) for line in _of_each_shape(problem, mine)),
     )
 
 
