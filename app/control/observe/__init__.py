@@ -1,1 +1,1 @@
-"""What a leader sees and hears: one consistent read, and what it remembers of the reports."""
+"""The leader's observations: a consistent read of the database, and the loads and corrections learnt from reports."""

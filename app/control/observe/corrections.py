@@ -1,4 +1,4 @@
-"""What measuring said against profiles, put on record by who leads."""
+"""Stores changed corrections of profiles, as the leader."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ from app.store.world import events
 
 
 def record_corrections(database: Database, epoch: int, changed: Sequence[ProfileCorrection], now: datetime) -> bool:
-    """Keep what changed and say so. Whether a correction moved: then there is something to plan anew."""
-    # That a correction moved is told with what follows from the next cycle; what is wrong beyond it, at once.
-    said = [
-        event_of(Reason.PROFILE_WRONG, one.alarm, kind="Profile", name=one.key.replace("/", "-"), about=one.key)
-        for one in changed
-        if one.alarm
+    """Stores changed corrections and records alarms; returns True if a new plan is due, as a correction changed."""
+    # The next cycle announces changed corrections together with their consequences; alarms are recorded at once.
+    alarms = [
+        event_of(
+            Reason.PROFILE_WRONG,
+            correction.alarm,
+            kind="Profile",
+            name=correction.key.replace("/", "-"),
+            about=correction.key,
+        )
+        for correction in changed
+        if correction.alarm
     ]
 
     def write(connection: Connection) -> None:
         if not lease.held(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        corrections.keep(connection, [to_row(one, now) for one in changed])
-        events.record(connection, said)
+        corrections.keep(connection, [to_row(correction, now) for correction in changed])
+        events.record(connection, alarms)
 
     database.write(write)
-    metrics.count_events(said)
-    return any(one.message for one in changed)
+    metrics.count_events(alarms)
+    return any(correction.message for correction in changed)

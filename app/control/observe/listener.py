@@ -1,4 +1,4 @@
-"""What a leader hears and learns: it begins with what the one before it kept, and keeps what it hears itself."""
+"""Follows the reports of nodes and gateways: continues from what the previous leader stored, and stores its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from agents.contract import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
-from app.control.jobs import job_readings as jobs_said
+from app.control.jobs import job_readings
 from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import Drift, predict_running
 from app.control.observe.drift.rows import from_row
@@ -26,25 +26,25 @@ from app.store.fleet import observed
 from app.store.plans import corrections
 from solvers.planning.problem import Problem
 
-REMEMBERED = timedelta(minutes=35)
+HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
 
 
 class ReportListener:
-    """Loads that are read from the database; for several threads."""
+    """Reads reports from the database; safe for several threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._loads = Loads()
         self._drift = Drift()
-        self._believed = TrustedInstances()
+        self._trusted = TrustedInstances()
         self._trials = Trials()
         self._turn = threading.Lock()
-        self._of_jobs: list[JobReading] = []
-        self._unkept: list[rows.LoadBucket] = []
+        self._job_readings: list[JobReading] = []
+        self._unstored: list[rows.LoadBucket] = []
 
     def begin(self) -> None:
-        """As a new leader: what was heard before stands in the database."""
-        courses = self._database.read(lambda connection: rows.courses(connection, REMEMBERED))
+        """Starts as a new leader with the history in the database."""
+        courses = self._database.read(lambda connection: rows.courses(connection, HISTORY))
         known = self._database.read(corrections.everything)
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
@@ -52,9 +52,9 @@ class ReportListener:
             self._drift.restore(map(from_row, known))
 
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
-        """The SLOs that answers are held against."""
+        """Sets the SLOs that answers are measured against."""
         slos: dict[str, Any] = {
-            f"{one.tenant}/{one.name}": one.spec["slo"] for one in declared if one.kind == "Service"
+            f"{item.tenant}/{item.name}": item.spec["slo"] for item in declared if item.kind == "Service"
         }
         with self._turn:
             self._loads.set_slos(
@@ -63,43 +63,45 @@ class ReportListener:
             )
 
     def read_recent(self) -> dict[str, RecentLoad]:
-        """Hear what was said since the last look; how every service does just now."""
+        """Reads the reports since the last call, and returns the recent load of every service."""
         with self._turn:
             loads = self._loads
-            readings = self._believed_of(loads.cursor)
+            readings = self._trusted_reports(loads.cursor)
             loads.take(readings)
             self._drift.take(readings, loads.shed_since)
-            for heard in readings.reports:
-                self._of_jobs += jobs_said(heard.word, heard.received_at)
-                self._trials.take(heard.word)
+            for received in readings.reports:
+                self._job_readings += job_readings(received.report, received.received_at)
+                self._trials.take(received.report)
             return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}
 
-    def _believed_of(self, cursor: ReportCursor) -> ReportBatch:
-        """What was said since, as far as nodes may speak of it."""
+    def _trusted_reports(self, cursor: ReportCursor) -> ReportBatch:
+        """Returns the reports since the cursor, without instances that their nodes were not assigned."""
         try:
-            told, readings = self._database.read(
-                lambda connection: (observed.told(connection, self._believed.version), read_reports(connection, cursor))
+            assignments, readings = self._database.read(
+                lambda connection: (observed.told(connection, self._trusted.version), read_reports(connection, cursor))
             )
         except Unavailable:
-            self._believed = TrustedInstances()  # versions may have gone back: it was restored, or is another one
+            self._trusted = TrustedInstances()  # versions may go back if the database was restored or replaced
             raise
-        self._believed.take(told, readings.at)
-        reports = [ReceivedReport(heard.received_at, self._believed.of(heard.word)) for heard in readings.reports]
+        self._trusted.take(assignments, readings.at)
+        reports = [
+            ReceivedReport(received.received_at, self._trusted.filter(received.report)) for received in readings.reports
+        ]
         return replace(readings, reports=reports)
 
     def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, CopyTrial]:
-        """How copies on trial have answered since they were first asked for here."""
+        """Returns how copies on trial have answered since this method first named them."""
         with self._turn:
             return self._trials.of(wanted)
 
     def take_job_readings(self) -> list[JobReading]:
-        """What was said of jobs since the last time; each is given once."""
+        """Returns the readings of jobs since the last call."""
         with self._turn:
-            said, self._of_jobs = self._of_jobs, []
-        return said
+            readings, self._job_readings = self._job_readings, []
+        return readings
 
     def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool:
-        """Hold what was heard against what profiles promise of what stands; whether a correction moved."""
+        """Compares reports with the profiles of what runs; returns True if a correction changed."""
         predicted = predict_running(problem, applied)
         now = self._database.read(clock.now)
         with self._turn:
@@ -108,22 +110,22 @@ class ReportListener:
         return bool(changed) and record_corrections(self._database, epoch, changed, now)
 
     def store_buckets(self) -> None:
-        """Store what is full; what the database does not take is offered again, while a leader would remember it."""
+        """Stores full buckets; those that the database does not take are retried while a new leader would read them."""
         with self._turn:
-            full = [*self._unkept, *self._loads.full()]
-            self._unkept = []
+            full = [*self._unstored, *self._loads.full()]
+            self._unstored = []
         if not full:
             return
         try:
             self._database.write(lambda connection: rows.keep(connection, full), repeatable=True)
         except Unavailable:
-            oldest = max(one.at for one in full) - REMEMBERED
-            self._unkept = [one for one in full if one.at > oldest]
+            oldest = max(bucket.at for bucket in full) - HISTORY
+            self._unstored = [bucket for bucket in full if bucket.at > oldest]
             raise
 
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
     ) -> Mapping[str, ExpectedLoad]:
-        """What each service will be asked."""
+        """Returns the load that each service is expected to get."""
         with self._turn:
             return self._loads.expect(declared, planned, ahead, now)

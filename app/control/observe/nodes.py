@@ -1,4 +1,4 @@
-"""How nodes are, as far as planning goes: from what they said, and how long ago."""
+"""Derives the status of nodes, as planning needs it, from their reports and their silence."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def node_statuses(
     cordoned: Sequence[Cordon],
     lost_after_seconds: float,
 ) -> dict[str, NodeStatus]:
-    """How each node is, as far as planning goes."""
-    asked: dict[tuple[str, str], set[int]] = {}
-    for one in cordoned:
-        asked.setdefault((one.node, one.mode), set()).add(one.gpu)
-    return {row.name: _node_status(row, silent_seconds.get(row.name), asked, lost_after_seconds) for row in rows}
+    """Returns the status of each node."""
+    wanted_gpus: dict[tuple[str, str], set[int]] = {}
+    for cordon in cordoned:
+        wanted_gpus.setdefault((cordon.node, cordon.mode), set()).add(cordon.gpu)
+    return {row.name: _node_status(row, silent_seconds.get(row.name), wanted_gpus, lost_after_seconds) for row in rows}
 
 
 def _node_status(
     row: ObservedNode,
     silent_seconds: float | None,
-    asked: Mapping[tuple[str, str], set[int]],
+    wanted_gpus: Mapping[tuple[str, str], set[int]],
     lost_after_seconds: float,
 ) -> NodeStatus:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
-    conditions = {one["type"]: one["status"] for one in row.status.get("conditions", ())}
+    conditions = {condition["type"]: condition["status"] for condition in row.status.get("conditions", ())}
     indexes = [int(gpu["index"]) for gpu in gpus]
 
     def chosen(mode: str) -> tuple[int, ...]:
-        wanted = asked.get((row.name, mode), set())
+        wanted = wanted_gpus.get((row.name, mode), set())
         return tuple(index for index in indexes if index in wanted or WHOLE in wanted) or tuple(
             sorted(wanted - {WHOLE})
         )
@@ -66,5 +66,5 @@ def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: flo
 
 
 def is_out(gpu: AilingGpu) -> bool:
-    """Whether nothing runs on it any more."""
+    """Tells whether nothing can run on this GPU."""
     return gpu.fenced or gpu.health == "failed"

@@ -1,4 +1,4 @@
-"""One consistent read of everything that decides a plan, and of what is told and seen while it is rolled out."""
+"""Reads snapshots, assignments and the fleet's status from the database, in a consistent read each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from agents.contract import Assignment, Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
-from app.control.jobs import rows as kept
+from app.control.jobs import rows as job_rows
 from app.control.observe.nodes import is_out, node_statuses
 from app.control.observe.silence import SILENT_SECONDS, Silence
 from app.control.observe.spending import SpendingCache
@@ -26,8 +26,8 @@ from app.store.plans.plans import PlanInForce
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
-FIRST_REST, LONGEST_REST = timedelta(seconds=30), timedelta(minutes=2)
-REMEMBERED_HOURS = 2.0
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # after a failed step
+FAILURES_HOURS = 2.0  # how long failed steps count
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
@@ -35,7 +35,7 @@ ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
 
 @dataclass(frozen=True, slots=True)
 class _LeftOut:
-    """Of a recorded plan, what nobody carries."""
+    """The unserved load of a recorded plan."""
 
     unserved: tuple[Unserved, ...] = ()
 
@@ -46,7 +46,7 @@ _unserved = msgspec.json.Decoder(_LeftOut)
 
 @dataclass(frozen=True, slots=True)
 class ForecastInput:
-    """What a forecast needs: the moment, what is declared, and what is planned for now."""
+    """The input of a forecast: the time, the declared objects and the planned rates."""
 
     at: datetime
     declared: tuple[DeclaredObject, ...]
@@ -55,26 +55,26 @@ class ForecastInput:
 
 @dataclass(slots=True)
 class Observer:
-    """Reads, and keeps what has not changed since. A failed read begins anew, with a new one."""
+    """Reads, and caches what has not changed. After a failed read it has to be replaced by a new observer."""
 
     silence: Silence = field(default_factory=Silence)
     _spending: SpendingCache = field(default_factory=SpendingCache)
     _world: WorldCache = field(default_factory=WorldCache)
-    _told: dict[str, NodeDesired] = field(default_factory=dict)
-    _told_version: int = 0
-    _asked: dict[str, int] = field(default_factory=dict)
+    _assigned: dict[str, NodeDesired] = field(default_factory=dict)
+    _assigned_version: int = 0
+    _generations: dict[str, int] = field(default_factory=dict)
     _lost_after: float = PolicySpec.model_fields["lost_after_seconds"].default
     _details: dict[str, NodeDetail] = field(default_factory=dict)
     _details_at: datetime = EPOCH
     _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
 
     def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
-        """All that a decision is made from, as of one moment."""
+        """Returns everything that a decision is made from, as of one moment."""
         at = observed.moment(connection)
         declared = self.world(connection)
         in_force = plans.in_force(connection)
-        target, planned = self.wanted(connection, in_force)
-        policy = next((one.spec for one in declared if one.kind == "Policy"), {})
+        target, planned = self.target(connection, in_force)
+        policy = next((item.spec for item in declared if item.kind == "Policy"), {})
         lost_after: Any = policy.get("lostAfterSeconds", PolicySpec.model_fields["lost_after_seconds"].default)
         self._lost_after = float(lost_after)
         return Snapshot(
@@ -88,11 +88,11 @@ class Observer:
                 f"{model}/{variant}/{gpu_type}": Correction(*factors)
                 for model, variant, gpu_type, *factors in observed.corrections(connection)
             },
-            jobs={name: state.facts for name, state in kept.read(connection).items()},
+            jobs={name: state.facts for name, state in job_rows.read(connection).items()},
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
             resting={
                 owner: last_at + retry_delay(times)
-                for owner, times, last_at in plans.failed(connection, REMEMBERED_HOURS)
+                for owner, times, last_at in plans.failed(connection, FAILURES_HOURS)
                 if at < last_at + retry_delay(times)
             },
             moved=plans.moved(connection),
@@ -107,33 +107,33 @@ class Observer:
         return node_statuses(rows, silent, cordons.listed(connection), self._lost_after)
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
-        """Every declared object; the same ones, while none of them is declared otherwise."""
+        """Returns every declared object; the same objects, as long as none of them changes."""
         return self._world.read(connection)
 
-    def told(self, connection: Connection) -> Desired:
-        """What every node was told last."""
-        for node, version, body in observed.told(connection, self._told_version):
+    def assigned(self, connection: Connection) -> Desired:
+        """Returns the newest assignment of every node."""
+        for node, version, body in observed.told(connection, self._assigned_version):
             assignment = msgspec.json.decode(body, type=Assignment)
-            self._told[node] = content_of(assignment)
-            self._asked[node] = assignment.generation
-            self._told_version = max(self._told_version, version)
-        return dict(self._told)
+            self._assigned[node] = content_of(assignment)
+            self._generations[node] = assignment.generation
+            self._assigned_version = max(self._assigned_version, version)
+        return dict(self._assigned)
 
-    def observed(self, connection: Connection) -> FleetStatus:
-        """What nodes last said of what they run. Of what one was told, no other one is heard."""
+    def fleet_status(self, connection: Connection) -> FleetStatus:
+        """Returns the last reported status of the fleet. Only the node with its assignment may report an instance."""
         for node, at, detail in observed.details(connection, self._details_at):
             self._details[node] = msgspec.convert(detail, NodeDetail)
             self._details_at = max(self._details_at, at)
-        heard = observed.generations(connection)
-        silent_seconds = self.silence.seconds({node: at for node, _, at in heard}, observed.moment(connection))
+        received = observed.generations(connection)
+        silent_seconds = self.silence.seconds({node: at for node, _, at in received}, observed.moment(connection))
         known = silent_seconds.keys()
         instances: dict[str, InstanceStatus] = {}
-        generations = {node: generation for node, generation, _ in heard}
-        teller = {one.id: node for node, wanted in self._told.items() for one in wanted.instances}
-        for node, said in self._details.items():
+        generations = {node: generation for node, generation, _ in received}
+        assigned_node = {instance.id: node for node, wanted in self._assigned.items() for instance in wanted.instances}
+        for node, reported in self._details.items():
             if node in known:
-                seen = instance_statuses(said, generations[node])
-                instances |= {id_: one for id_, one in seen.items() if teller.get(id_, node) == node}
+                statuses = instance_statuses(reported, generations[node])
+                instances |= {id_: status for id_, status in statuses.items() if assigned_node.get(id_, node) == node}
         silent = frozenset(node for node, seconds in silent_seconds.items() if seconds > SILENT_SECONDS)
         lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > self._lost_after)
         ailing = frozenset(
@@ -142,33 +142,35 @@ class Observer:
             for gpu in self._details[node].gpus
             if is_out(gpu)
         )
-        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._asked))
+        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._generations))
 
-    def wanted(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
-        """What the plan in force wants, and for which rates it was made."""
+    def target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
+        """Returns the desired state of the plan in force, and the rates that it was made for."""
         if plan is None:
             return {}, {}
         hashes, desired, planned = self._in_force
         if hashes != (plan.desired, plan.body):
             found = pieces.get(connection, [plan.desired, plan.body])
             desired = _desired.decode(found[plan.desired])
-            planned = {one.service: one.rate_per_second for one in _unserved.decode(found[plan.body]).unserved}
+            planned = {
+                unserved.service: unserved.rate_per_second for unserved in _unserved.decode(found[plan.body]).unserved
+            }
             for wanted in desired.values():
-                for one in wanted.instances:
-                    if one.service:
-                        name = one.owner
-                        planned[name] = planned.get(name, 0.0) + one.rate_per_second
+                for instance in wanted.instances:
+                    if instance.service:
+                        name = instance.owner
+                        planned[name] = planned.get(name, 0.0) + instance.rate_per_second
             self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned
 
 
 def retry_delay(failures: int) -> timedelta:
-    """How long nothing is tried of what failed so often of late."""
-    return min(FIRST_REST * int(2 ** min(failures - 1, 10)), LONGEST_REST)
+    """Returns how long to wait after so many failed steps."""
+    return min(FIRST_DELAY * int(2 ** min(failures - 1, 10)), LONGEST_DELAY)
 
 
 def content_of(assignment: Assignment) -> NodeDesired:
-    """An assignment's content, without its numbers."""
+    """Returns an assignment's content, without its version, epoch and generation."""
     return NodeDesired(
         assignment.instances,
         assignment.gpus,
@@ -179,11 +181,11 @@ def content_of(assignment: Assignment) -> NodeDesired:
     )
 
 
-def instance_statuses(said: NodeDetail, generation: int) -> dict[str, InstanceStatus]:
-    """By instance, what a node says of its copies and of what it holds back."""
-    held = {one.instance: one for one in said.held_back}
+def instance_statuses(detail: NodeDetail, generation: int) -> dict[str, InstanceStatus]:
+    """Returns, by instance, the status that a node reports of its copies and of what it holds back."""
+    held = {held_back.instance: held_back for held_back in detail.held_back}
     copies: dict[str, list[Copy]] = {}
-    for copy in said.copies:
+    for copy in detail.copies:
         copies.setdefault(copy.instance, []).append(copy)
     found = {}
     for instance in {*held, *copies}:

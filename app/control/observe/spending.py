@@ -1,4 +1,4 @@
-"""What tenants have spent in this month, as the ledger has it."""
+"""Reads what tenants have spent this month from the ledger."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from app.manifests.prices import NANO
 from app.store.database import clock
 from app.store.money import spending
 
-EVERY = timedelta(minutes=5)  # budgets are for months
+REFRESH_INTERVAL = timedelta(minutes=5)  # often enough for monthly budgets
 
 
 @dataclass(slots=True)
 class SpendingCache:
-    """Asks the database now and then, and remembers the answer."""
+    """Asks the database at intervals, and remembers the answer."""
 
     _at: datetime | None = None
     _spent: Mapping[str, float] = field(default_factory=dict)
 
     def spent(self, connection: Connection) -> Mapping[str, float]:
-        """By tenant, to the cent."""
+        """Returns the spending by tenant, rounded to cents."""
         now = clock.now(connection)
-        if self._at is None or not timedelta() <= now - self._at < EVERY or now.month != self._at.month:
+        if self._at is None or not timedelta() <= now - self._at < REFRESH_INTERVAL or now.month != self._at.month:
             self._spent = {tenant: round(nano / NANO, 2) for tenant, nano in spending.this_month(connection).items()}
             self._at = now
         return self._spent

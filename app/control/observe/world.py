@@ -1,4 +1,4 @@
-"""The declared world as a leader holds it: whole at first, then only what was declared otherwise since."""
+"""Caches the declared world: reads all of it once, then only the changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.store.fleet import observed
 
 @dataclass(slots=True)
 class WorldCache:
-    """Every declared object. While nothing is declared otherwise it gives the very same ones again."""
+    """Every declared object. Unchanged objects stay identical from read to read."""
 
     _version: int = -1
     _known: dict[tuple[str, str, str], DeclaredObject] = field(default_factory=dict)
@@ -22,18 +22,18 @@ class WorldCache:
         version, floor = observed.object_version(connection)
         if version == self._version:
             return self._declared
-        if not floor <= self._version <= version:  # what went since is not on record
+        if not floor <= self._version <= version:  # deletions since then are not recorded
             known = {}
             rows = observed.world(connection)
         else:
             gone = observed.gone(connection, self._version)
-            known = {key: one for key, one in self._known.items() if key not in gone}
+            known = {key: item for key, item in self._known.items() if key not in gone}
             rows = observed.world(connection, self._version)
         before = self._known
         for kind, tenant, name, spec in rows:
             key = (kind, tenant, name)
             there = before.get(key)
-            # Versions count statuses, too.
+            # The version also counts changes of the status.
             known[key] = there if there and there.spec == spec else DeclaredObject(kind, tenant, name, spec)
         if known != before:
             self._declared = tuple(known[key] for key in sorted(known))

@@ -85,8 +85,10 @@ class PlannerStore:
     def view(self) -> FleetView:
         def read(c: Connection, observer: Observer) -> FleetView:
             plan = plans.in_force(c)
-            target, _ = observer.wanted(c, plan)
-            return FleetView(rows.moment(c), observer.world(c), plan, target, observer.told(c), observer.observed(c))
+            target, _ = observer.target(c, plan)
+            return FleetView(
+                rows.moment(c), observer.world(c), plan, target, observer.assigned(c), observer.fleet_status(c)
+            )
 
         found: FleetView = self.read(read)
         return found

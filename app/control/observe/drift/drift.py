@@ -37,8 +37,8 @@ class Drift:
     def take(self, readings: ReportBatch, shed_since: ShedSince = no_shedding) -> None:
         """Add what was heard. `shed_since` names services that more was asked than was let in."""
         for heard in readings.reports:
-            node = self._nodes.setdefault(heard.word.node, NodeMinutes())
-            for one in node.next(heard.word, self._predicted, self.settings, shed_since):
+            node = self._nodes.setdefault(heard.report.node, NodeMinutes())
+            for one in node.next(heard.report, self._predicted, self.settings, shed_since):
                 self._seen.setdefault(one.key, deque(maxlen=MOST_OBSERVATIONS)).append(one)
 
     def correct(self, now: datetime) -> list[ProfileCorrection]:

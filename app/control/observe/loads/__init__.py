@@ -1,4 +1,4 @@
-"""What services are asked and how they do: heard from gateways and nodes, kept in windows, looked ahead."""
+"""The load of services: read from gateways and nodes, stored in windows, and forecast."""
 
 from __future__ import annotations
 

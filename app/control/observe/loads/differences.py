@@ -1,7 +1,7 @@
-"""From totals to what came between two words of one speaker: a node's minute so far, or a gateway since it began.
+"""Turns totals into the requests between two reports: totals of a node's minute so far, or since a gateway began.
 
-A word may be lost: the next one holds its share, too. A counter that fell began anew, or a copy that was counted in it
-is gone; then what came is not known, and is taken to have come as before.
+A report may be lost: the next one includes its share. A counter that decreased was reset, or a copy that it included is
+gone; the requests in between are then unknown, and the previous rate is assumed to have continued.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)
-LEAST_SECONDS = 5.0  # a shorter time says too little by itself
-MOST_RATE = 1e7  # a second, of one speaker: more is a counter that lies
+LEAST_SECONDS = 5.0  # a shorter span gives no reliable rate by itself
+MOST_PER_SECOND = 1e7  # requests from a sender: a higher count is wrong
 
 
 @dataclass(slots=True)
 class CounterIncrease:
-    """What came to one service between two words."""
+    """The requests of a service between two reports."""
 
     requests: float = 0.0
     errors: int = 0
     counts: list[int] = field(default_factory=list)
     shed: int = 0  # of the errors
-    timed: int = 0  # answers that a gateway held against the SLO itself
-    late: int = 0  # of those, beyond it
+    timed: int = 0  # answers that the gateway itself compared with the SLO
+    late: int = 0  # of those, slower than the SLO
 
     def slow(self, slo_ms: float) -> float:
-        """Answers beyond the SLO; of those that nobody timed, as many as the histogram tells."""
+        """Returns the answers slower than the SLO; for untimed answers, as the histogram estimates."""
         return self.late + self._untimed(within, slo_ms)
 
     def surely_slow(self, slo_ms: float) -> float:
-        """The same, as far as it is certain: inside a bucket of the histogram anything may be."""
+        """Returns the answers that are certainly slower than the SLO: within a bucket nothing is certain."""
         return self.late + self._untimed(within_at_best, slo_ms)
 
     def _untimed(self, inside: Callable[[Sequence[float], float], float], slo_ms: float) -> float:
@@ -47,12 +47,12 @@ class CounterIncrease:
 
 @dataclass(frozen=True, slots=True)
 class CountedSpan:
-    """What one speaker counted in some seconds, by service. `rates` bears short spans: it looks further back."""
+    """The counts of a sender over some seconds, by service. `rates` looks further back if the span is short."""
 
     seconds: float = 0.0
-    came: Mapping[str, CounterIncrease] = field(default_factory=dict)
+    increases: Mapping[str, CounterIncrease] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
-    lies: int = 0  # counts that cannot be
+    impossible: int = 0  # counts that cannot be true
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,111 +68,111 @@ class _Total:
 
 
 class NodeTotals:
-    """One node's totals by instance."""
+    """A node's totals by instance."""
 
     def __init__(self) -> None:
-        self._word: ReportExcerpt | None = None
+        self._report: ReportExcerpt | None = None
         self._totals: dict[str, _Total] = {}
         self._short: tuple[float, dict[str, float]] = (0.0, {})
 
-    def next(self, word: ReportExcerpt) -> CountedSpan | None:
-        """What came with this word; None where it is older than the last."""
-        before = self._word
-        if before is not None and word.order <= before.order:
+    def next(self, report: ReportExcerpt) -> CountedSpan | None:
+        """Returns the counts that this report adds; None if it is older than the last."""
+        before = self._report
+        if before is not None and report.order <= before.order:
             return None
-        seconds, same = _seconds(before, word)
+        seconds, same = _seconds(before, report)
         totals: dict[str, _Total] = {}
-        came: dict[str, CounterIncrease] = {}
-        lies = 0
-        for one in word.instances:
-            if not one.service:
+        increases: dict[str, CounterIncrease] = {}
+        impossible = 0
+        for instance in report.instances:
+            if not instance.service:
                 continue
-            known = self._totals.get(one.id) if before is not None else None
+            known = self._totals.get(instance.id) if before is not None else None
             since = known if known and same else None
-            requests: float = one.requests - (since.requests if since else 0)
-            errors = one.errors
-            counts: Sequence[int] = one.latency_counts
-            if since and requests < 0:  # a copy of it is gone
+            requests: float = instance.requests - (since.requests if since else 0)
+            errors = instance.errors
+            counts: Sequence[int] = instance.latency_counts
+            if since and requests < 0:  # one of its copies is gone
                 requests, errors, counts = since.rate * seconds, 0, ()
             elif since:
                 errors = max(0, errors - since.errors)
                 counts = _grown(counts, since.counts)
             if seconds <= 0:
                 requests, errors, counts = 0.0, 0, ()
-            if requests > MOST_RATE * max(seconds, 1.0):
-                requests, errors, counts, lies = 0.0, 0, (), lies + 1
+            if requests > MOST_PER_SECOND * max(seconds, 1.0):
+                requests, errors, counts, impossible = 0.0, 0, (), impossible + 1
             rate = requests / seconds if seconds > 0 else known.rate if known else 0.0
-            totals[one.id] = _Total(one.requests, one.errors, one.latency_counts, rate)
-            service = came.setdefault(one.owner, CounterIncrease())
+            totals[instance.id] = _Total(instance.requests, instance.errors, instance.latency_counts, rate)
+            service = increases.setdefault(instance.owner, CounterIncrease())
             service.requests += requests
             service.errors += errors
             add(service.counts, counts)
-        self._word, self._totals = word, totals
-        rates, self._short = _rates(seconds, came, self._short)
-        return CountedSpan(seconds, came, rates, lies)
+        self._report, self._totals = report, totals
+        rates, self._short = _rates(seconds, increases, self._short)
+        return CountedSpan(seconds, increases, rates, impossible)
 
 
 class GatewayTotals:
-    """One gateway's totals by service."""
+    """A gateway's totals by service."""
 
     def __init__(self) -> None:
-        self._said: tuple[datetime, GatewayCounts] | None = None
+        self._last: tuple[datetime, GatewayCounts] | None = None
         self._totals: dict[str, _Total] = {}
         self._short: tuple[float, dict[str, float]] = (0.0, {})
 
-    def next(self, received_at: datetime, said: GatewayCounts) -> CountedSpan | None:
-        """What came with this word; None where it is older than the last."""
-        before = self._said
-        if before is not None and said.sequence <= before[1].sequence:
+    def next(self, received_at: datetime, counts: GatewayCounts) -> CountedSpan | None:
+        """Returns the counts that this report adds; None if it is older than the last."""
+        before = self._last
+        if before is not None and counts.sequence <= before[1].sequence:
             return None
         seconds = (received_at - before[0]).total_seconds() if before else 0.0
-        goes_on = before is not None and before[1].began == said.began
+        goes_on = before is not None and before[1].began == counts.began
         totals: dict[str, _Total] = {}
-        came: dict[str, CounterIncrease] = {}
-        lies = 0
-        for one in said.services:
-            known = self._totals.get(one.service) if goes_on else None
-            totals[one.service] = _Total(
-                one.requests,
-                one.errors,
-                one.latency_counts,
-                open=one.open,
-                shed=one.shed,
-                timed=one.timed,
-                late=one.late,
+        increases: dict[str, CounterIncrease] = {}
+        impossible = 0
+        for service_counts in counts.services:
+            known = self._totals.get(service_counts.service) if goes_on else None
+            totals[service_counts.service] = _Total(
+                service_counts.requests,
+                service_counts.errors,
+                service_counts.latency_counts,
+                open=service_counts.open,
+                shed=service_counts.shed,
+                timed=service_counts.timed,
+                late=service_counts.late,
             )
-            service = came.setdefault(one.service, CounterIncrease())
+            service = increases.setdefault(service_counts.service, CounterIncrease())
             if seconds <= 0 or (goes_on and known is None):
-                known = totals[one.service]  # the first word is where counting begins
-            ended = one.requests - (known.requests if known else 0)
-            # Asked for is what has ended and what is open: those who wait in an overload are not asked for later.
-            requests = max(0, ended + one.open - (known.open if known else 0)) if ended >= 0 else ended
-            if requests < 0 or requests > MOST_RATE * seconds:
-                lies += requests != 0
+                known = totals[service_counts.service]  # counting begins with the first report
+            ended = service_counts.requests - (known.requests if known else 0)
+            # Requests count when they arrive: those ended plus those open, so that an overload does not delay them.
+            requests = max(0, ended + service_counts.open - (known.open if known else 0)) if ended >= 0 else ended
+            if requests < 0 or requests > MOST_PER_SECOND * seconds:
+                impossible += requests != 0
                 continue
             service.requests = requests
-            service.errors = max(0, one.errors - (known.errors if known else 0))
-            service.shed = min(service.errors, max(0, one.shed - (known.shed if known else 0)))
-            service.timed = max(0, one.timed - (known.timed if known else 0))
-            service.late = min(service.timed, max(0, one.late - (known.late if known else 0)))
-            add(service.counts, _grown(one.latency_counts, known.counts if known else ()))
-        self._said, self._totals = (received_at, said), totals
-        rates, self._short = _rates(seconds, came, self._short)
-        return CountedSpan(seconds, came, rates, lies)
+            service.errors = max(0, service_counts.errors - (known.errors if known else 0))
+            service.shed = min(service.errors, max(0, service_counts.shed - (known.shed if known else 0)))
+            service.timed = max(0, service_counts.timed - (known.timed if known else 0))
+            service.late = min(service.timed, max(0, service_counts.late - (known.late if known else 0)))
+            add(service.counts, _grown(service_counts.latency_counts, known.counts if known else ()))
+        self._last, self._totals = (received_at, counts), totals
+        rates, self._short = _rates(seconds, increases, self._short)
+        return CountedSpan(seconds, increases, rates, impossible)
 
 
-def _seconds(before: ReportExcerpt | None, word: ReportExcerpt) -> tuple[float, bool]:
-    """The time that the word speaks of beyond the one before it, and whether it counts on from there.
+def _seconds(before: ReportExcerpt | None, report: ReportExcerpt) -> tuple[float, bool]:
+    """Returns the seconds that the report adds to the previous one, and whether it continues the same totals.
 
-    By the agent's own clock, whose error cancels. A clock that was set back speaks of no time at all.
+    It uses the agent's own clock, whose error cancels out. A clock that was set back adds no time.
     """
-    end = min(word.at, word.minute + MINUTE)
+    end = min(report.at, report.minute + MINUTE)
     if before is None:
-        return (end - word.minute).total_seconds(), False
-    if word.minute < before.minute:
+        return (end - report.minute).total_seconds(), False
+    if report.minute < before.minute:
         return 0.0, False
-    same = word.minute == before.minute and word.incarnation == before.incarnation
-    start = before.at if word.minute == before.minute else word.minute
+    same = report.minute == before.minute and report.incarnation == before.incarnation
+    start = before.at if report.minute == before.minute else report.minute
     return max(0.0, (end - min(start, before.minute + MINUTE if same else start)).total_seconds()), same
 
 
@@ -185,13 +185,15 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
 
 
 def _rates(
-    seconds: float, came: Mapping[str, CounterIncrease], short: tuple[float, dict[str, float]]
+    seconds: float, increases: Mapping[str, CounterIncrease], short: tuple[float, dict[str, float]]
 ) -> tuple[dict[str, float], tuple[float, dict[str, float]]]:
-    """Rates over at least `LEAST_SECONDS` where there were as many, and what the next short span adds to."""
-    requests = {name: one.requests for name, one in came.items()}
+    """Returns rates over at least `LEAST_SECONDS` if possible, and the counts that the next short span adds to."""
+    requests = {name: counted.requests for name, counted in increases.items()}
     together = seconds
     if seconds < LEAST_SECONDS and short[0] > 0:
         together += short[0]
         requests = {name: count + short[1].get(name, 0.0) for name, count in requests.items()}
-    kept = (together, requests) if together < LEAST_SECONDS else (seconds, {n: one.requests for n, one in came.items()})
-    return {name: count / together if together > 0 else 0.0 for name, count in requests.items()}, kept
+    rates = {name: count / together if together > 0 else 0.0 for name, count in requests.items()}
+    if together < LEAST_SECONDS:
+        return rates, (together, requests)
+    return rates, (seconds, {name: counted.requests for name, counted in increases.items()})

@@ -1,4 +1,4 @@
-"""Latency histograms on the edges that reports have."""
+"""Reads latency histograms with the edges that reports use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agents.contract import LATENCY_EDGES_MS
 
 
 def within(counts: Sequence[float], latency_ms: float) -> float:
-    """How many of the counted were no slower. Inside a bucket as if spread evenly: a tail thins out, so no more."""
+    """Returns how many answers were at most this slow, assuming an even spread within a bucket."""
     edge = bisect_left(LATENCY_EDGES_MS, latency_ms)
     inside = float(sum(counts[:edge]))
     if edge < min(len(counts), len(LATENCY_EDGES_MS)):
@@ -19,12 +19,12 @@ def within(counts: Sequence[float], latency_ms: float) -> float:
 
 
 def within_at_best(counts: Sequence[float], latency_ms: float) -> float:
-    """How many may have been no slower, as far as their bucket tells: the others certainly were."""
+    """Returns how many answers may have been at most this slow: all others certainly were slower."""
     return float(sum(counts[: bisect_left(LATENCY_EDGES_MS, latency_ms) + 1]))
 
 
 def quantile_ms(counts: Sequence[float], percentile: float) -> float | None:
-    """The latency at a percentile, linear within its bucket; None where nothing was counted."""
+    """Returns the latency at a percentile, linear within its bucket; None without any counts."""
     total = sum(counts)
     wanted, reached = total * percentile / 100, 0.0
     for edge, count in enumerate(counts):
@@ -38,7 +38,7 @@ def quantile_ms(counts: Sequence[float], percentile: float) -> float | None:
 
 
 def add(into: list[int], counts: Sequence[int]) -> None:
-    """Add counts to a histogram that grows as it must."""
+    """Adds counts to a histogram, which grows as needed."""
     if len(counts) > len(into):
         into.extend([0] * (len(counts) - len(into)))
     for edge, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""What every service is asked: taken from what was heard, remembered for half an hour, and looked ahead from."""
+"""The load of every service: taken from reports, remembered for half an hour, and forecast."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import Forecaster, ForecastTuning, Sample, expect
 
-SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # a speaker's last word stands for so long
-LONGEST_SECONDS = 60.0  # between two looks; of more, nobody knows
-SAME = 1e-4  # relative: rates add up over instances
+SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
+LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
+SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
 
 
 @dataclass(slots=True)
 class _Sender:
-    """A node or gateway that speaks of services."""
+    """A node or gateway that reports services."""
 
     totals: NodeTotals | GatewayTotals
-    heard_at: float = 0.0
+    reported_at: float = 0.0
     services: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class _LastForecast:
-    """What was expected of a service last, and what it was said on."""
+    """The last forecast of a service, and what it was based on."""
 
     rate: float
     planned: float
@@ -40,48 +40,54 @@ class _LastForecast:
 
 
 class Loads:
-    """What is heard of all services. Not for several threads at once."""
+    """The load of all services. Not safe for several threads."""
 
     def __init__(self, settings: ForecastTuning | None = None, forecaster: Forecaster = expect) -> None:
         self.settings = settings or ForecastTuning()
         self.cursor = ReportCursor()
-        self.dropped = 0  # counts that cannot be
+        self.dropped = 0  # impossible counts and unreadable reports
         self._forecaster = forecaster
         self._windows: dict[str, LoadWindow] = {}
-        self._speakers: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
-        self._said: dict[str, _LastForecast] = {}
+        self._senders: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
+        self._forecasts: dict[str, _LastForecast] = {}
         self._last: float | None = None
         self._full: list[LoadBucket] = []
 
     def restore(self, courses: Iterable[LoadHistory]) -> None:
-        """Begin with what an earlier leader kept."""
+        """Starts with the history that an earlier leader stored."""
         for course in courses:
             window = self._window(course.service)
             window.observed_seconds = max(window.observed_seconds, course.observed_seconds)
             if not window.samples:
                 window.samples.extend(map(Sample, course.ats, course.seconds, course.requests))
-                window.heard_at = max(window.heard_at, course.ats[-1]) if course.ats else 0.0
+                window.reported_at = max(window.reported_at, course.ats[-1]) if course.ats else 0.0
 
     def set_slos(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float] | None = None) -> None:
-        """The SLOs that answers are held against."""
+        """Sets the SLOs that answers are measured against."""
         for service, slo_ms in slos_ms.items():
             window = self._window(service)
             window.slo_ms = slo_ms
             window.percentile = (percentiles or {}).get(service, 0.0)
 
     def take(self, readings: ReportBatch, now: datetime | None = None) -> None:
-        """Add what was heard; rates stand from here on, until the speaker's next word."""
+        """Adds reports; the rates hold from now until the sender's next report."""
         at = (now or readings.at).timestamp()
         self.cursor = readings.cursor
         self.dropped += readings.unreadable
-        for told in readings.gateways:
-            speaker = self._speakers[GATEWAY].setdefault(told.gateway, _Sender(GatewayTotals()))
-            if isinstance(speaker.totals, GatewayTotals):
-                self._add(GATEWAY, told.gateway, speaker, speaker.totals.next(told.received_at, told.counts), at)
-        for heard in readings.reports:
-            speaker = self._speakers[NODE].setdefault(heard.word.node, _Sender(NodeTotals()))
-            if isinstance(speaker.totals, NodeTotals):
-                self._add(NODE, heard.word.node, speaker, speaker.totals.next(heard.word), at)
+        for gateway_report in readings.gateways:
+            sender = self._senders[GATEWAY].setdefault(gateway_report.gateway, _Sender(GatewayTotals()))
+            if isinstance(sender.totals, GatewayTotals):
+                self._add(
+                    GATEWAY,
+                    gateway_report.gateway,
+                    sender,
+                    sender.totals.next(gateway_report.received_at, gateway_report.counts),
+                    at,
+                )
+        for received in readings.reports:
+            sender = self._senders[NODE].setdefault(received.report.node, _Sender(NodeTotals()))
+            if isinstance(sender.totals, NodeTotals):
+                self._add(NODE, received.report.node, sender, sender.totals.next(received.report), at)
         self._forget_silent(at)
         if self._last is not None and at - self._last > 0:
             last = max(self._last, at - LONGEST_SECONDS)
@@ -94,35 +100,35 @@ class Loads:
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
     ) -> dict[str, ExpectedLoad]:
-        """What each declared service will be asked. What was expected before stands until there is news."""
-        for gone in [name for name, window in self._windows.items() if name not in declared and not window.is_spoken]:
+        """Returns the expected load of each declared service. The last forecast holds until there is news."""
+        for gone in [name for name, window in self._windows.items() if name not in declared and not window.is_reported]:
             del self._windows[gone]
-            self._said.pop(gone, None)
+            self._forecasts.pop(gone, None)
         return {
             service: self._expected(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), now.timestamp())
             for service, rate in declared.items()
         }
 
     def recent(self, service: str) -> RecentLoad | None:
-        """The last seconds of a service; None where nobody speaks of it."""
+        """Returns the last seconds of a service; None if no sender reports it."""
         window = self._windows.get(service)
         if window is None or not window.rates[window.source]:
             return None
         return summarize_recent(
-            window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.heard_at
+            window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.reported_at
         )
 
     def shed_since(self, moment: datetime) -> set[str]:
-        """Services of which requests were turned away since then."""
+        """Returns the services of which requests were rejected since then."""
         return {name for name, window in self._windows.items() if window.shed_at >= moment.timestamp()}
 
     @property
     def services(self) -> list[str]:
-        """All that anybody spoke of, or that something was promised to."""
+        """All services that were reported or have an SLO."""
         return list(self._windows)
 
     def full(self) -> list[LoadBucket]:
-        """Buckets to be kept; each is given once."""
+        """Returns the full buckets since the last call, to be stored."""
         full, self._full = self._full, []
         return full
 
@@ -132,45 +138,48 @@ class Loads:
             window = self._windows[service] = LoadWindow(service)
         return window
 
-    def _add(self, source: str, name: str, speaker: _Sender, span: CountedSpan | None, now: float) -> None:
+    def _add(self, source: str, name: str, sender: _Sender, span: CountedSpan | None, now: float) -> None:
         if span is None:
             return
-        self.dropped += span.lies
-        speaker.heard_at = now
+        self.dropped += span.impossible
+        sender.reported_at = now
         if span.seconds <= 0:
             return
-        for service in speaker.services - span.rates.keys():
+        for service in sender.services - span.rates.keys():
             self._window(service).rates[source].pop(name, None)
         for service, rate in span.rates.items():
             self._window(service).rates[source][name] = rate
-        for service, came in span.came.items():
-            self._windows[service].add(source, came, now)
-        speaker.services = set(span.rates)
+        for service, increase in span.increases.items():
+            self._windows[service].add(source, increase, now)
+        sender.services = set(span.rates)
 
     def _forget_silent(self, now: float) -> None:
-        for source, speakers in self._speakers.items():
-            for name in [name for name, one in speakers.items() if now - one.heard_at > SILENT_SECONDS[source]]:
-                speaker = speakers[name]
-                for service in speaker.services & self._windows.keys():
+        for source, senders in self._senders.items():
+            for name in [name for name, sender in senders.items() if now - sender.reported_at > SILENT_SECONDS[source]]:
+                sender = senders[name]
+                for service in sender.services & self._windows.keys():
                     self._windows[service].rates[source].pop(name, None)
-                speaker.services = set()
+                sender.services = set()
 
     def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
-        before = self._said.get(service)
+        before = self._forecasts.get(service)
         base, risen_at = planned, -math.inf
         if before is not None:
             risen_at = before.risen_at
             if declared > before.declared:
-                window.observed_seconds = 0.0  # its owner knows of what is to come
-            # What was held back, or only shown, is not asked anew each cycle; what somebody else planned is the base.
-            moved = abs(planned - before.planned) > SAME * planned and abs(planned - before.rate) > SAME * planned
-            base = planned if moved and planned > 0 else before.rate
+                window.observed_seconds = 0.0  # its owner knows of load to come
+            # A plan that was held back or only shown changes nothing here; a rate planned elsewhere is the new base.
+            is_replanned = (
+                abs(planned - before.planned) > SAME_SHARE * planned
+                and abs(planned - before.rate) > SAME_SHARE * planned
+            )
+            base = planned if is_replanned and planned > 0 else before.rate
             if base > before.rate:
                 risen_at = now
         if window.is_late(now - self.settings.cooldown_seconds):
-            risen_at = now  # what was added because promises are missed is not taken back while they are
-        silent = max(0.0, now - window.heard_at)
+            risen_at = now  # capacity added for a missed SLO stays while the SLO is missed
+        silent = max(0.0, now - window.reported_at)
         found = self._forecaster(
             window.known(now),
             declared,
@@ -183,5 +192,5 @@ class Loads:
         )
         if found.rate > base > 0:
             risen_at = now
-        self._said[service] = _LastForecast(found.rate, planned, declared, risen_at)
+        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at)
         return ExpectedLoad(found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason)

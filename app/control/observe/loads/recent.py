@@ -1,4 +1,4 @@
-"""How one service does just now: what the fast lane goes by."""
+"""The recent load of a service, which the fast lane acts on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.control.observe.loads.latencies import add, quantile_ms
 
 @dataclass(frozen=True, slots=True)
 class AnswerCounts:
-    """Answers that were heard of at one moment."""
+    """The answers that a report counted."""
 
     at: float
     answers: float
-    errors: int  # of those that were let in
-    within: float  # of the answers, those inside the SLO
+    errors: int  # of admitted requests
+    within: float  # of the answers, those within the SLO
     counts: Sequence[int]
 
 
@@ -26,26 +26,26 @@ class RecentLoad:
     rate_per_second: float
     answers: float = 0.0
     errors: int = 0
-    within: float | None = None  # of the answers, inside the SLO; None where no SLO is known
+    within: float | None = None  # of the answers, within the SLO; None if no SLO is known
     last: Sequence[AnswerCounts] = ()
     silent_seconds: float = 0.0
 
     @property
     def within_slo(self) -> float | None:
-        """The share of requests that were answered inside the SLO: an error is not. None where nobody knows."""
-        asked = self.answers + self.errors
-        return self.within / asked if self.within is not None and asked > 0 else None
+        """The share of requests answered within the SLO; an error counts as missed. None if unknown."""
+        requests = self.answers + self.errors
+        return self.within / requests if self.within is not None and requests > 0 else None
 
     def latency_ms(self, percentile: float) -> float | None:
-        """The latency at a percentile; None where nothing was answered."""
+        """Returns the latency at a percentile; None if nothing was answered."""
         counts: list[int] = []
-        for one in self.last:
-            add(counts, one.counts)
+        for counted in self.last:
+            add(counts, counted.counts)
         return quantile_ms(counts, percentile)
 
 
 def summarize_recent(rate: float, last: Sequence[AnswerCounts], has_slo: bool, silent_seconds: float) -> RecentLoad:
-    """Summed over what was heard last."""
-    within = sum(one.within for one in last) if has_slo else None
-    answers, errors = sum(one.answers for one in last), sum(one.errors for one in last)
+    """Sums up the last answers of a service."""
+    within = sum(counted.within for counted in last) if has_slo else None
+    answers, errors = sum(counted.answers for counted in last), sum(counted.errors for counted in last)
     return RecentLoad(rate, answers, errors, within, last, silent_seconds)

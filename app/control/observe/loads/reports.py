@@ -1,4 +1,4 @@
-"""What gateways and nodes have said since one last listened."""
+"""Reads the reports that nodes and gateways have sent since the last read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from app.store.database import clock
 from app.store.fleet import gateways, loads
 from app.store.fleet.gateways import GatewayTold
 
-OVERLAP = timedelta(seconds=3)  # that a report may show late after its own time
+OVERLAP = timedelta(seconds=3)  # by which a report may become visible after its own time
 
 log = logging.getLogger(__name__)
 
 
 class GpuExcerpt(msgspec.Struct, rename="camel", gc=False):
-    """Of a GPU's minute, what tells whether its readings mean anything."""
+    """The part of a GPU's minute that shows whether its readings are meaningful."""
 
     index: GpuIndex
     health: Reason = "ok"
@@ -31,7 +31,7 @@ class GpuExcerpt(msgspec.Struct, rename="camel", gc=False):
 
 
 class ReportExcerpt(msgspec.Struct, rename="camel", gc=False):
-    """Of a report, what is learnt from."""
+    """The part of a report that the planner learns from."""
 
     node: str
     incarnation: int
@@ -52,15 +52,15 @@ class ReportExcerpt(msgspec.Struct, rename="camel", gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ReceivedReport:
-    """A node's report, and when the database heard it."""
+    """A node's report, and when the database received it."""
 
     received_at: datetime
-    word: ReportExcerpt
+    report: ReportExcerpt
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCursor:
-    """How far one has listened."""
+    """The position up to which reports have been read."""
 
     reports_at: datetime | None = None
     known: Mapping[tuple[str, int], datetime] = field(default_factory=dict)  # reports within the overlap
@@ -69,7 +69,7 @@ class ReportCursor:
 
 @dataclass(frozen=True, slots=True)
 class ReportBatch:
-    """What was said since; reports of one node stand in their order."""
+    """The reports since the last read; those of a node are in order."""
 
     at: datetime
     reports: Sequence[ReceivedReport] = ()
@@ -82,7 +82,7 @@ _decoder = msgspec.json.Decoder(ReportExcerpt)
 
 
 def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
-    """Everything said after a cursor, and the cursor to go on from."""
+    """Reads everything after a cursor, and returns it with the next cursor."""
     rows = loads.heard(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
     reports = []
     unreadable = 0
@@ -93,8 +93,10 @@ def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
             unreadable += 1
             log.warning("report_unreadable", extra={"node": row.node})
     newest = max((row.received_at for row in rows), default=after.reports_at)
-    came = {(row.node, row.ordinal): row.received_at for row in rows}
-    known = {key: at for key, at in {**after.known, **came}.items() if newest and at > newest - OVERLAP}
-    told = gateways.newest(connection, after.gateways_at)
-    gateways_at = max((one.received_at for one in told), default=after.gateways_at)
-    return ReportBatch(clock.now(connection), reports, told, ReportCursor(newest, known, gateways_at), unreadable)
+    received = {(row.node, row.ordinal): row.received_at for row in rows}
+    known = {key: at for key, at in {**after.known, **received}.items() if newest and at > newest - OVERLAP}
+    from_gateways = gateways.newest(connection, after.gateways_at)
+    gateways_at = max((report.received_at for report in from_gateways), default=after.gateways_at)
+    return ReportBatch(
+        clock.now(connection), reports, from_gateways, ReportCursor(newest, known, gateways_at), unreadable
+    )

@@ -1,7 +1,7 @@
-"""Which instances a node may speak of: those that it was told to run, and for a while those that it was.
+"""Drops reports of instances that a node was never assigned; former instances are accepted for a while.
 
-A node that speaks of what it was never told has another mind, or another master: it shall not say what is asked of
-somebody else's service, nor how far somebody else's job is.
+A node that reports instances it was never assigned is faulty or hostile: it must not influence the load of another
+tenant's service or the progress of another tenant's job.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract import AssignedInstance, Assignment, InstanceMinute
 from app.control.observe.loads.reports import ReportExcerpt
 
-KEPT = timedelta(minutes=10)  # that what has left is spoken of: the minute it left in, and a report that was late
+FORMER_INTERVAL = timedelta(minutes=10)  # that a former instance is accepted: its last minute may be reported late
 
 Owner: TypeAlias = tuple[str, str, str]  # tenant, service, job
 
@@ -25,33 +25,38 @@ _decoder = msgspec.json.Decoder(Assignment)
 
 
 class TrustedInstances:
-    """What nodes were told, as far as `version`."""
+    """The instances that each node was assigned, up to `version`."""
 
     def __init__(self) -> None:
         self.version = 0
-        self._told: dict[str, Mapping[str, Owner]] = {}
-        self._left: dict[str, Mapping[str, tuple[Owner, datetime]]] = {}
-        self._strange: dict[str, int] = {}
+        self._assigned: dict[str, Mapping[str, Owner]] = {}
+        self._former: dict[str, Mapping[str, tuple[Owner, datetime]]] = {}
+        self._strangers: dict[str, int] = {}
 
-    def take(self, told: Iterable[tuple[str, int, str]], now: datetime) -> None:
-        """Assignments that were written since: node, version, body."""
-        for node, version, body in told:
-            wanted = {one.id: (one.tenant, one.service, one.job) for one in _decoder.decode(body).instances}
-            left = {id_: one for id_, one in self._left.get(node, {}).items() if one[1] > now - KEPT}
-            left |= {id_: (owner, now) for id_, owner in self._told.get(node, {}).items() if id_ not in wanted}
-            self._told[node], self._left[node] = wanted, left
+    def take(self, assignments: Iterable[tuple[str, int, str]], now: datetime) -> None:
+        """Adds assignments that were written since: node, version, body."""
+        for node, version, body in assignments:
+            wanted = {instance.id: _owner(instance) for instance in _decoder.decode(body).instances}
+            oldest = now - FORMER_INTERVAL
+            former = {id_: entry for id_, entry in self._former.get(node, {}).items() if entry[1] > oldest}
+            former |= {id_: (owner, now) for id_, owner in self._assigned.get(node, {}).items() if id_ not in wanted}
+            self._assigned[node], self._former[node] = wanted, former
             self.version = max(self.version, version)
 
-    def of(self, word: ReportExcerpt) -> ReportExcerpt:
-        """The word without what its node may not speak of."""
-        known = {id_: owner for id_, (owner, _) in self._left.get(word.node, {}).items()}
-        known |= self._told.get(word.node, {})
-        instances = tuple(one for one in word.instances if known.get(one.id) == (one.tenant, one.service, one.job))
-        strange = len(word.instances) - len(instances)
-        if strange != self._strange.get(word.node, 0):
-            self._strange[word.node] = strange
-            log.warning("not_believed", extra={"node": word.node, "instances": strange})
-        held_back = tuple(one for one in word.held_back if one.instance in known)
-        if not strange and len(held_back) == len(word.held_back):
-            return word
-        return msgspec.structs.replace(word, instances=instances, held_back=held_back)
+    def filter(self, report: ReportExcerpt) -> ReportExcerpt:
+        """Returns the report without the instances that its node was not assigned."""
+        known = {id_: owner for id_, (owner, _) in self._former.get(report.node, {}).items()}
+        known |= self._assigned.get(report.node, {})
+        instances = tuple(instance for instance in report.instances if known.get(instance.id) == _owner(instance))
+        strangers = len(report.instances) - len(instances)
+        if strangers != self._strangers.get(report.node, 0):
+            self._strangers[report.node] = strangers
+            log.warning("not_believed", extra={"node": report.node, "instances": strangers})
+        held_back = tuple(held for held in report.held_back if held.instance in known)
+        if not strangers and len(held_back) == len(report.held_back):
+            return report
+        return msgspec.structs.replace(report, instances=instances, held_back=held_back)
+
+
+def _owner(instance: AssignedInstance | InstanceMinute) -> Owner:
+    return instance.tenant, instance.service, instance.job

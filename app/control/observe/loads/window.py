@@ -1,4 +1,4 @@
-"""One service's last half hour: samples of what it was asked, and the seconds that are being counted."""
+"""The last half hour of a service: samples of its load, and the bucket that is being filled."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from app.store.fleet.loads import LoadBucket
 from solvers.forecast import Sample
 
 BUCKET_SECONDS = 10.0
-LEAST_SAMPLE_SECONDS = 4.0  # what is being counted says something from here on
+LEAST_SAMPLE_SECONDS = 4.0  # from which the unfinished bucket counts as a sample
 MOST_SAMPLES = 180  # half an hour
-MOST_KEPT = 60
-ANSWER_SECONDS = {"gateway": 5.0, "node": 12.0}  # gateways speak every second, nodes every ten
+MOST_ANSWERED = 60
+ANSWER_SECONDS = {"gateway": 5.0, "node": 12.0}  # gateways report every second, nodes every ten
 GATEWAY, NODE = "gateway", "node"
 
 
 class LoadWindow:
-    """What is known of one service. Rates are held from word to word; counts are added as they come."""
+    """The recent load of a service. Rates hold from report to report; counts are added as they come."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rates: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # by speaker
+        self.rates: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # by sender
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self.answers: deque[AnswerCounts] = deque()
         self.observed_seconds = 0.0
-        self.heard_at = 0.0
+        self.reported_at = 0.0
         self.slo_ms = 0.0
         self.percentile = 0.0
-        self.shed_at = 0.0  # when it was last heard that its requests were turned away
-        self._kept: deque[tuple[float, float, float]] = deque(maxlen=MOST_KEPT)  # when, asked, answered in time
+        self.shed_at = 0.0  # when a report last counted rejected requests
+        self._answered: deque[tuple[float, float, float]] = deque(maxlen=MOST_ANSWERED)  # time, requests, in time
         self._seconds = 0.0
         self._requests = 0.0
         self._counted = CounterIncrease()
 
     @property
     def source(self) -> str:
-        """Who is believed: a gateway sees requests that no instance does, and each of them once."""
+        """The kind of sender that counts: gateways also see requests that reach no instance, and each only once."""
         return GATEWAY if self.rates[GATEWAY] else NODE
 
     @property
-    def is_spoken(self) -> bool:
-        """Whether anybody speaks of it."""
+    def is_reported(self) -> bool:
+        """True if any sender reports the service."""
         return bool(self.rates[GATEWAY] or self.rates[NODE])
 
     @property
     def rate(self) -> float:
         return sum(self.rates[self.source].values())
 
-    def add(self, source: str, came: CounterIncrease, now: float) -> None:
-        """Answers that were heard of now."""
+    def add(self, source: str, increase: CounterIncrease, now: float) -> None:
+        """Adds the counts of a report."""
         if source != self.source:
             return
-        self._counted.errors += came.errors
-        self._counted.timed += came.timed
-        self._counted.late += came.late
-        add(self._counted.counts, came.counts)
-        total = float(sum(came.counts))
-        if came.shed:
+        self._counted.errors += increase.errors
+        self._counted.timed += increase.timed
+        self._counted.late += increase.late
+        add(self._counted.counts, increase.counts)
+        total = float(sum(increase.counts))
+        if increase.shed:
             self.shed_at = now
-        failed = came.errors - came.shed  # who was turned away says nothing of those who answer
+        failed = increase.errors - increase.shed  # rejected requests say nothing about the instances
         if total or failed:
-            inside = total - came.surely_slow(self.slo_ms)
-            self.answers.append(AnswerCounts(now, total, failed, inside, came.counts))
+            inside = total - increase.surely_slow(self.slo_ms)
+            self.answers.append(AnswerCounts(now, total, failed, inside, increase.counts))
 
     def passed(self, last: float, now: float) -> LoadBucket | None:
-        """The rate held from `last` until now; a bucket that is full by then."""
+        """Counts the rate as constant from `last` until now, and returns a bucket that is full by then."""
         while self.answers and self.answers[0].at <= now - ANSWER_SECONDS[self.source]:
             self.answers.popleft()
-        if not self.is_spoken:
+        if not self.is_reported:
             return self._closed(last) if self._seconds else None
-        self.heard_at = now
+        self.reported_at = now
         full = None
         if self._seconds and int(last // BUCKET_SECONDS) != int(now // BUCKET_SECONDS) and self._is_long(last, now):
             full = self._closed(last)
@@ -84,19 +84,19 @@ class LoadWindow:
         return full
 
     def known(self, now: float) -> Sequence[Sample]:
-        """Samples, with the seconds that are being counted once they are enough."""
+        """Returns the samples, including the unfinished bucket once it is long enough."""
         if self._seconds >= LEAST_SAMPLE_SECONDS:
             return (*self.samples, Sample(now, self._seconds, self._requests))
         return tuple(self.samples)
 
     def is_late(self, since: float) -> bool:
-        """Whether its promise was missed in that time, as a whole."""
-        late = [(asked, kept) for at, asked, kept in self._kept if at > since]
-        asked, kept = sum(one for one, _ in late), sum(one for _, one in late)
-        return self.percentile > 0 and asked > 0 and kept < asked * self.percentile / 100
+        """Tells whether the SLO was missed since then, over the whole time."""
+        recent = [(requests, in_time) for at, requests, in_time in self._answered if at > since]
+        requests, in_time = sum(entry[0] for entry in recent), sum(entry[1] for entry in recent)
+        return self.percentile > 0 and requests > 0 and in_time < requests * self.percentile / 100
 
     def _is_long(self, last: float, now: float) -> bool:
-        """Whether the bucket is nearly full without the time up to now."""
+        """Tells whether the bucket is nearly full without the time up to now."""
         return self._seconds + (now - last) / 2 >= BUCKET_SECONDS - 1e-6 or self._seconds >= BUCKET_SECONDS / 2
 
     def _closed(self, at: float) -> LoadBucket:
@@ -106,7 +106,7 @@ class LoadWindow:
         answers = float(sum(counts))
         tenant, _, service = self.name.partition("/")
         slow = self._counted.slow(self.slo_ms)
-        self._kept.append((at, answers + self._counted.errors, answers - slow))
+        self._answered.append((at, answers + self._counted.errors, answers - slow))
         bucket = LoadBucket(
             tenant=tenant,
             service=service,

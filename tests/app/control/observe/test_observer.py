@@ -28,6 +28,6 @@ def test_a_node_cannot_say_that_anothers_instance_is_gone(database_url: str) -> 
         said = report(node, copies=[copy], generation=2**40)
         intake.keep([msgspec.convert(said, Report)], [msgspec.json.encode(said)])
     observer = Observer()
-    database.read(observer.told)
-    assert database.read(observer.observed).instances["i-1"].stage == "ready"
+    database.read(observer.assigned)
+    assert database.read(observer.fleet_status).instances["i-1"].stage == "ready"
     database.close()

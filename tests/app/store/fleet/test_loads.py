@@ -55,10 +55,10 @@ def test_each_report_is_heard_once(database: Database) -> None:
     put(database, report("node-1", 2))
     second = database.read(lambda connection: read_reports(connection, first.cursor))
     third = database.read(lambda connection: read_reports(connection, second.cursor))
-    assert sorted(one.word.node for one in first.reports) == ["node-1", "node-2"]
-    assert [(one.word.node, one.word.sequence) for one in second.reports] == [("node-1", 2)]
+    assert sorted(one.report.node for one in first.reports) == ["node-1", "node-2"]
+    assert [(one.report.node, one.report.sequence) for one in second.reports] == [("node-1", 2)]
     assert third.reports == []
-    assert [one.word.instances[0].service for one in second.reports] == ["search"]
+    assert [one.report.instances[0].service for one in second.reports] == ["search"]
 
 
 def test_a_report_that_showed_late_is_heard_all_the_same(database: Database) -> None:
@@ -68,7 +68,7 @@ def test_a_report_that_showed_late_is_heard_all_the_same(database: Database) -> 
     sql = "UPDATE report_minute SET received_at = received_at - interval '2 seconds' WHERE node = 'node-2'"
     database.write(lambda connection: connection.execute(text(sql)))
     second = database.read(lambda connection: read_reports(connection, first.cursor))
-    assert [one.word.node for one in second.reports] == ["node-2"]
+    assert [one.report.node for one in second.reports] == ["node-2"]
 
 
 def test_what_is_long_past_is_not_heard_any_more(database: Database) -> None:
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing(database: Database) ->
     )
     put(database, report("node-3", 1))
     readings = database.read(lambda connection: read_reports(connection, ReportCursor()))
-    assert (readings.unreadable, [one.word.node for one in readings.reports]) == (2, ["node-3"])
+    assert (readings.unreadable, [one.report.node for one in readings.reports]) == (2, ["node-3"])
 
 
 def test_gateways_are_heard_with_nodes(database: Database) -> None:

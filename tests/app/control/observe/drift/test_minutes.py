@@ -35,7 +35,7 @@ def watched(
         said = {"batches": batches, "busySeconds": batches * exec_ms / 1000, "gpu": 0, **(minute_fields or {})}
         fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
         fields |= (at_second or {}).get(second, {})
-        word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).word
+        word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).report
         found += node.next(word, {"i-1": predicted}, DriftTuning(), shed_since)
     return found
 
@@ -95,7 +95,7 @@ def test_a_minute_that_was_not_told_whole_does_not_count() -> None:
     node, found = NodeMinutes(), list[Observation]()
     for second in (5, 15, 125, 135, 185, 195):
         said = served(30, batches=100, busySeconds=2)
-        word = heard("n", second, said, copies=[copy()], generation=1).word
+        word = heard("n", second, said, copies=[copy()], generation=1).report
         found += node.next(word, {"i-1": SEARCH}, DriftTuning())
     assert found == [] or [one.at for one in found] == [at(120)]
 

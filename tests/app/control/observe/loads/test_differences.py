@@ -14,26 +14,30 @@ from tests.support.words import at, fast, gateway, heard, served
 
 def test_a_later_word_of_the_minute_says_what_came_since() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(100)).word)
-    span = node.next(heard("n", 20, served(350)).word)
+    node.next(heard("n", 10, served(100)).report)
+    span = node.next(heard("n", 20, served(350)).report)
     assert span is not None
-    assert (span.seconds, span.came["shop/search"].requests, sum(span.came["shop/search"].counts)) == (10, 250, 250)
+    assert (span.seconds, span.increases["shop/search"].requests, sum(span.increases["shop/search"].counts)) == (
+        10,
+        250,
+        250,
+    )
     assert span.rates == {"shop/search": 25.0}
 
 
 def test_a_word_that_was_lost_is_told_by_the_next() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(100)).word)
-    span = node.next(heard("n", 40, served(700)).word)
+    node.next(heard("n", 10, served(100)).report)
+    span = node.next(heard("n", 40, served(700)).report)
     assert span is not None
     assert span.rates == {"shop/search": 20.0}
 
 
 def test_a_minute_that_ended_and_the_next_meet_without_a_gap() -> None:
     node = NodeTotals()
-    node.next(heard("n", 52, served(520)).word)
-    end = node.next(heard("n", 64, served(600), minute=at(0)).word)
-    begun = node.next(heard("n", 64.1, served(41), minute=at(60)).word)
+    node.next(heard("n", 52, served(520)).report)
+    end = node.next(heard("n", 64, served(600), minute=at(0)).report)
+    begun = node.next(heard("n", 64.1, served(41), minute=at(60)).report)
     assert end is not None and begun is not None
     assert end.seconds == pytest.approx(8)
     assert begun.seconds == pytest.approx(4.1)
@@ -43,9 +47,9 @@ def test_a_minute_that_ended_and_the_next_meet_without_a_gap() -> None:
 
 def test_a_short_time_is_read_together_with_the_one_before_if_that_was_short_too() -> None:
     node = NodeTotals()
-    node.next(heard("n", 58, served(580)).word)
-    node.next(heard("n", 60.2, served(590), minute=at(0)).word)
-    span = node.next(heard("n", 60.3, served(30), minute=at(60)).word)
+    node.next(heard("n", 58, served(580)).report)
+    node.next(heard("n", 60.2, served(590), minute=at(0)).report)
+    span = node.next(heard("n", 60.3, served(30), minute=at(60)).report)
     assert span is not None
     assert span.seconds == pytest.approx(0.3)
     assert span.rates["shop/search"] == pytest.approx(40 / 2.3)
@@ -53,37 +57,37 @@ def test_a_short_time_is_read_together_with_the_one_before_if_that_was_short_too
 
 def test_doubled_and_late_words_say_nothing() -> None:
     node = NodeTotals()
-    node.next(heard("n", 20, served(200)).word)
-    assert node.next(heard("n", 20, served(200)).word) is None
-    assert node.next(heard("n", 10, served(100)).word) is None
+    node.next(heard("n", 20, served(200)).report)
+    assert node.next(heard("n", 20, served(200)).report) is None
+    assert node.next(heard("n", 10, served(100)).report) is None
 
 
 def test_an_agent_that_began_anew_counts_from_nothing() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(100)).word)
-    span = node.next(heard("n", 20, served(50), incarnation=2).word)
+    node.next(heard("n", 10, served(100)).report)
+    span = node.next(heard("n", 20, served(50), incarnation=2).report)
     assert span is not None
     assert span.rates == {"shop/search": 5.0}
 
 
 def test_when_an_old_copy_is_gone_its_successor_is_no_flood() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(0)).word)
-    node.next(heard("n", 20, served(1000)).word)
-    span = node.next(heard("n", 30, served(900)).word)
+    node.next(heard("n", 10, served(0)).report)
+    node.next(heard("n", 20, served(1000)).report)
+    span = node.next(heard("n", 30, served(900)).report)
     assert span is not None
     assert span.rates == {"shop/search": 100.0}
 
 
 def test_a_clock_set_back_speaks_of_no_time_and_is_believed_from_then_on() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(100)).word)
+    node.next(heard("n", 10, served(100)).report)
     hour = timedelta(hours=1)
-    back = msgspec.structs.replace(heard("n", 20, served(500)).word, at=at(20) - hour, minute=at(0) - hour)
+    back = msgspec.structs.replace(heard("n", 20, served(500)).report, at=at(20) - hour, minute=at(0) - hour)
     span = node.next(back)
     assert span is not None
     assert span.seconds == 0
-    later = msgspec.structs.replace(heard("n", 30, served(600)).word, at=at(30) - hour, minute=at(0) - hour)
+    later = msgspec.structs.replace(heard("n", 30, served(600)).report, at=at(30) - hour, minute=at(0) - hour)
     span = node.next(later)
     assert span is not None
     assert span.rates == {"shop/search": 10.0}
@@ -91,20 +95,20 @@ def test_a_clock_set_back_speaks_of_no_time_and_is_believed_from_then_on() -> No
 
 def test_a_count_that_cannot_be_is_dropped_and_counted() -> None:
     node = NodeTotals()
-    node.next(heard("n", 10, served(100)).word)
-    span = node.next(heard("n", 20, served(10**12)).word)
+    node.next(heard("n", 10, served(100)).report)
+    span = node.next(heard("n", 20, served(10**12)).report)
     assert span is not None
-    assert (span.lies, span.rates) == (1, {"shop/search": 0.0})
+    assert (span.impossible, span.rates) == (1, {"shop/search": 0.0})
 
 
 def test_a_gateway_s_first_word_is_where_counting_begins() -> None:
     totals = GatewayTotals()
     first = totals.next(at(0), gateway("g", 0, search=1_000_000).counts)
     assert first is not None
-    assert first.came["shop/search"].requests == 0
+    assert first.increases["shop/search"].requests == 0
     span = totals.next(at(1), gateway("g", 1, search=1_000_050).counts)
     assert span is not None
-    assert span.came["shop/search"].requests == 50
+    assert span.increases["shop/search"].requests == 50
 
 
 def test_a_gateway_that_began_anew_counts_from_nothing() -> None:
@@ -122,7 +126,7 @@ def test_who_waits_at_a_gateway_was_asked_for_when_they_came() -> None:
         said = GatewayCounts("a", second, (ServiceCounts("shop/search", ended, open=waiting),))
         span = totals.next(at(second), said)
         assert span is not None
-        came.append(span.came["shop/search"].requests)
+        came.append(span.increases["shop/search"].requests)
     assert came == [0, 100, 100, 80, 0]
 
 

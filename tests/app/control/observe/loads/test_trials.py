@@ -14,12 +14,12 @@ def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
     """What is known when minutes of so many answers in time, and so many late, were heard."""
     trials = Trials()
     assert trials.of(ON_TRIAL) == {}
-    trials.take(heard("n", 50, served(5000, latency_ms=500)).word)
+    trials.take(heard("n", 50, served(5000, latency_ms=500)).report)
     for number, (soon, late) in enumerate(minutes, 1):
         counts = [
             one + other for one, other in zip([*fast(soon), *[0] * 40], [*fast(late, 500), *[0] * 40], strict=False)
         ]
-        trials.take(heard("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).word)
+        trials.take(heard("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).report)
     return trials.of(ON_TRIAL)
 
 
@@ -33,7 +33,7 @@ def test_minutes_add_up_and_a_later_word_of_a_minute_replaces_the_one_before() -
     trials = Trials()
     trials.of(ON_TRIAL)
     for seconds, count in ((50, 9), (70, 100), (90, 300)):
-        trials.take(heard("n", seconds, served(count)).word)
+        trials.take(heard("n", seconds, served(count)).report)
     assert trials.of(ON_TRIAL) == {"i-1": CopyTrial(300, 100.0)}
 
 
@@ -53,8 +53,8 @@ def test_misses_of_what_is_asked_more_than_was_planned_for_say_nothing() -> None
 def test_what_is_not_on_trial_any_more_is_forgotten() -> None:
     trials = Trials()
     trials.of(ON_TRIAL)
-    trials.take(heard("n", 50, served(100)).word)
+    trials.take(heard("n", 50, served(100)).report)
     assert trials.of({}) == {}
     trials.of(ON_TRIAL)
-    trials.take(heard("n", 110, served(100)).word)
+    trials.take(heard("n", 110, served(100)).report)
     assert trials.of(ON_TRIAL) == {}

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from app.control.observe.loads.trust import KEPT, TrustedInstances
+from app.control.observe.loads.trust import FORMER_INTERVAL, TrustedInstances
 from tests.support.words import NOON, heard, served
 
 LATER = NOON + timedelta(seconds=30)
@@ -18,41 +18,41 @@ def assignment(node: str, version: int, *ids: str) -> tuple[str, int, str]:
     return node, version, msgspec.json.encode(Assignment(node, version, 1, version, instances=instances)).decode()
 
 
-def spoken_of(believed: TrustedInstances, node: str, *instances: dict[str, object]) -> list[str]:
-    return [one.id for one in believed.of(heard(node, 10, *instances).word).instances]
+def spoken_of(trusted: TrustedInstances, node: str, *instances: dict[str, object]) -> list[str]:
+    return [one.id for one in trusted.filter(heard(node, 10, *instances).report).instances]
 
 
 def test_a_node_is_believed_about_what_it_was_told_to_run() -> None:
-    believed = TrustedInstances()
-    believed.take([assignment("n", 3, "i-1")], NOON)
-    assert believed.version == 3
-    assert spoken_of(believed, "n", served(10)) == ["i-1"]
+    trusted = TrustedInstances()
+    trusted.take([assignment("n", 3, "i-1")], NOON)
+    assert trusted.version == 3
+    assert spoken_of(trusted, "n", served(10)) == ["i-1"]
 
 
 def test_of_what_others_run_and_of_what_nobody_runs_it_is_not_believed() -> None:
-    believed = TrustedInstances()
-    believed.take([assignment("n", 3, "i-1"), assignment("liar", 4, "i-2")], NOON)
-    assert spoken_of(believed, "liar", served(10**6), served(10**6, "i-9"), served(5, "i-2")) == ["i-2"]
+    trusted = TrustedInstances()
+    trusted.take([assignment("n", 3, "i-1"), assignment("liar", 4, "i-2")], NOON)
+    assert spoken_of(trusted, "liar", served(10**6), served(10**6, "i-9"), served(5, "i-2")) == ["i-2"]
 
 
 def test_what_it_runs_for_one_tenant_it_cannot_call_anothers() -> None:
-    believed = TrustedInstances()
-    believed.take([assignment("liar", 4, "i-2")], NOON)
-    assert spoken_of(believed, "liar", served(10**6, "i-2", tenant="bank")) == []
+    trusted = TrustedInstances()
+    trusted.take([assignment("liar", 4, "i-2")], NOON)
+    assert spoken_of(trusted, "liar", served(10**6, "i-2", tenant="bank")) == []
 
 
 def test_what_left_is_spoken_of_for_a_while() -> None:
-    believed = TrustedInstances()
-    believed.take([assignment("n", 3, "i-1")], NOON)
-    believed.take([assignment("n", 4)], LATER)
-    assert spoken_of(believed, "n", served(10)) == ["i-1"]
-    believed.take([assignment("n", 5)], LATER + KEPT)
-    assert spoken_of(believed, "n", served(10)) == []
+    trusted = TrustedInstances()
+    trusted.take([assignment("n", 3, "i-1")], NOON)
+    trusted.take([assignment("n", 4)], LATER)
+    assert spoken_of(trusted, "n", served(10)) == ["i-1"]
+    trusted.take([assignment("n", 5)], LATER + FORMER_INTERVAL)
+    assert spoken_of(trusted, "n", served(10)) == []
 
 
 def test_how_anothers_job_is_held_back_is_not_heard() -> None:
-    believed = TrustedInstances()
-    believed.take([assignment("n", 3, "i-1")], NOON)
+    trusted = TrustedInstances()
+    trusted.take([assignment("n", 3, "i-1")], NOON)
     held = [{"instance": "i-1", "reason": "no_room"}, {"instance": "their-job", "reason": "exited"}]
-    word = believed.of(heard("n", 10, heldBack=held).word)
+    word = trusted.filter(heard("n", 10, heldBack=held).report)
     assert [one.instance for one in word.held_back] == ["i-1"]
