@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 from urllib.parse import quote
 
 from agents.templates import Filled, Probe, format_number
@@ -123,11 +124,7 @@ def _word(
         return ArgumentRefused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
 
     if isinstance(arg, IntegerArg | NumberArg):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return no("wrong_type")
-        if isinstance(value, float) and not math.isfinite(value):
-            return no("wrong_type")
-        if isinstance(arg, IntegerArg) and value != int(value):
+        if not _is_number(value) or (isinstance(arg, IntegerArg) and value != int(value)):
             return no("wrong_type")
         if not arg.min <= value <= arg.max:
             return no("out_of_range")
@@ -145,6 +142,12 @@ def _word(
     if value.startswith("-") and any(word.startswith(f"{{{name}}}") for word in template.form.argv):
         return ArgumentRefused("out_of_range", name, f"{name} {_shown(value)} looks like an option"[:500])
     return value
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, int) or math.isfinite(value)
 
 
 def _path(template: Template, name: str, arg: PathArg, value: object) -> str | ArgumentRefused:

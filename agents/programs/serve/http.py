@@ -198,33 +198,13 @@ class HttpConnection(asyncio.Protocol):
             if len(self._buffer) > MOST_HEADER_BYTES:
                 self._refuse(431, "the header is too long")
             return False
-        first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
+        head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
-        line = _LINE.fullmatch(first)
-        if line is None:
-            self._refuse(400, "malformed request line; HTTP/1.1 is required")
-            return False
-        headers: dict[bytes, bytes] = {}
-        for text in lines:
-            header = _HEADER.fullmatch(text)
-            if header is None:
-                self._refuse(400, "malformed header line")
-                return False
-            name = header[1].lower()
-            if name in headers and name in (b"content-length", b"transfer-encoding", b"host"):
-                self._refuse(400, "duplicate header")
-                return False
-            headers[name] = header[2].strip()
-        if b"transfer-encoding" in headers:
-            self._refuse(411, "Content-Length is required")
-            return False
-        length = headers.get(b"content-length", b"0")
-        if not re.fullmatch(rb"[0-9]{1,18}", length):
-            self._refuse(400, "invalid Content-Length")
-            return False
-        self._length = int(length)
-        if self._length > MOST_BODY_BYTES:
-            self._refuse(413, "the body is too long")
+        try:
+            line, headers = _parse_head(head)
+            self._length = _body_length(headers)
+        except _BadRequest as bad:
+            self._refuse(bad.status, bad.why)
             return False
         connection = headers.get(b"connection", b"").lower()
         self._keep = b"close" not in connection and (line[3] == b"1" or b"keep-alive" in connection)
@@ -234,3 +214,38 @@ class HttpConnection(asyncio.Protocol):
         if awaited and self._transport:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
+
+
+class _BadRequest(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+def _parse_head(head: bytes) -> tuple[re.Match[bytes], dict[bytes, bytes]]:
+    first, *lines = head.split(b"\r\n")
+    line = _LINE.fullmatch(first)
+    if line is None:
+        raise _BadRequest(400, "malformed request line; HTTP/1.1 is required")
+    headers: dict[bytes, bytes] = {}
+    for text in lines:
+        header = _HEADER.fullmatch(text)
+        if header is None:
+            raise _BadRequest(400, "malformed header line")
+        name = header[1].lower()
+        if name in headers and name in (b"content-length", b"transfer-encoding", b"host"):
+            raise _BadRequest(400, "duplicate header")
+        headers[name] = header[2].strip()
+    return line, headers
+
+
+def _body_length(headers: dict[bytes, bytes]) -> int:
+    if b"transfer-encoding" in headers:
+        raise _BadRequest(411, "Content-Length is required")
+    length = headers.get(b"content-length", b"0")
+    if not re.fullmatch(rb"[0-9]{1,18}", length):
+        raise _BadRequest(400, "invalid Content-Length")
+    if int(length) > MOST_BODY_BYTES:
+        raise _BadRequest(413, "the body is too long")
+    return int(length)
