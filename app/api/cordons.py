@@ -54,14 +54,14 @@ def list_cordons(
     return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in found]})
 
 
-@router.post("/nodes/{name}/cordon", summary="Place nothing new on a node, or on one GPU of it", openapi_extra=BODY)
+@router.post("/nodes/{name}/cordon", summary="Place nothing new on a node or on a single GPU", openapi_extra=BODY)
 def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     return _put(request, who, by, body, name, "cordon")
 
 
 @router.post(
     "/nodes/{name}/drain",
-    summary="Move everything off a node, or off one GPU of it, make before break",
+    summary="Move everything off a node or a single GPU, make before break",
     openapi_extra=BODY,
 )
 def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:

@@ -30,7 +30,7 @@ OF_THE_FLEET = ("alternatives", "lately", "runnerUp", "shapes", "unfit", "why")
 Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Explain this plan; by default the one in force")]
 
 
-@router.get("/services/{tenant}/{name}", summary="Why a service is served as it is, or is not")
+@router.get("/services/{tenant}/{name}", summary="Explain a service: its instances, or why it is unserved")
 def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     """Explains GPU, batch and share, the cost of the runner-up, what is unserved, and the least change that helps."""
     granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
@@ -39,7 +39,7 @@ def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) ->
     return answer(hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted))
 
 
-@router.get("/jobs/{tenant}/{name}", summary="Why a job runs where it runs, or waits")
+@router.get("/jobs/{tenant}/{name}", summary="Explain a job: where it runs, or why it waits")
 def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     granted = require(who, Kind.JOB, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.JOB, tenant, name))
@@ -47,7 +47,7 @@ def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Res
     return answer(hide_neighbours(found, who, granted))
 
 
-@router.get("/instances/{instance:path}", summary="Why an instance is where it is and as it is")
+@router.get("/instances/{instance:path}", summary="Explain an instance: its GPU, batch and share")
 def explain_instance(
     ctx: Ctx, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
 ) -> Response:
@@ -65,7 +65,7 @@ def explain_instance(
     return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
 
 
-@router.get("/plans/{generation}", summary="Why a plan is as it is, and why nothing changed since")
+@router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")
 def explain_plan(
     ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the plan in force")]
 ) -> Response:  # fmt: skip

@@ -31,7 +31,7 @@ def scrape(ctx: Ctx) -> Response:
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
 
 
-@router.get("/api/v1/whoami", tags=["tokens"], summary="What this token is")
+@router.get("/api/v1/whoami", tags=["tokens"], summary="Id, scope, tenant and expiry of this token")
 def whoami(who: Who) -> Response:
     return answer(
         {

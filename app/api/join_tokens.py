@@ -29,7 +29,7 @@ class JoinTokenRequest(Wire):
     expires_in_seconds: Annotated[int, Field(ge=1, le=7 * 86400)] = 900
 
 
-@router.post("/jointokens", status_code=201, summary="A one-time token with which a node joins")
+@router.post("/jointokens", status_code=201, summary="Create a one-time token with which a node can join")
 def create_join_token(
     request: Request, who: Who, by: By, wanted: Annotated[JoinTokenRequest, Body()], raw: requests.Body
 ) -> Response:

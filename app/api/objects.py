@@ -92,7 +92,7 @@ def _add_list(routes: APIRouter, kind: Kind) -> None:
 
 
 def _add_get(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
-    @routes.get(path, summary=f"One {kind}", operation_id=f"get{kind}")
+    @routes.get(path, summary=f"Get a {kind}", operation_id=f"get{kind}")
     def get_object(ctx: Ctx, who: Who, key: Annotated[Key, depends]) -> Response:
         granted = require(who, kind, AccessVerb.READ, key.tenant)
         stored = ctx.database.read(lambda connection: objects.get(connection, key))

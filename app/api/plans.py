@@ -131,7 +131,7 @@ class PlanAction:
 MOVES = (
     PlanAction(
         "approve",
-        "Let a plan that waits for approval be rolled out",
+        "Approve a plan that waits for approval",
         (PlanState.PROPOSED,),
         PlanState.ROLLING,
         "approved",
@@ -139,7 +139,7 @@ MOVES = (
     ),
     PlanAction(
         "reject",
-        "Refuse a plan that waits for approval",
+        "Reject a plan that waits for approval",
         (PlanState.PROPOSED,),
         PlanState.REJECTED,
         "rejected",
@@ -147,7 +147,7 @@ MOVES = (
     ),
     PlanAction(
         "pause",
-        "Take no further step of a rollout",
+        "Pause a rollout",
         (PlanState.ROLLING,),
         PlanState.PAUSED,
         "paused",
@@ -155,7 +155,7 @@ MOVES = (
     ),
     PlanAction(
         "resume",
-        "Go on with a rollout that was paused, or that stopped",
+        "Resume a rollout that is paused or has stopped",
         (PlanState.PAUSED, PlanState.STOPPED),
         PlanState.ROLLING,
         "resumed",

@@ -45,12 +45,14 @@ class ReportRequest(BaseModel):
     by: Annotated[str, Field(max_length=200, description="As service,day; each report has a default")] = ""
     begins: Annotated[str, Field(alias="from", max_length=60, description="2026-11-01, or a moment")] = ""
     ends: Annotated[str, Field(alias="to", max_length=60, description="The first moment after the report")] = ""
-    time_zone: Annotated[str, Field(alias="timeZone", max_length=60, description="Whose days and months")] = "UTC"
+    time_zone: Annotated[str, Field(alias="timeZone", max_length=60, description="Time zone of days and months")] = (
+        "UTC"
+    )
     tenant: Annotated[str, Field(max_length=63, description="Only this tenant's")] = ""
     form: Annotated[Literal["json", "csv", "focus"], Field(alias="format")] = "json"
 
 
-@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by what is asked")
+@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by chosen dimensions")
 def report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Response:
     """Covers this month until now by default. Money is exact: no figure is rounded.
 

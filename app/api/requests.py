@@ -98,7 +98,7 @@ Who = Annotated[Principal, Depends(_principal)]
 By = Annotated[Actor, Depends(_actor)]
 Body = Annotated[bytes, Depends(_body)]
 NoBody = Annotated[None, Depends(_no_body)]
-DryRun = Annotated[bool, Query(alias="dryRun", description="Answer as if, but store nothing")]
+DryRun = Annotated[bool, Query(alias="dryRun", description="Check everything, but store nothing")]
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

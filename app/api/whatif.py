@@ -35,7 +35,9 @@ class WhatIfRequest(BaseModel):
     add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
-    price_slo: Annotated[list[str], Field(alias="priceSlo", max_length=100, description="Of this service")] = []
+    price_slo: Annotated[
+        list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
+    ] = []
     price_slos: Annotated[bool, Field(alias="priceSlos", description="What each SLO costs per hour")] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
