@@ -43,7 +43,7 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(rf"(?<![\w./$:-])(?:{'|'.join(TOPS)})/[\w./*-]*\w[\w*/]*")
 MADE = re.compile(r"kustomize/mine|deploy/gpuwright-api$")  # made by the reader; a name in Kubernetes
 FILE = re.compile(r"^[a-z_][a-z0-9_]*(?:/[a-z0-9_]+)*\.py$")
-DOTTED = re.compile(rf"\b(?:{'|'.join(sorted(PYTHON))})(?:\.[A-Za-z_]\w*)+")
+DOTTED = re.compile(rf"(?<![\w./])(?:{'|'.join(sorted(PYTHON))})(?:\.(?!(?:md|yaml|json|py)\b)[A-Za-z_]\w*)+(?![\w/])")
 MODULE = re.compile(r"python -m ([\w.]+)([^\n`|#;&]*)")
 FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
 ROUTE = re.compile(r"(?:\b(GET|PUT|POST|PATCH|DELETE)\s+)?(/api/v1(?:/[\w{}.:-]+)+)")
@@ -189,14 +189,11 @@ def tree() -> frozenset[str]:
 
 
 def wrong_modules(page: Page) -> Iterator[Finding]:
-    """`python -m MODULE --flag` where ours has no such module, or its source no such flag."""
+    """`python -m MODULE --flag` where the module's source has no such flag."""
     for found in MODULE.finditer(page.text):
         module, rest = found[1].rstrip("."), found[2]
-        if module.split(".")[0] not in PYTHON:
-            continue
-        source = file_of(module)
+        source = file_of(module) if module.split(".")[0] in PYTHON else None
         if source is None:
-            yield page.finding(found.start(), f"python -m {module}: there is no such module")
             continue
         text = source.read_text()
         for flag in FLAG.findall(rest):
@@ -205,17 +202,18 @@ def wrong_modules(page: Page) -> Iterator[Finding]:
 
 
 def wrong_names(page: Page) -> Iterator[Finding]:
-    """Dotted names in code whose module, or the name within it, does not exist."""
-    for at, code in page.code():
-        for name in DOTTED.findall(code):
-            if f"{name.replace('.', '/')}" in code or re.search(r"\.(md|yaml|toml|json|py)$", name):
-                continue
-            words = name.split(".")
-            size = next((size for size in range(len(words), 0, -1) if file_of(".".join(words[:size]))), 0)
-            source = file_of(".".join(words[:size])) if size else None
-            inner = words[size] if size < len(words) else ""
-            if source is None or (inner and not re.search(rf"\b{inner}\b", source.read_text())):
-                yield page.finding(at, f"`{name}` does not exist")
+    """Dotted names whose module, or the name within it, does not exist."""
+    for found in DOTTED.finditer(page.text):
+        words = found[0].split(".")
+        size = next((size for size in range(len(words), 0, -1) if file_of(".".join(words[:size]))), 0)
+        source = file_of(".".join(words[:size])) if size else None
+        if source is None or (size < len(words) and not defines(source, words[size])):
+            yield page.finding(found.start(), f"`{found[0]}` does not exist")
+
+
+def defines(source: Path, name: str) -> bool:
+    made = rf"^\s*(?:def|class) {name}\b|^\s*{name}\s*[:=]|\bimport\b.*\b{name}\b|^ +{name},$"
+    return re.search(made, source.read_text(), re.MULTILINE) is not None
 
 
 def file_of(module: str) -> Path | None:

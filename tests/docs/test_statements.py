@@ -42,7 +42,7 @@ def test_a_page_says_nothing_that_the_code_does_not_have(path: Path) -> None:
         ("    cp deploy/systemd/nothing.service /etc", "deploy/systemd/nothing.service is not in the tree"),
         ("`nothing/settings.py`", "no file of the tree is called `nothing/settings.py`"),
         ("`nothing_at_all.py`", "no file of the tree is called `nothing_at_all.py`"),
-        ("python -m tests.proofs.nothing", "there is no such module"),
+        ("python -m tests.proofs.nothing", "`tests.proofs.nothing` does not exist"),
         ("`python -m tests.proofs.town --forever 3`", "tests.proofs.town takes no --forever"),
         ("`solvers.latency.nothing_at_all`", "`solvers.latency.nothing_at_all` does not exist"),
         ("`GPUWRIGHT_" + "NOTHING`", "nothing reads the variable GPUWRIGHT_"),
