@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy
 from agents.node.report_minute import CopyTotals
 from agents.seams.traffic import Counters, Served

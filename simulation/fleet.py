@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork

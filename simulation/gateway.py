@@ -5,7 +5,7 @@ In an overload it admits as many as a sidecar would, by the sidecar's own functi
 
 from __future__ import annotations
 
-from agents.contract import GatewayCounts, ServiceCounts
+from agents.contract.gateways import GatewayCounts, ServiceCounts
 from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
 from app.store.database.database import Database
 from app.store.fleet import gateways

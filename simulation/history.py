@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from simulation.fleet import SimulatedFleet, Total
 
 What = Literal["start", "stop", "move", "resize", "retune"]

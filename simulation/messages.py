@@ -9,7 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from agents.contract import REPORT_SECONDS, Assignment, Report
+from agents.contract.assignments import Assignment
+from agents.contract.fields import REPORT_SECONDS
+from agents.contract.reports import Report
 from app.nodes.intake import Intake
 from app.store.database.database import Database
 from app.store.fleet import assignments

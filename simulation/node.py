@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.fits import GpuRules
 from agents.control.assignments import AssignmentVerdict, judge_assignment
-from agents.fits import GpuRules
 from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage
 from agents.keeper.decide import HeldStart, WantedInstance

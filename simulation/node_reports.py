@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agents.contract import Copy as SaidCopy
-from agents.contract import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
+from agents.contract.reports import Copy as SaidCopy
+from agents.contract.reports import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
 from agents.node.report_minute import CopyTotals, ReportMinute

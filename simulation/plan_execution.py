@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment, Frame
 from simulation.fleet import SimulatedFleet
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from app.control.observe.observer import EPOCH
 from app.nodes.detail import NodeDetail
 from app.store.fleet import observed

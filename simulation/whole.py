@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.contract import Assignment, Report
+from agents.contract.assignments import Assignment
+from agents.contract.reports import Report
 from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine

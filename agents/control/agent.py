@@ -11,7 +11,9 @@ from datetime import datetime
 
 import msgspec
 
-from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inventory, Report
+from agents.contract.assignments import Assignment
+from agents.contract.fields import REPORT_SECONDS
+from agents.contract.reports import Answer, GpuMinute, Inventory, Report
 from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from enum import StrEnum
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.node.state_folder import AgentMemory, StateFolder
 
 

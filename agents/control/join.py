@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import Moment
+from agents.contract.fields import Moment
 from agents.host.ownership import require_own_folder
 from agents.node.state_folder import Credential, StateFolder
 from agents.talk.link import Link, decode_answer

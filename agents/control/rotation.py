@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from agents.contract import Moment
+from agents.contract.fields import Moment
 from agents.node.state_folder import Credential, NextToken, StateFolder
 from agents.talk.link import Link, LinkError, decode_answer
 

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.contract import EndpointCopy, Endpoints
+from agents.contract.gateways import EndpointCopy, Endpoints
 from agents.gateway.desired import FOLLOWED, Malformed, split_address
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import CountsTaken, Endpoints, GatewayCounts, ServiceCounts
+from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts, ServiceCounts
 from agents.gateway import desired
 from agents.gateway.following import follow_endpoints
 from agents.gateway.sidecar import Sidecar, Troubles

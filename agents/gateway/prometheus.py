@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests
 from agents.prometheus.exposition import Family, format_families, format_labels

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agents.contract import Counter, Identifier, Name, ServiceName
+from agents.contract.fields import Counter, Identifier, Name, ServiceName
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.runtime import Running
 
 

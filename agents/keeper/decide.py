@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.contract import AssignedInstance
-from agents.fits import GpuRules, Shortfall
+from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, same_process_serves
 from agents.keeper.room import missing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import CopyFailed
 from agents.templates import Filled

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import HeldStart

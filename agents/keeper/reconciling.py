@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment
-from agents.fits import GpuRules, Shortfall
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import HeldStart, NodeConstraints, WantedInstance, decide
 from agents.keeper.failures import Failures

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from agents.contract import AssignedInstance
-from agents.fits import TOLERANCE, GpuRules, Shortfall, find_shortfall
+from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import TOLERANCE, GpuRules, Shortfall, find_shortfall
 from agents.keeper.copies import NodeCopy, Stage
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from agents.devices.simulated.limits import memory_limit_gib
 from agents.keeper.copies import NodeCopy, Stage, largest_batch
 from agents.keeper.starting import METRICS_PORT, PORT

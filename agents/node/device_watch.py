@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers

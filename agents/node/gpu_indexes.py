@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.seams.device import GpuDevice
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import HeldStart
 from agents.policy import memory

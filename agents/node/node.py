@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from agents.contract import Assignment, Inventory
+from agents.contract.assignments import Assignment
+from agents.contract.reports import Inventory
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers

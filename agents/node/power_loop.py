@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
-from agents.contract import LATENCY_EDGES_MS, AssignedGpu, Assignment, Excursion
+from agents.contract.assignments import AssignedGpu, Assignment
+from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.reports import Excursion
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import Filler
 from agents.node.copy_counters import CopyCounters

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agents.contract import GpuMinute, InstanceMinute
+from agents.contract.reports import GpuMinute, InstanceMinute
 from agents.keeper.copies import NodeCopy
 from agents.seams.device import GpuReading
 from agents.seams.traffic import Counters, Served

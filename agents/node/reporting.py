@@ -7,19 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agents.contract import (
-    LATENCY_EDGES_MS,
-    Excursion,
-    GpuFacts,
-    GpuMinute,
-    HeldBack,
-    InstanceMinute,
-    Inventory,
-    UsageInterval,
-)
-from agents.contract import (
-    Copy as SaidCopy,
-)
+from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.reports import Copy as SaidCopy
+from agents.contract.reports import Excursion, GpuFacts, GpuMinute, HeldBack, InstanceMinute, Inventory, UsageInterval
 from agents.keeper.copies import NodeCopy
 from agents.keeper.decide import HeldStart
 from agents.node.knob_writer import KnobState, KnobWriter

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.host import durable
 from agents.host.clocks import boot_id
 from agents.policy.health import HealthState

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.seams.traffic import Counters, Served
 
 LARGEST_VALUE = 1e15

@@ -8,7 +8,8 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from agents.contract import LONGEST_POLL_SECONDS, CountsTaken, Endpoints, GatewayCounts
+from agents.contract.fields import LONGEST_POLL_SECONDS
+from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts
 from app.access import AccessVerb, Noun, require
 from app.api.requests import JSON, Body, Ctx, Who
 from app.manifests.faults import ManifestFault

@@ -12,8 +12,10 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from agents import contract
-from agents.contract import LONGEST_POLL_SECONDS, Answer, Assignment
+from agents.contract import reports
+from agents.contract.assignments import Assignment
+from agents.contract.fields import LONGEST_POLL_SECONDS
+from agents.contract.reports import Answer
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
@@ -46,7 +48,7 @@ def _schema(kind: type) -> dict[str, Any]:
 
 def schemas() -> dict[str, Any]:
     """Returns the schemas that the routes here refer to."""
-    kinds = [contract.Report, contract.Answer, contract.Assignment]
+    kinds = [reports.Report, reports.Answer, Assignment]
     _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return components
 
@@ -54,8 +56,8 @@ def schemas() -> dict[str, Any]:
 NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 REPORT = {
     "parameters": [NAME],
-    "requestBody": {"required": True, "content": {JSON: {"schema": _schema(contract.Report)}}},
-    "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(contract.Answer)}}}},
+    "requestBody": {"required": True, "content": {JSON: {"schema": _schema(reports.Report)}}},
+    "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(reports.Answer)}}}},
 }
 
 
@@ -102,7 +104,7 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
     await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
 
 
-async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[contract.Dropped]) -> None:
+async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[reports.Dropped]) -> None:
     """Audits usage of instances that were never assigned to the node: a fault, or an attempt to bill a tenant."""
     claims = [part for part in dropped if part.reason == NOT_ASSIGNED]
     if not claims or AUDITED_CLAIMS.take(node, time.monotonic()):
@@ -115,7 +117,7 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
         await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
 
 
-async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: contract.Report) -> None:
+async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports.Report) -> None:
     """Audits what the node refused to run for safety; the report is stored in any case."""
     fresh = refusals.find_new(sent, ctx.nodes.refusals)
     if not fresh:
@@ -132,7 +134,7 @@ async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: contrac
     "/{name}/assignment",
     summary="The node's assignment, once its version differs from `after`",
     responses={
-        200: {"content": {JSON: {"schema": _schema(contract.Assignment)}}},
+        200: {"content": {JSON: {"schema": _schema(Assignment)}}},
         204: {"description": "Nothing new"},
     },
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from agents.contract import CONTRACT, Report, misnamed
+from agents.contract.fields import CONTRACT
+from agents.contract.reports import Report, misnamed
 from app.manifests.faults import ManifestFault
 from app.nodes import metrics
 from app.problem import HttpProblem

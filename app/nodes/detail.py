@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from agents.contract import Copy, Excursion, GpuMinute, HeldBack, Report
+from agents.contract.reports import Copy, Excursion, GpuMinute, HeldBack, Report
 
 REWRITE_SECONDS = 60.0  # an unchanged detail is written again: the database may have been restored meanwhile
 MOST_NODES = 50_000

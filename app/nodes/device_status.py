@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Inventory
+from agents.contract.reports import Inventory
 from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.contract import GpuFacts, Inventory
+from agents.contract.reports import GpuFacts, Inventory
 from app.manifests.model import JSON
 from app.nodes.detail import AilingGpu
 from app.world.conditions import ObjectCondition

@@ -13,7 +13,8 @@ import msgspec
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from agents.contract import Assignment, Endpoints, ServiceEndpoints
+from agents.contract.assignments import Assignment
+from agents.contract.gateways import Endpoints, ServiceEndpoints
 from app.access import Principal
 from app.nodes.detail import NodeDetail
 from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services

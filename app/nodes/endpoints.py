@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints, owner_name
+from agents.contract.assignments import AssignedInstance, Assignment, owner_name
+from agents.contract.gateways import EndpointCopy, ServiceEndpoints
 from app.nodes.detail import InstanceOwner, NodeDetail
 from app.store.fleet.endpoints import GatewayLimit
 

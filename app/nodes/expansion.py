@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import GpuMinute, InstanceMinute, Report
+from agents.contract.reports import GpuMinute, InstanceMinute, Report
 from app.nodes import metrics
 from app.nodes.pace import WorkPace
 from app.store.database import partitions

@@ -16,7 +16,7 @@ import msgspec
 from psycopg import errors as pg
 from sqlalchemy import Connection
 
-from agents.contract import Dropped, Report, UsageInterval
+from agents.contract.reports import Dropped, Report, UsageInterval
 from app.nodes import detail, metrics
 from app.nodes.detail import StoredDetails
 from app.problem import HttpProblem

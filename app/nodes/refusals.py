@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Assignment, HeldBack, Report
+from agents.contract.assignments import Assignment
+from agents.contract.reports import HeldBack, Report
 from app.http.buckets import Buckets
 from app.nodes import metrics
 from app.nodes.detail import InstanceOwner

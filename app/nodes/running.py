@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from app.nodes.detail import InstanceOwner, NodeDetail
 
 ANOTHER = "another tenant"

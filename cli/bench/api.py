@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, Frame
+from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from cli.bench.reports import GPUS, INSTANCES, node_name

@@ -166,7 +166,7 @@ def one_step() -> dict[str, list[dict[str, float]]]:
 
 def shown_case() -> PowerCase:
     """Four instances of one model on a GPU of 400 W."""
-    from agents.contract import Frame
+    from agents.contract.assignments import Frame
     from simulation.power.plant import PlantServer
     from simulation.power.trial import CLOCKS_MHZ, PowerCase
 

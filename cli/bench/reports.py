@@ -8,15 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from agents.contract import (
-    LATENCY_EDGES_MS,
-    GpuFacts,
-    GpuMinute,
-    InstanceMinute,
-    Inventory,
-    Report,
-    UsageInterval,
-)
+from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.reports import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report, UsageInterval
 
 GPUS = 8
 INSTANCES = 24

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TypeAlias
 
-from agents.contract import Frame
+from agents.contract.assignments import Frame
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
 from simulation.power.plant import Period, Plant, PlantServer

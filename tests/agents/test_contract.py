@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents import contract
-from agents.contract import (
-    CONTRACT,
-    Answer,
-    AssignedInstance,
-    Assignment,
-    Frame,
-    GpuMinute,
-    InstanceMinute,
-    Report,
-    misnamed,
-)
+from agents.contract import fields
+from agents.contract.assignments import AssignedInstance, Assignment, Frame
+from agents.contract.fields import CONTRACT
+from agents.contract.reports import Answer, GpuMinute, InstanceMinute, Report, misnamed
 from tests.agents import contract_1
 
 MOMENT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
@@ -161,7 +153,7 @@ def test_case_32_a_message_that_states_no_version_is_of_the_first() -> None:
 
 
 def test_every_word_that_is_known_here_may_be_said() -> None:
-    for word in (*get_args(contract.Stage), *get_args(contract.Health), *get_args(contract.Handover)):
+    for word in (*get_args(fields.Stage), *get_args(fields.Health), *get_args(fields.Handover)):
         assert decode(RECORDED_LATER_REPORT.replace(b"warming", word.encode())).copies[0].stage == word
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from agents.contract import Assignment
-from agents.fits import MOST_CLIENTS, GpuRules, find_shortfall
+from agents.contract.assignments import Assignment
+from agents.contract.fits import MOST_CLIENTS, GpuRules, find_shortfall
 from tests.support.nodes import served
 
 GPU_GIB = 16.0

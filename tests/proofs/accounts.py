@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 from sqlalchemy import text
 
-from agents.contract import Report, UsageInterval
+from agents.contract.reports import Report, UsageInterval
 from app.nodes.intake import Intake
 from app.store.database.database import Database, libpq_url
 from tests.support.figures import ran_seconds

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from agents.node.node import LocalNode
 from tests.support.nodes import Machine, assigned, machine, ready, served
 from tests.support.virtual import VirtualNode

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.contract import AssignedGpu, Frame
+from agents.contract.assignments import AssignedGpu, Frame
 from agents.devices.simulated.remote import Switches
 from app.store.database.database import Database
 from tests.support.agents import cpu_seconds, resident_mib, running_agent

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.node.node import LocalNode
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.remote import connect
 from agents.host.local_socket import NotRunning, ask
 from agents.node.adoption import instance_of

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from sqlalchemy import text
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.remote import connect
 from agents.gateway import parsing
 from agents.gateway.master_socket import HaproxyAway, WorkerGone

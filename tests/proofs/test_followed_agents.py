@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
 from tests.support.caller import until

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, text
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from agents.gateway import parsing
 from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sqlalchemy import text
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from app.control.cycle import CycleBudget
 from app.control.domain.decision import SolveOutcome, SolverAnswer

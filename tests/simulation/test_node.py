@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, Frame, Report
+from agents.contract.assignments import AssignedInstance, Assignment, Frame
+from agents.contract.reports import Report
 from agents.keeper.copies import Stage
 from simulation.clock import Clock
 from simulation.node import LightNode

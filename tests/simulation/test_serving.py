@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from simulation.serving import serve
 from solvers.latency import busy_fraction, max_rate
 

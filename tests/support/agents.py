@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.control.join import join
 from agents.devices.simulated.remote import Switches
 from agents.node.state_folder import StateFolder

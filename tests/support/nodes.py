@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment, Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine as SimulatedMachine
 from agents.devices.simulated.mps import SimulatedMps

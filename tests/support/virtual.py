@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agents.contract import AssignedGpu, AssignedInstance, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps

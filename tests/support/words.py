@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
+from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads import ReportBatch, ReportCursor
 from app.control.observe.loads.reports import ReceivedReport, ReportExcerpt
 from app.store.fleet.gateways import GatewayTold

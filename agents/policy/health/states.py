@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.contract import Health
+from agents.contract.fields import Health
 from agents.seams.device import GpuReading, MpsState, Trouble
 
 

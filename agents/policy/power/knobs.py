@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from agents.contract import Excursion, Frame
+from agents.contract.assignments import Frame
+from agents.contract.reports import Excursion
 
 OVER_CAP = "over_cap"
 OVER_SLO = "over_slo"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.contract import Excursion
+from agents.contract.reports import Excursion
 from agents.policy.power.estimates import (
     BATCH_EXPONENT,
     BUSIEST_SHARE,

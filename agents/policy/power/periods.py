@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agents.contract import Excursion, Frame
+from agents.contract.assignments import Frame
+from agents.contract.reports import Excursion
 from agents.policy.power.knobs import Knob
 
 

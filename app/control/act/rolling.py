@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of

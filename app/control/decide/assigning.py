@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from agents.contract import AssignedGpu, AssignedInstance, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question

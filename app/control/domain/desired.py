@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agents.contract import AssignedGpu, AssignedInstance
+from agents.contract.assignments import AssignedGpu, AssignedInstance
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.readings import CopyTrial, JobReading, LoadReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad

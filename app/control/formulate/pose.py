@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.problem import build_problem

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.formulate.running import running_plan
 from app.store.plans.pieces import hashed
 from solvers.planning.judge import Verdict, judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from solvers.planning.plan import Plan, unserved_rest

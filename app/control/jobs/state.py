@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agents.contract import Copy, HeldBack, InstanceMinute
+from agents.contract.reports import Copy, HeldBack, InstanceMinute
 from app.control.domain.desired import Desired
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
 from app.control.jobs import job_readings

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Assignment, Copy
+from agents.contract.assignments import Assignment
+from agents.contract.reports import Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
 from app.control.jobs import rows as job_rows

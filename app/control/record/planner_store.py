@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import NewEvent

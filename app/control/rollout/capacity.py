@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.rollout.rules import PendingStep, RolloutRules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from agents.contract import AssignedGpu, Frame
+from agents.contract.assignments import AssignedGpu, Frame
 from app.control.domain.desired import NodeDesired
 
 

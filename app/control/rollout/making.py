@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from agents.fits import Shortfall
+from agents.contract.fits import Shortfall
 from app.control.domain.desired import NodeDesired
 from app.control.rollout.changes import NOTHING, InstanceChange
 from app.control.rollout.clocks import settings

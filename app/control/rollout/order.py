@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from agents.fits import Shortfall
+from agents.contract.fits import Shortfall
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason

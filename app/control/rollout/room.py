@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.contract import AssignedInstance
-from agents.fits import GpuRules, Shortfall, find_shortfall
+from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import GpuRules, Shortfall, find_shortfall
 from app.control.domain.desired import NodeDesired
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import msgspec
 
-from agents.contract import AssignedInstance
-from agents.fits import Shortfall
+from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout.capacity import CapacityLedger

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import GatewayCounts
+from agents.contract.gateways import GatewayCounts
 from app.store.database.database import statement
 
 ZIP_LEVEL = 1

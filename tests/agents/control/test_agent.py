@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract import Assignment
+from agents.contract.assignments import Assignment
 from agents.control.agent import Agent
 from agents.control.assignments import AssignmentVerdict, begin_incarnation, judge_assignment
 from agents.control.join import join

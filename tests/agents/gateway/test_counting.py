@@ -6,7 +6,7 @@ import random
 import socket
 from pathlib import Path
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.gateway.desired import Desired, declare, servers_by_name, with_slots
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, Tallies

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract import EndpointCopy, Endpoints, ServiceEndpoints
+from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
 from agents.gateway import desired
 from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired, declare, follow, with_slots

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.contract import AssignedInstance, Frame
-from agents.fits import GpuRules
+from agents.contract.assignments import AssignedInstance, Frame
+from agents.contract.fits import GpuRules
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import CopyDecision, NodeConstraints, WantedInstance, decide
 from agents.keeper.room import over_full

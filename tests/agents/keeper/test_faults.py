@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
 from tests.support.caller import until

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.journal import Journal, JournalError
 from agents.runtime import Running

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance
-from agents.fits import GpuRules, Shortfall
+from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.room import missing, over_full
 from tests.support.nodes import assigned, served

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract import Frame
+from agents.contract.assignments import Frame
 from agents.devices.simulated.process import Behaviour
 from agents.seams.traffic import Counters
 from tests.support.nodes import served

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.contract import AssignedGpu
+from agents.contract.assignments import AssignedGpu
 from agents.node.gpu_indexes import assigned_indexes, extend_indexes
 from agents.seams.device import GpuDevice
 from tests.support.nodes import assigned

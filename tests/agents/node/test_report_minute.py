@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.report_minute import CopyTotals, ReportMinute, add_counts, percentile_ms, subtract_counters
 from agents.runtime import Running

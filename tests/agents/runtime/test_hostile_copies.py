@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract import AssignedInstance, Assignment
-from agents.fits import MOST_CLIENTS, GpuRules
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.fits import MOST_CLIENTS, GpuRules
 from agents.node.adoption import adopt_copy
 from agents.runtime import Running
 from agents.runtime.logs import Logs

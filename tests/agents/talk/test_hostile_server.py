@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.contract import AssignedGpu, AssignedInstance, Assignment
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment
 from agents.control.agent import HIGHEST_INCARNATION, Agent
 from agents.control.assignments import AssignmentVerdict, begin_incarnation, find_contradiction
 from agents.gateway.client import SidecarRoutes

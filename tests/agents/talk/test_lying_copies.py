@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance, InstanceMinute, Report
+from agents.contract.assignments import AssignedInstance
+from agents.contract.reports import InstanceMinute, Report
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import LONGEST_ID, Filler
 from agents.node import reporting

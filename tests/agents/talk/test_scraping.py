@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.seams.traffic import Served
 from agents.talk.scraping import LARGEST_VALUE, MOST_SAMPLES, histogram, read, served_of
 

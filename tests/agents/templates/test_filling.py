@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.contract import HeldBack
+from agents.contract.reports import HeldBack
 from agents.templates import Filled
 from agents.templates.filling import ArgumentRefused, Builtin, fill
 from agents.templates.reading import PLACEHOLDER, Template, parse

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit

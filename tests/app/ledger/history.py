@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from agents.contract import Copy, UsageInterval
+from agents.contract.reports import Copy, UsageInterval
 from app.ledger import accounting, keeping
 from tests.app.ledger.judge import ALWAYS, Held, Paid, Priced
 from tests.app.ledger.town import Ledger, usage

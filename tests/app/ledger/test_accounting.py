@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from agents.contract import Copy
+from agents.contract.reports import Copy
 from app.store.money import closing
 from tests.app.ledger.town import Ledger, ledger, usage
 from tests.support.caller import until

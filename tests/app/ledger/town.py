@@ -11,16 +11,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from agents.contract import (
-    AssignedInstance,
-    Assignment,
-    Copy,
-    Dropped,
-    GpuMinute,
-    Inventory,
-    Report,
-    UsageInterval,
-)
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.reports import Copy, Dropped, GpuMinute, Inventory, Report, UsageInterval
 from app.access import Principal, Scope
 from app.ledger import keeping
 from app.manifests.model import Key, Kind

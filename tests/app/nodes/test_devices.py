@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.contract import GpuFacts, Inventory
+from agents.contract.reports import GpuFacts, Inventory
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agents.contract import AssignedInstance, Assignment, Copy
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.reports import Copy
 from app.nodes.detail import InstanceOwner, NodeDetail
 from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
 from app.store.fleet.endpoints import GatewayLimit

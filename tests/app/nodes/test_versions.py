@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment, Frame
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from tests.agents import contract_1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agents.contract import Frame
+from agents.contract.assignments import Frame
 from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState
 from agents.policy.power.knobs import Knob
 from simulation.power import printed

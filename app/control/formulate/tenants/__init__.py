@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.tenants.budget import BudgetAccount, budget_accounts, degrade_services, freeze_limits
 from app.control.formulate.tenants.demand import (

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from solvers.latency import limits
 from solvers.planning.problem import Instance, Problem, Profile, Service
 from solvers.planning.search.promise import accepted_loads

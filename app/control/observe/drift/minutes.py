@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from math import sqrt
 from typing import TypeAlias
 
-from agents.contract import InstanceMinute
+from agents.contract.reports import InstanceMinute
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.latencies import within_at_best

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.contract import GatewayCounts
+from agents.contract.gateways import GatewayCounts
 from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract import Copy, Excursion, GpuIndex, HeldBack, InstanceMinute, Moment, Reason
+from agents.contract.fields import GpuIndex, Moment, Reason
+from agents.contract.reports import Copy, Excursion, HeldBack, InstanceMinute
 from app.store.database import clock
 from app.store.fleet import gateways, loads
 from app.store.fleet.gateways import GatewayTold

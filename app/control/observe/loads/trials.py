@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import sqrt
 
-from agents.contract import AssignedInstance, InstanceMinute
+from agents.contract.assignments import AssignedInstance
+from agents.contract.reports import InstanceMinute
 from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.latencies import add, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, InstanceMinute
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.reports import InstanceMinute
 from app.control.observe.loads.reports import ReportExcerpt
 
 FORMER_INTERVAL = timedelta(minutes=10)  # that a former instance is accepted: its last minute may be reported late

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps

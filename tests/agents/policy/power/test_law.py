@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.contract import Frame
+from agents.contract.assignments import Frame
 from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState, step
 
 CLOCKS = tuple(range(300, 1501, 100))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from agents.contract import Frame
+from agents.contract.assignments import Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.policy.power import Energy, GpuPeriod, InstancePeriod, PowerSettings, PowerState, Samples, add_reading, step

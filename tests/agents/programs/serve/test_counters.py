@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.programs.serve.counters import EDGES_MS, ServerCounters
 from agents.talk.scraping import served_of
 

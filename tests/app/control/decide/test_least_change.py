@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_preferred, is_too_large
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot

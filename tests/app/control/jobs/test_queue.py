@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus, Snapshot
 from app.control.formulate.pose import pose

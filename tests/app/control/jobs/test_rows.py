@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.contract import Report
+from agents.contract.reports import Report
 from app.control.jobs import JobNeed, JobPhase, JobState, job_readings, rows
 from app.control.jobs.rows import row_of, state_of
 from app.store.database.database import Database

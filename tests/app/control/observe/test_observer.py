@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, Report
+from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.reports import Report
 from app.control.observe.observer import Observer
 from app.nodes.intake import Intake
 from app.store.database.database import Database

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from agents.contract import AssignedGpu, AssignedInstance, Frame
+from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.rollout.room import GpuLimits, is_over_full
 from app.control.rollout.rules import RolloutRules

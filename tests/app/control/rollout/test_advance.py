@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.contract import AssignedGpu, Frame
+from agents.contract.assignments import AssignedGpu, Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.rollout import Advance, RolloutRules, RolloutState, advance
 from app.control.rollout.changes import WrongTarget

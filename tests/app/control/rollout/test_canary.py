@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import Advance, RolloutState, advance, begin, order

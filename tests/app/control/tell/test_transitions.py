@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.decide.cordons import Drain
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Correction, NodeStatus, Snapshot

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from agents.contract import GatewayCounts, ServiceCounts
+from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads import Loads, ReportCursor, read_reports
 from app.store.database.database import Database
 from app.store.fleet import gateways, loads

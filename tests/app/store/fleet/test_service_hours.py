@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from agents.contract import LATENCY_EDGES_MS
+from agents.contract.fields import LATENCY_EDGES_MS
 from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.fleet import service_hours

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import DeclaredObject, Snapshot, TenantSpending
 from app.control.formulate.tenants import TenantTerms, apply_tenant_rules, used_by_service, used_by_tenant

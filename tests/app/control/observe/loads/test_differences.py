@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from agents.contract import GatewayCounts, ServiceCounts
+from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads.differences import CounterIncrease, GatewayTotals, NodeTotals
 from tests.support.words import at, fast, gateway, heard, served
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from app.control.observe.loads.trust import FORMER_INTERVAL, TrustedInstances
 from tests.support.words import NOON, heard, served
 

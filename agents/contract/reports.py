@@ -1,67 +1,34 @@
-"""The messages between agents, gateways and the control plane, and the limits of their fields.
-
-Compatibility: `contract` is the version of these messages. Both sides ignore unknown fields and fill in defaults of
-missing ones, so a field may be added at any time, always with a default; either side may be one version ahead. A field
-never changes its meaning: a new meaning gets a new field. Words in a field (health, stage, reason, handover) are open:
-an unknown word is kept and shown, and treated like the more careful of the known ones. A message without a version is
-of version 1, forever; only fields have been added since, so the version is still 1.
-
-Values of a minute are aggregates since the minute began. So a later report of the same minute contains everything of
-an earlier one, and reports may be lost, doubled or reordered without harm.
-
-The structs are hidden from the garbage collector (`gc=False`, tuples, no empty dicts): they hold no cycles, and at a
-thousand reports a second collecting them would take longer than reading them.
-"""
+"""What an agent reports to the control plane, and the answer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-CONTRACT = 1
-REPORT_SECONDS = 10
-LONGEST_POLL_SECONDS = 60
-
-# Upper edges of the latency histogram in ms: 12 buckets a decade from 0.5 ms, which separates 80 ms from 100 ms. The
-# last bucket counts everything above. Trailing zeros may be left out.
-LATENCY_EDGES_MS: Sequence[float] = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
-
-# `(?!\n)`: Python lets `$` match before a last line feed.
-Name = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)")]
-OptionalName = Annotated[str, Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$(?!\n)")]
-ServiceName = Annotated[
-    str,  # tenant/name
-    Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
-]
-# For devices, instances and boots, whose names come from elsewhere (NVML, the kernel): printable ASCII, no spaces.
-Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+$(?!\n)")]
-# The same where a report has hundreds: checked by `misnamed`, which caches names already checked.
-SaidName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
-SaidId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
-Reason = Annotated[str, Meta(max_length=60, pattern=r"^[A-Za-z0-9_.:-]*$(?!\n)")]
-Sentence = Annotated[str, Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
-Amount = Annotated[float, Meta(ge=0, le=1e12)]
-Percent = Annotated[float, Meta(ge=0, le=100)]
-Celsius = Annotated[float, Meta(ge=-100, le=1000)]
-Count = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
-Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e12 mJ within weeks
-GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
-Moment = Annotated[datetime, Meta(tz=True)]
-Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # host:port
-# The words known here; on the wire they are Reasons, because the other side may know one more.
-Health = Literal["ok", "degraded", "failed", "unknown"]
-# How far a copy of an instance has come in starting or stopping.
-Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
-Handover = Literal["overlap", "strict"]
-
-
-def owner_name(tenant: str, name: str) -> str:
-    """Names a service or job as plans do: tenant/name, where no tenant means the tenant `default`."""
-    return f"{tenant or 'default'}/{name}"
+from agents.contract.assignments import owner_name
+from agents.contract.fields import (
+    CONTRACT,
+    LATENCY_EDGES_MS,
+    Address,
+    Amount,
+    Celsius,
+    Count,
+    Counter,
+    GpuIndex,
+    Identifier,
+    Moment,
+    Name,
+    OptionalName,
+    Percent,
+    Reason,
+    SaidId,
+    SaidName,
+    Sentence,
+)
 
 
 class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -242,131 +209,6 @@ class Answer(Struct, rename="camel", gc=False):
     now: datetime  # the database's clock: an agent can see that its own is wrong
     dropped: Sequence[Dropped] = ()
     incarnation: int = 0  # the highest known of this node; an agent with a lower one continues above it
-
-
-class Frame(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A knob's planned value and range: the plan sets the range, and the node moves the knob inside it."""
-
-    planned: Amount
-    min: Amount
-    max: Amount
-
-
-class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One instance as it is to run."""
-
-    id: Identifier
-    gpu: GpuIndex
-    tenant: OptionalName = ""
-    service: OptionalName = ""
-    job: OptionalName = ""
-    model: OptionalName = ""
-    variant: OptionalName = ""
-    template: OptionalName = ""
-    args: dict[str, str | int | float | bool] | None = None
-    sm_percent: Percent = 0.0
-    memory_gib: Amount = 0.0
-    batch: Frame | None = None
-    batch_timeout_ms: Amount = 0.0
-    rate_per_second: Amount = 0.0
-    slo_ms: Amount = 0.0  # 0: none, as for a job
-    percentile: Percent = 0.0
-    dedicated: bool = False
-    priority: Amount = 100.0
-    preemptible: bool = True  # a job that may be stopped when services need its memory
-
-    @property
-    def owner(self) -> str:
-        """The service or job, as plans name it: tenant/name."""
-        return owner_name(self.tenant, self.service or self.job)
-
-    def profile_key(self, gpu_type: str) -> str:
-        """Returns the key of the instance's profile: model/variant/gpuType."""
-        return f"{self.model}/{self.variant}/{gpu_type}"
-
-
-class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One GPU's settings."""
-
-    index: GpuIndex
-    uuid: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # which device the index meant
-    clock_mhz: Frame | None = None
-    cap_w: Amount | None = None
-
-
-class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
-    """The full desired state of one node. The agent refuses an epoch or generation lower than before."""
-
-    node: Name
-    version: Counter
-    epoch: Counter
-    generation: Counter
-    contract: int = 1
-    plan: Annotated[str, Meta(max_length=100)] = ""
-    instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
-    gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
-    handover: Reason = "overlap"  # Handover; an unknown word counts as strict
-    handover_seconds: Amount = 120.0
-    clients_per_gpu: Count = 48
-    same_model_per_gpu: Count = 1
-
-
-class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One copy of a service, as gateways are to treat it."""
-
-    id: Identifier
-    node: Name
-    address: Address = ""  # host:port; empty if unknown
-    weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
-    drained: bool = False  # no new requests
-
-
-class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A service's copies, and how many of its requests a gateway accepts."""
-
-    service: ServiceName  # tenant/name
-    copies: Annotated[tuple[EndpointCopy, ...], Meta(max_length=65_536)] = ()
-    queue_limit: Count = 0  # requests open at once at one gateway, answered or waiting; 0: no limit
-    shed_share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of its requests, answered 503 at once
-    retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 2
-    slo_ms: Amount = 0.0
-    percentile: Percent = 0.0
-
-
-class Endpoints(Struct, rename="camel", gc=False):
-    """All services, as every following gateway is to route them."""
-
-    version: Counter
-    services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
-
-
-class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A gateway's counts of a service since the gateway began."""
-
-    service: ServiceName
-    requests: Count = 0
-    errors: Count = 0  # those shed are among them
-    shed: Count = 0
-    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
-    open: Count = 0  # now: received, and not counted in `requests` yet
-    timed: Count = 0  # answers compared with the SLO, to the millisecond
-    late: Count = 0  # of those, answers later than the SLO
-
-
-class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
-    """All of a gateway's counts since it began: totals, so that a lost message loses nothing."""
-
-    began: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[!-~]+$(?!\n)")]  # new when counting restarts
-    sequence: Annotated[int, Meta(ge=0, lt=2**62)]  # orders a gateway's messages, also across restarts
-    services: Annotated[tuple[ServiceCounts, ...], Meta(max_length=16_384)] = ()
-    lost_lines: Count = 0  # requests that were not counted
-    endpoints: Counter = 0  # the version in force; 0: none yet
-
-
-class CountsTaken(Struct, rename="camel", gc=False):
-    """The answer: this gateway's highest known sequence. Counts with a lower one were dropped and are sent again."""
-
-    sequence: int
 
 
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")

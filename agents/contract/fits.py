@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from agents.contract import AssignedInstance
+from agents.contract.assignments import AssignedInstance
 
 TOLERANCE = 1e-6  # SM% and GiB
 MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0), whatever is asked for

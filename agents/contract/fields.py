@@ -1,0 +1,87 @@
+"""The types of fields that messages share, with their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+CONTRACT = 1
+
+
+REPORT_SECONDS = 10
+
+
+LONGEST_POLL_SECONDS = 60
+
+
+# Upper edges of the latency histogram in ms: 12 buckets a decade from 0.5 ms, which separates 80 ms from 100 ms. The
+# last bucket counts everything above. Trailing zeros may be left out.
+LATENCY_EDGES_MS: Sequence[float] = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
+
+
+# `(?!\n)`: Python lets `$` match before a last line feed.
+Name = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)")]
+
+
+OptionalName = Annotated[str, Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$(?!\n)")]
+
+
+ServiceName = Annotated[
+    str,  # tenant/name
+    Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
+]
+
+
+# For devices, instances and boots, whose names come from elsewhere (NVML, the kernel): printable ASCII, no spaces.
+Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+$(?!\n)")]
+
+
+# The same where a report has hundreds: checked by `misnamed`, which caches names already checked.
+SaidName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
+
+
+SaidId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
+
+
+Reason = Annotated[str, Meta(max_length=60, pattern=r"^[A-Za-z0-9_.:-]*$(?!\n)")]
+
+
+Sentence = Annotated[str, Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+
+
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+Percent = Annotated[float, Meta(ge=0, le=100)]
+
+
+Celsius = Annotated[float, Meta(ge=-100, le=1000)]
+
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+
+
+Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e12 mJ within weeks
+
+
+GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
+
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # host:port
+
+
+# The words known here; on the wire they are Reasons, because the other side may know one more.
+Health = Literal["ok", "degraded", "failed", "unknown"]
+
+
+# How far a copy of an instance has come in starting or stopping.
+Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
+
+
+Handover = Literal["overlap", "strict"]

@@ -1,0 +1,77 @@
+"""What a gateway that follows the control plane is told, and what it counts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from agents.contract.fields import (
+    LATENCY_EDGES_MS,
+    Address,
+    Amount,
+    Count,
+    Counter,
+    Identifier,
+    Name,
+    Percent,
+    ServiceName,
+)
+
+
+class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One copy of a service, as gateways are to treat it."""
+
+    id: Identifier
+    node: Name
+    address: Address = ""  # host:port; empty if unknown
+    weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
+    drained: bool = False  # no new requests
+
+
+class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A service's copies, and how many of its requests a gateway accepts."""
+
+    service: ServiceName  # tenant/name
+    copies: Annotated[tuple[EndpointCopy, ...], Meta(max_length=65_536)] = ()
+    queue_limit: Count = 0  # requests open at once at one gateway, answered or waiting; 0: no limit
+    shed_share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of its requests, answered 503 at once
+    retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 2
+    slo_ms: Amount = 0.0
+    percentile: Percent = 0.0
+
+
+class Endpoints(Struct, rename="camel", gc=False):
+    """All services, as every following gateway is to route them."""
+
+    version: Counter
+    services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
+
+
+class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A gateway's counts of a service since the gateway began."""
+
+    service: ServiceName
+    requests: Count = 0
+    errors: Count = 0  # those shed are among them
+    shed: Count = 0
+    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
+    open: Count = 0  # now: received, and not counted in `requests` yet
+    timed: Count = 0  # answers compared with the SLO, to the millisecond
+    late: Count = 0  # of those, answers later than the SLO
+
+
+class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
+    """All of a gateway's counts since it began: totals, so that a lost message loses nothing."""
+
+    began: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[!-~]+$(?!\n)")]  # new when counting restarts
+    sequence: Annotated[int, Meta(ge=0, lt=2**62)]  # orders a gateway's messages, also across restarts
+    services: Annotated[tuple[ServiceCounts, ...], Meta(max_length=16_384)] = ()
+    lost_lines: Count = 0  # requests that were not counted
+    endpoints: Counter = 0  # the version in force; 0: none yet
+
+
+class CountsTaken(Struct, rename="camel", gc=False):
+    """The answer: this gateway's highest known sequence. Counts with a lower one were dropped and are sent again."""
+
+    sequence: int
