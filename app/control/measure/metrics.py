@@ -1,4 +1,4 @@
-"""Prometheus metrics of the planner; names, labels and the words in them are part of the interface."""
+"""Prometheus metrics of the planner; their names, labels and label values are part of the interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 CYCLES = Counter("gpuwright_cycles", "Planning cycles, by outcome.", ["outcome"], registry=REGISTRY)
 PHASE_SECONDS = Histogram(
     "gpuwright_cycle_phase_seconds",
-    "Time of each phase of a cycle; the phase `cycle` is the whole.",
+    "Time of each phase of a cycle; the phase `cycle` is the whole cycle.",
     ["phase"],
     buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
     registry=REGISTRY,
@@ -28,7 +28,9 @@ INSTANCE_CHANGES = Counter(
     "gpuwright_planned_instance_changes", "Instance changes of recorded plans.", ["change"], registry=REGISTRY
 )
 ROLLOUTS = Counter("gpuwright_rollouts", "Rollouts, by final state.", ["state"], registry=REGISTRY)
-EVENTS = Counter("gpuwright_events", "Events recorded.", ["reason", "severity"], registry=REGISTRY)
+EVENTS = Counter(
+    "gpuwright_events", "Recorded events, by reason and severity.", ["reason", "severity"], registry=REGISTRY
+)
 FAILED = Counter(
     "gpuwright_planner_failed", "Planner jobs that failed with an unexpected error.", ["job"], registry=REGISTRY
 )
@@ -47,19 +49,19 @@ for _state in (PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED, PlanState.S
 
 @dataclass(frozen=True, slots=True)
 class ServiceFigures:
-    """One service, as the planner sees it now."""
+    """The current figures of a service."""
 
-    asked_per_second: float = 0.0  # seen
+    asked_per_second: float = 0.0  # measured
     expected_per_second: float = 0.0  # planned for
     unserved_per_second: float = 0.0
     shed_share: float = 0.0
-    attainment: float | None = None  # None: nothing was asked
+    attainment: float | None = None  # None: no requests
     burn_rates: Mapping[str, float] = field(default_factory=dict)  # by window: 5m, 30m, 1h, 6h
 
 
 @dataclass(frozen=True, slots=True)
 class TenantFigures:
-    """One tenant's money and GPUs."""
+    """The spending and GPUs of a tenant."""
 
     spent: float = 0.0
     budget: float | None = None
@@ -69,7 +71,7 @@ class TenantFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlannerFigures:
-    """What the planner knows now. One that does not lead shows only that it does not."""
+    """The planner's current figures. A planner that does not lead shows only that."""
 
     leads: bool = False
     epoch: int = 0
@@ -86,18 +88,18 @@ class PlannerFigures:
     releasable_nodes: int = 0
     services: Mapping[str, ServiceFigures] = field(default_factory=dict)  # by tenant/name
     tenants: Mapping[str, TenantFigures] = field(default_factory=dict)
-    cost_rates: Mapping[str, float] = field(default_factory=dict)  # per hour, by tenant, few of them
+    cost_rates: Mapping[str, float] = field(default_factory=dict)  # per hour, by tenant; the dearest only
     corrections: Mapping[str, float] = field(default_factory=dict)  # of latency, by model/variant/gpuType
 
 
 class FigureCollector(Collector):
-    """Shows the newest figures when somebody scrapes: what is gone leaves no series behind."""
+    """Exports the newest figures on each scrape, so that objects that are gone leave no series behind."""
 
     def __init__(self) -> None:
         self.figures = PlannerFigures()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Every family, also those without a value."""
+        """Yields every family, also those without values."""
         now = self.figures
         yield _one("gpuwright_leader", "1 if this process plans the fleet.", float(now.leads))
         yield _one("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
@@ -137,27 +139,27 @@ REGISTRY.register(COLLECTOR)
 
 
 def show_figures(figures: PlannerFigures) -> None:
-    """These are the figures from now on."""
+    """Sets the figures to export from now on."""
     COLLECTOR.figures = figures
 
 
 def count_decision(decision: Decision) -> None:
-    """Count a decision that was recorded."""
+    """Counts a recorded decision."""
     DECISIONS.labels(PlanningLane(decision.lane).value, decision.reason or "none").inc()
     for change in CHANGES:
         INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))
 
 
 def count_events(events: Iterable[NewEvent]) -> None:
-    """Count events that were recorded."""
+    """Counts recorded events."""
     for event in events:
         EVENTS.labels(event.reason, event.severity).inc()
 
 
 def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFamily]:
     who = ["tenant", "service"]
-    named = [(name.split("/", 1), one) for name, one in services.items() if "/" in name]
-    for name, said, field_name in (
+    named = [(name.split("/", 1), figures) for name, figures in services.items() if "/" in name]
+    for name, text, field_name in (
         ("gpuwright_service_asked_per_second", "Observed requests a second.", "asked_per_second"),
         ("gpuwright_service_expected_per_second", "Planned requests a second.", "expected_per_second"),
         (
@@ -167,44 +169,44 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
         ),
         ("gpuwright_service_shed_ratio", "Share of requests to be answered 503.", "shed_share"),
     ):
-        yield _labelled(name, said, who, ((key, getattr(one, field_name)) for key, one in named))
+        yield _labelled(name, text, who, ((key, getattr(figures, field_name)) for key, figures in named))
     yield _labelled(
         "gpuwright_slo_attainment_ratio",
         "Share of requests within the SLO.",
         who,
-        ((key, one.attainment) for key, one in named if one.attainment is not None),
+        ((key, figures.attainment) for key, figures in named if figures.attainment is not None),
     )
     yield _labelled(
         "gpuwright_slo_burn_rate",
         "Late requests over those that the SLO allows, by window.",
         [*who, "window"],
-        (([*key, window], rate) for key, one in named for window, rate in one.burn_rates.items()),
+        (([*key, window], rate) for key, figures in named for window, rate in figures.burn_rates.items()),
     )
 
 
 def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily]:
-    for name, said, field_name in (
+    for name, text, field_name in (
         ("gpuwright_tenant_spent", "Estimated spending this month.", "spent"),
         ("gpuwright_tenant_budget", "Budget for a month.", "budget"),
         ("gpuwright_tenant_gpus", "GPUs that the plan assigns, as a sum of shares.", "gpus"),
         ("gpuwright_tenant_guarantee_gpus", "Guaranteed GPUs.", "guarantee_gpus"),
     ):
-        values = ((tenant, getattr(one, field_name)) for tenant, one in tenants.items())
-        yield _labelled(name, said, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
+        values = ((tenant, getattr(figures, field_name)) for tenant, figures in tenants.items())
+        yield _labelled(name, text, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
 
 
-def _one(name: str, said: str, value: float | None) -> GaugeMetricFamily:
-    return _labelled(name, said, [], [([], value)] if value is not None else [])
+def _one(name: str, text: str, value: float | None) -> GaugeMetricFamily:
+    return _labelled(name, text, [], [([], value)] if value is not None else [])
 
 
-def _by(name: str, said: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    return _labelled(name, said, [label], (([word], value) for word, value in values.items()))
+def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _labelled(name, text, [label], (([word], value) for word, value in values.items()))
 
 
 def _labelled(
-    name: str, said: str, labels: list[str], values: Iterable[tuple[list[str], float]]
+    name: str, text: str, labels: list[str], values: Iterable[tuple[list[str], float]]
 ) -> GaugeMetricFamily:  # fmt: skip
-    family = GaugeMetricFamily(name, said, labels=labels)
+    family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in values:
         family.add_metric(key, value)
     return family

@@ -1,4 +1,4 @@
-"""One trace a cycle: `with phase("solve"):` times a phase for Prometheus, and is a span where anybody collects them."""
+"""Traces each cycle: `with phase("solve"):` times a phase for Prometheus and records a span if tracing is on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.http import tracing
 from app.settings import Settings
 
 WHOLE = "cycle"
-_collected: list[tracing.Tracing] = []  # at most one; a planner is one process
+_collected: list[tracing.Tracing] = []  # at most a single tracer: a planner is a single process
 
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A phase of a cycle; `cycle` is the whole, and the others inside it are its parts."""
+    """Times a phase of a cycle; `cycle` is the whole cycle, and contains the other phases."""
     began = time.perf_counter()
     with _span(name):
         try:
@@ -27,13 +27,13 @@ def phase(name: str) -> Iterator[None]:
 
 
 def note(**values: str | int | float | bool) -> None:
-    """Say more of the phase that is under way: gpuwright.outcome, gpuwright.generation, ..."""
+    """Adds attributes to the current phase: gpuwright.outcome, gpuwright.generation, ..."""
     if _collected:
         _collected[0].note({f"gpuwright.{name}": value for name, value in values.items()})
 
 
 def configure(settings: Settings) -> None:
-    """Send spans, if an endpoint is set."""
+    """Starts to send spans, if an endpoint is set."""
     found = tracing.configure(settings)
     if found:
         close()
@@ -41,7 +41,7 @@ def configure(settings: Settings) -> None:
 
 
 def close() -> None:
-    """Send what is left."""
+    """Sends the remaining spans."""
     while _collected:
         _collected.pop().close()
 

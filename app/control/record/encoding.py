@@ -1,6 +1,6 @@
-"""How snapshots and decisions stand on record.
+"""Encodes snapshots and decisions for the record.
 
-What stands is said in the words in which plans say what they want: the one is kept under the hash of the other.
+The plan in force is encoded like a plan's desired state, so that both are stored once, under the same hash.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ PARTS = ("nodes", "expected", "corrections", "jobs", "tenants", "resting")
 
 
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
-    """A snapshot in parts that change apart from each other: the moment, what is declared, then those of PARTS."""
+    """Returns a snapshot in parts that change independently: the head, the objects by kind, then those of PARTS."""
     head = {name: getattr(snapshot, name) for name in HEAD}
     by_kind: dict[str, list[Any]] = {}
-    for one in snapshot.declared:
-        by_kind.setdefault(one.kind, []).append(one)
+    for item in snapshot.declared:
+        by_kind.setdefault(item.kind, []).append(item)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
     whole += [{name: getattr(snapshot, name)} for name in PARTS]
     return [_encoded(part) for part in (*whole, snapshot.in_force)]
 
 
 def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
-    """The snapshot that these are the parts of."""
+    """Joins the parts of a snapshot."""
     *rest, in_force = bodies
-    said: dict[str, Any] = {"declared": [], "in_force": msgspec.json.decode(in_force)}
+    fields: dict[str, Any] = {"declared": [], "in_force": msgspec.json.decode(in_force)}
     for body in rest:
         for name, value in msgspec.json.decode(body).items():
-            said[name] = said[name] + value if name == "declared" else value
-    said["declared"].sort(key=lambda one: (one["kind"], one["tenant"], one["name"]))
-    return msgspec.convert(said, Snapshot)
+            fields[name] = fields[name] + value if name == "declared" else value
+    fields["declared"].sort(key=lambda item: (item["kind"], item["tenant"], item["name"]))
+    return msgspec.convert(fields, Snapshot)
 
 
 def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
-    """The decision as the store keeps it."""
+    """Returns the row that stores a decision."""
     plan, recipe = decision.plan, decision.answer.recipe
     certificate = plan.certificate
     return plans.PlanDraft(
@@ -64,7 +64,7 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
             "versions": versions(),
             "recipe": recipe,
             "outcome": decision.answer.outcome,
-            "heldBack": [_held_back(one) for one in decision.held_back],
+            "heldBack": [_held_back(held) for held in decision.held_back],
             "seconds": decision.answer.seconds,
         },
         cost=certificate.cost.total if certificate else None,
@@ -75,13 +75,13 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     )
 
 
-def _held_back(one: HeldBackChange) -> dict[str, Any]:
+def _held_back(held: HeldBackChange) -> dict[str, Any]:
     return {
-        "service": one.service,
-        "reason": one.reason,
-        "message": one.message,
-        "needsSmPercent": one.needs_sm_percent,
-        "needsMemoryGib": one.needs_memory_gib,
+        "service": held.service,
+        "reason": held.reason,
+        "message": held.message,
+        "needsSmPercent": held.needs_sm_percent,
+        "needsMemoryGib": held.needs_memory_gib,
     }
 
 
@@ -93,12 +93,12 @@ def _encoded(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
+NEVER_MS = 1e9  # stands for infinity, which JSON cannot write: more arrives than is ever answered
 
 
 def make_finite(plan: Plan) -> Plan:
-    """The plan in numbers that can be written down."""
-    if all(isfinite(one.latency_ms) for one in plan.instances):
+    """Returns the plan with finite latencies."""
+    if all(isfinite(line.latency_ms) for line in plan.instances):
         return plan
-    lines = tuple(replace(one, latency_ms=min(one.latency_ms, NEVER_MS)) for one in plan.instances)
+    lines = tuple(replace(line, latency_ms=min(line.latency_ms, NEVER_MS)) for line in plan.instances)
     return replace(plan, instances=lines)

@@ -1,4 +1,4 @@
-"""The planner's hold on the database: reads a snapshot, records what was decided, tells nodes; all under one epoch."""
+"""The planner's access to the database: reads snapshots, records decisions, assigns nodes; all under its epoch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from app.store.world import events
 
 
 class PlannerStore:
-    """One planner's. `epoch` is that of its lease, 0 while it has none."""
+    """The store of a planner. `epoch` is that of its lease, 0 while it has none."""
 
     def __init__(self, database: Database, holder: str, lease_seconds: float = 10.0) -> None:
         self.database = database
@@ -39,10 +39,10 @@ class PlannerStore:
         self.epoch = 0
         self._observer = Observer()
         self._is_new = True
-        self._reading = threading.Lock()  # the observer keeps what it read
+        self._reading = threading.Lock()  # the observer caches what it read
 
     def lead(self, begin: Callable[[], None] = lambda: None) -> bool:
-        """Take the lease or renew it; whether we lead now. Nothing is done under a new epoch before `begin` is over."""
+        """Takes or renews the lease; returns True while leading. Under a new epoch, `begin` runs first."""
         epoch = self.database.write(
             lambda connection: lease.take(connection, self.holder, self.lease_seconds), repeatable=True
         )
@@ -55,13 +55,13 @@ class PlannerStore:
         return epoch is not None
 
     def step_down(self) -> None:
-        """Let another one lead at once."""
+        """Gives the lease up, so that another planner can lead at once."""
         if self.epoch:
             self.database.write(lambda connection: lease.release(connection, self.holder), repeatable=True)
         self.epoch = 0
 
     def read(self, fn: Callable[[Connection, Observer], Any]) -> Any:
-        """One consistent read. After one that failed, nobody is silent for longer than since then."""
+        """Makes a consistent read. After a failed read the silence of nodes counts from then."""
         with self._reading:
             try:
                 if self._is_new:
@@ -73,12 +73,12 @@ class PlannerStore:
                 raise
 
     def snapshot(self, expecting: ExpectLoads) -> Snapshot:
-        """All that a decision is made from, as of one moment."""
+        """Returns everything that a decision is made from, as of one moment."""
         found: Snapshot = self.read(lambda c, observer: observer.snapshot(c, self.epoch, expecting))
         return found
 
     def world(self) -> tuple[DeclaredObject, ...]:
-        """Every declared object."""
+        """Returns every declared object."""
         found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
         return found
 
@@ -94,11 +94,11 @@ class PlannerStore:
         return found
 
     def record(
-        self, snapshot: Snapshot, decisions: Sequence[Decision], said: Sequence[NewEvent] = ()
+        self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
     ) -> tuple[int, ...]:
-        """Write these down, all or none; the generation of each. Deposed or Overtaken where they may not stand.
+        """Records all decisions or none, and returns their generations; raises Deposed or Overtaken if it may not.
 
-        They stand under the epoch that they were begun in: a lease lost and taken again meanwhile is another one.
+        They are recorded under the snapshot's epoch: a lease lost and taken again meanwhile has another epoch.
         """
         rows = [(decision, plan_row(snapshot, decision)) for decision in decisions]
 
@@ -116,35 +116,40 @@ class PlannerStore:
                     connection, snapshot.epoch, str(decision.answer.outcome), reason=decision.reason,
                     message=decision.message, generation=generation,
                 )  # fmt: skip
-            events.record(connection, said)
+            events.record(connection, new_events)
             return tuple(found)
 
         generations = self.database.write(write)
-        metrics.count_events(said)
+        metrics.count_events(new_events)
         for decision, _ in rows:
             metrics.count_decision(decision)
         return generations
 
     def note(
-        self, outcome: SolveOutcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[NewEvent] = ()
+        self,
+        outcome: SolveOutcome,
+        reason: str,
+        message: str,
+        snapshot: Snapshot | None,
+        new_events: Sequence[NewEvent] = (),
     ) -> None:
-        """Write down a cycle that decided nothing, with what it saw where that could be another time's question."""
+        """Records a cycle without decision, with its snapshot if somebody may want to replay it."""
         kept = snapshot_parts(snapshot) if snapshot else ()
 
         def write(connection: Connection) -> None:
             if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=kept):
                 raise Deposed(f"epoch {self.epoch} is over")
-            events.record(connection, said)
+            events.record(connection, new_events)
 
         self.database.write(write)
-        metrics.count_events(said)
+        metrics.count_events(new_events)
 
     def assign(
-        self, plan: plans.PlanInForce, desired: Desired, settled: RolloutProgress, said: Sequence[NewEvent] = ()
+        self, plan: plans.PlanInForce, desired: Desired, settled: RolloutProgress, new_events: Sequence[NewEvent] = ()
     ) -> bool:
-        """Give these nodes their new assignments, and keep how far the rollout is: both or neither.
+        """Assigns these nodes their new state and records the rollout's progress: both or neither.
 
-        False where the plan's state was changed meanwhile, by an operator: then nothing is told.
+        Returns False, and assigns nothing, if an operator changed the plan's state meanwhile.
         """
         kept = msgspec.json.encode(settled.desired, order="deterministic") if settled.desired is not None else None
 
@@ -160,42 +165,42 @@ class PlannerStore:
                 self._assignment(node, wanted, plan.generation, generation) for node, wanted in sorted(desired.items())
             ]
             assignments.write(connection, self.epoch, drafts)
-            events.record(connection, said)
+            events.record(connection, new_events)
             return True
 
-        told = self.database.write(write)
-        if told:
-            metrics.count_events(said)
-        return told
+        is_written = self.database.write(write)
+        if is_written:
+            metrics.count_events(new_events)
+        return is_written
 
     def change_state(
-        self, generation: int, before: PlanState, after: PlanState, why: str, said: Sequence[NewEvent] = ()
+        self, generation: int, before: PlanState, after: PlanState, why: str, new_events: Sequence[NewEvent] = ()
     ) -> None:
-        """Give a plan that is not in force another state, if it is still in the one before."""
+        """Changes the state of a plan that is not in force, if it is still in the state before."""
 
         def write(connection: Connection) -> None:
             if not lease.held(connection, self.epoch):
                 raise Deposed(f"epoch {self.epoch} is over")
             if plan_reads.move(connection, generation, [before], after, "planner", why):
-                events.record(connection, said)
+                events.record(connection, new_events)
 
         self.database.write(write)
 
-    def refuse_request(self, generation: int, what: str, said: Sequence[NewEvent] = ()) -> None:
-        """What an operator asked has its answer, and it is no."""
+    def refuse_request(self, generation: int, what: str, new_events: Sequence[NewEvent] = ()) -> None:
+        """Records that an operator's request was refused."""
 
         def write(connection: Connection) -> None:
             plan_reads.answered(connection, generation, what)
-            events.record(connection, said)
+            events.record(connection, new_events)
 
         self.database.write(write)
 
     def moment(self) -> datetime:
-        """The database's time."""
+        """Returns the database's time."""
         return self.database.read(rows.moment)
 
     def proven_shapes(self) -> frozenset[str]:
-        """Shapes whose first instance was watched and passed."""
+        """Returns the shapes whose first instance passed its trial."""
         return self.database.read(plans.proven)
 
     def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.AssignmentDraft:

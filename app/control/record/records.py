@@ -1,4 +1,4 @@
-"""Recorded decisions, read back: the plan, what nodes were to run, and the snapshot that it was made from."""
+"""Reads recorded decisions: the plan, its desired state, and the snapshot that it was made from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from solvers.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class RecordedPlan:
-    """One decision as it stands on record. `row` is the table's own, with hashes where pieces are."""
+    """A recorded decision. `row` is the database row, with hashes of the stored pieces."""
 
     generation: int
     at: datetime
@@ -36,7 +36,7 @@ class RecordedPlan:
 
 
 def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
-    """The decision of this generation, if it is still kept."""
+    """Returns the decision of this generation, if it is still stored."""
     row = plans.one(connection, generation)
     if row is None:
         return None
@@ -59,8 +59,8 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
     )
 
 
-def snapshot_of(connection: Connection, one: RecordedPlan) -> Snapshot:
-    """What the decision was made from."""
-    hashes = [bytes.fromhex(digest) for digest in one.row["snapshot"]]
+def snapshot_of(connection: Connection, recorded: RecordedPlan) -> Snapshot:
+    """Returns the snapshot that the decision was made from."""
+    hashes = [bytes.fromhex(digest) for digest in recorded.row["snapshot"]]
     found = pieces.get(connection, hashes)
     return join_snapshot([found[digest] for digest in hashes])

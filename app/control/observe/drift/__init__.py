@@ -1,4 +1,4 @@
-"""What measuring says against profiles: a bounded correction with its evidence, slow enough to shake nothing."""
+"""Corrects profiles by measurements: bounded corrections with their evidence, slow enough to keep plans stable."""
 
 from __future__ import annotations
 

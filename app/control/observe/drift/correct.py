@@ -1,7 +1,7 @@
-"""From evidence to a correction: inside bounds, in whole steps, and only when it is sure to help.
+"""Turns evidence into a correction: within bounds, in whole steps, and only if the evidence is clear.
 
-A correction is measured against the profile, never against the last correction, so it has one fixed point and is not
-chased. It moves by steps that are rare and larger than noise; inside the dead band nothing moves.
+A correction is measured against the profile, never against the last correction, so it converges to a single value. Its
+steps are rare and larger than noise; within the dead band it does not change.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
 
 UNTOUCHED = Correction()
+POWER_ERROR_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileCorrection:
-    """A profile's correction, what it rests on, and what is wrong beyond it."""
+    """A profile's correction, its evidence, and an alarm if no correction suffices."""
 
     key: str  # model/variant/gpuType
     correction: Correction = UNTOUCHED
     at: datetime | None = None  # of the last step
-    since: datetime | None = None  # it has been away from 1
-    profile: int = 0  # the profile that was measured: another one begins anew
+    since: datetime | None = None  # when it first differed from 1
+    profile: int = 0  # hash of the measured profile: a changed profile starts without correction
     shapes: Mapping[str, ShapeEvidence] = field(default_factory=dict)
-    late: float = 0.0  # what lateness alone has added
+    late: float = 0.0  # added because answers are late although execution is as predicted
     late_at: datetime | None = None
     message: str = ""  # of the last step
     alarm: str = ""
@@ -37,16 +38,21 @@ class ProfileCorrection:
 def update_correction(
     before: ProfileCorrection, observations: Sequence[Observation], now: datetime, settings: DriftTuning
 ) -> ProfileCorrection:
-    """The correction after what was observed of this profile in the last window; the same where it stands."""
+    """Returns the correction after the observations of the last window; unchanged where nothing calls for a step."""
     mark = observations[-1].profile if observations else before.profile
     if mark != before.profile:
-        anew = before.profile != 0
-        before = ProfileCorrection(before.key, profile=mark, correction=UNTOUCHED if anew else before.correction)
-        if anew:
-            return replace(before, at=now, message=f"profile {before.key} was taken anew: its correction is gone")
-    own = [one for one in observations if one.profile == mark and one.at > now - _seconds(settings.window_seconds)]
+        is_changed = before.profile != 0
+        correction = UNTOUCHED if is_changed else before.correction
+        before = ProfileCorrection(before.key, profile=mark, correction=correction)
+        if is_changed:
+            return replace(before, at=now, message=f"profile {before.key} was changed; its correction was reset")
+    own = [
+        observation
+        for observation in observations
+        if observation.profile == mark and observation.at > now - _seconds(settings.window_seconds)
+    ]
     oldest = now - _seconds(settings.remember_seconds)
-    remembered = {shape: one for shape, one in before.shapes.items() if one.at > oldest}
+    remembered = {shape: evidence for shape, evidence in before.shapes.items() if evidence.at > oldest}
     shapes = gather_evidence(own, remembered, settings)
     waiting = before.at is not None and now < before.at + _seconds(settings.step_seconds)
     late, late_at = _late(replace(before, shapes=shapes), own, now, settings)
@@ -59,53 +65,57 @@ def update_correction(
 def _take_step(
     before: ProfileCorrection, own: Sequence[Observation], now: datetime, settings: DriftTuning
 ) -> ProfileCorrection:
-    standing = before.correction
+    current = before.correction
     wanted = Correction(
-        latency_factor=_step(standing.latency_factor, *_latency(before), settings),
-        memory_factor=_step(standing.memory_factor, *_memory(standing, own, settings), settings),
-        power_factor=_step(standing.power_factor, *_power(standing, own, settings), settings),
+        latency_factor=_step(current.latency_factor, *_latency(before), settings),
+        memory_factor=_step(current.memory_factor, *_memory(current, own, settings), settings),
+        power_factor=_step(current.power_factor, *_power(current, own, settings), settings),
     )
-    if wanted == standing:
+    if wanted == current:
         return before
     changes = [
         f"{what} x {after:.2f} (was {was:.2f})"
         for what, was, after in (
-            ("latency", standing.latency_factor, wanted.latency_factor),
-            ("memory", standing.memory_factor, wanted.memory_factor),
-            ("power", standing.power_factor, wanted.power_factor),
+            ("latency", current.latency_factor, wanted.latency_factor),
+            ("memory", current.memory_factor, wanted.memory_factor),
+            ("power", current.power_factor, wanted.power_factor),
         )
         if was != after
     ]
-    minutes = sum(one.minutes for one in before.shapes.values())
-    said = f"profile {before.key}: {', '.join(changes)}, by {minutes} minutes of {len(before.shapes)} shapes"
+    minutes = sum(evidence.minutes for evidence in before.shapes.values())
+    message = f"profile {before.key}: {', '.join(changes)}, in {minutes} minutes of {len(before.shapes)} shapes"
     since = None if wanted == UNTOUCHED else before.since or now
-    return replace(before, correction=wanted, at=now, since=since, message=said)
+    return replace(before, correction=wanted, at=now, since=since, message=message)
 
 
 def _latency(before: ProfileCorrection) -> tuple[float, float]:
-    """The ratio of the worst shape, for its promises count as well, with what lateness adds; and its error."""
+    """Returns the ratio of the slowest shape, with what lateness adds, and its error: each has to meet its SLO."""
     if not before.shapes:
         return (1.0 + before.late if before.late else before.correction.latency_factor), 0.0
-    worst = max(before.shapes.values(), key=lambda one: one.ratio)
+    worst = max(before.shapes.values(), key=lambda evidence: evidence.ratio)
     return worst.ratio + before.late, worst.error
 
 
-def _memory(standing: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
-    """Only ever more: who takes less than told leaves room for its own peaks."""
-    told = agreed_ratio([one.memory_ratio for one in own if one.memory_ratio is not None], settings)
-    return max(standing.memory_factor, told or 0.0), 0.0
+def _memory(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
+    """Returns the memory ratio, which never decreases: memory that is unused now leaves room for peaks."""
+    ratio = agreed_ratio(
+        [observation.memory_ratio for observation in own if observation.memory_ratio is not None], settings
+    )
+    return max(current.memory_factor, ratio or 0.0), 0.0
 
 
-def _power(standing: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
-    told = agreed_ratio([one.power_ratio for one in own if one.power_ratio is not None], settings)
-    return (standing.power_factor if told is None else told), 0.02
+def _power(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
+    ratio = agreed_ratio(
+        [observation.power_ratio for observation in own if observation.power_ratio is not None], settings
+    )
+    return (current.power_factor if ratio is None else ratio), POWER_ERROR_SHARE
 
 
-def _step(standing: float, ratio: float, error: float, settings: DriftTuning) -> float:
-    """Towards what was shown, if that is news: at most a step, in whole quanta, inside the bounds."""
-    if abs(ratio / standing - 1) <= settings.dead_band + 2 * error:
-        return standing
-    aim = min(max(ratio, standing * (1 - settings.most_step)), standing * (1 + settings.most_step))
+def _step(current: float, ratio: float, error: float, settings: DriftTuning) -> float:
+    """Moves the factor towards the ratio, if they clearly differ: by at most a step, in whole quanta, within bounds."""
+    if abs(ratio / current - 1) <= settings.dead_band + 2 * error:
+        return current
+    aim = min(max(ratio, current * (1 - settings.most_step)), current * (1 + settings.most_step))
     aim = min(max(aim, settings.lowest), settings.highest)
     return round(round(aim / settings.quantum) * settings.quantum, 6)
 
@@ -113,9 +123,9 @@ def _step(standing: float, ratio: float, error: float, settings: DriftTuning) ->
 def _late(
     before: ProfileCorrection, own: Sequence[Observation], now: datetime, settings: DriftTuning
 ) -> tuple[float, datetime | None]:
-    """Where execution is as expected and promises are missed all the same, a little more is asked for, step by step.
+    """Adds a margin, step by step, while SLOs are missed although execution is as predicted.
 
-    It is never taken back by itself: what made it needed would be back at once.
+    The margin is never removed automatically: the misses would return at once.
     """
     patience = _seconds(settings.late_step_seconds)
     if any(moment is not None and now < moment + patience for moment in (before.late_at, before.at)):
@@ -124,10 +134,10 @@ def _late(
     watched = bool(own) and own[0].at <= now - patience
     if not watched or minutes < settings.fewest or share < settings.late_share:
         return before.late, before.late_at
-    slower = max((one.ratio for one in before.shapes.values()), default=1.0)
+    slower = max((evidence.ratio for evidence in before.shapes.values()), default=1.0)
     if abs(slower + before.late - before.correction.latency_factor) > settings.dead_band + settings.quantum:
-        return before.late, before.late_at  # execution explains it, and is being corrected
-    # A step that the dead band would swallow would be no step.
+        return before.late, before.late_at  # slower execution explains it and is being corrected
+    # The dead band is added to the step, which it would swallow otherwise.
     return min(before.late + settings.dead_band + settings.late_step, settings.most_late), now
 
 
@@ -135,16 +145,16 @@ def _alarm(after: ProfileCorrection, now: datetime, settings: DriftTuning) -> st
     wanted, _ = _latency(after)
     if wanted > settings.highest * (1 + settings.dead_band) or wanted < settings.lowest * (1 - settings.dead_band):
         return (
-            f"profile {after.key} is wrong: execution takes {wanted:.1f} times what it says, and corrections end at "
-            f"{settings.lowest:g} and {settings.highest:g}; take it anew"
+            f"profile {after.key} is wrong: execution takes {wanted:.1f} times as long as it says, and corrections "
+            f"only go from {settings.lowest:g} to {settings.highest:g}; measure the profile again"
         )
     if after.late >= settings.most_late:
-        return f"services on profile {after.key} miss their SLO although it holds by all that is measured"
+        return f"services on profile {after.key} miss their SLO although all measurements agree with the profile"
     away = abs(after.correction.latency_factor - 1)
     if after.since and away >= settings.persistent_share and now >= after.since + _seconds(settings.persistent_seconds):
         return (
             f"profile {after.key} is wrong: since {after.since:%Y-%m-%d %H:%M} execution takes "
-            f"{after.correction.latency_factor:.2f} times what it says; take it anew"
+            f"{after.correction.latency_factor:.2f} times as long as it says; measure the profile again"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Profiles watched at work: what is heard of their instances, and the corrections that it calls for."""
+"""Observes how instances perform against their profiles, and corrects the profiles."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
 
 
 class Drift:
-    """Not for several threads at once."""
+    """The observations and corrections of all profiles. Not safe for several threads."""
 
     def __init__(self, settings: DriftTuning | None = None) -> None:
         self.settings = settings or DriftTuning()
         self._predicted: Mapping[str, Prediction] = {}
         self._nodes: dict[str, NodeMinutes] = {}
-        self._seen: dict[str, deque[Observation]] = {}
+        self._observations: dict[str, deque[Observation]] = {}
         self._known: dict[str, ProfileCorrection] = {}
 
     def restore(self, known: Iterable[ProfileCorrection]) -> None:
-        """Begin with what an earlier leader knew."""
-        self._known = {one.key: one for one in known}
+        """Starts with the corrections that an earlier leader stored."""
+        self._known = {correction.key: correction for correction in known}
 
     def expects(self, predicted: Mapping[str, Prediction]) -> None:
-        """What stands from now on, and what profiles promise of it."""
+        """Sets the predictions for the instances that run from now on."""
         self._predicted = predicted
 
     def take(self, readings: ReportBatch, shed_since: ShedSince = no_shedding) -> None:
-        """Add what was heard. `shed_since` names services that more was asked than was let in."""
-        for heard in readings.reports:
-            node = self._nodes.setdefault(heard.report.node, NodeMinutes())
-            for one in node.next(heard.report, self._predicted, self.settings, shed_since):
-                self._seen.setdefault(one.key, deque(maxlen=MOST_OBSERVATIONS)).append(one)
+        """Adds reports. `shed_since` names the services of which requests were rejected."""
+        for received in readings.reports:
+            node = self._nodes.setdefault(received.report.node, NodeMinutes())
+            for observation in node.next(received.report, self._predicted, self.settings, shed_since):
+                self._observations.setdefault(observation.key, deque(maxlen=MOST_OBSERVATIONS)).append(observation)
 
     def correct(self, now: datetime) -> list[ProfileCorrection]:
-        """Profiles whose correction or alarm has changed: to be kept, and told of."""
+        """Returns the profiles whose correction or alarm has changed, to be stored and announced."""
         changed = []
         oldest = now - timedelta(seconds=self.settings.window_seconds)
-        for key, seen in list(self._seen.items()):
-            while seen and seen[0].at < oldest:
-                seen.popleft()
-            if not seen:
-                del self._seen[key]
+        for key, observations in list(self._observations.items()):
+            while observations and observations[0].at < oldest:
+                observations.popleft()
+            if not observations:
+                del self._observations[key]
                 continue
             before = self._known.get(key, ProfileCorrection(key))
-            after = update_correction(replace(before, message=""), list(seen), now, self.settings)
+            after = update_correction(replace(before, message=""), list(observations), now, self.settings)
             self._known[key] = after
             if (after.correction, after.alarm, after.late) != (before.correction, before.alarm, before.late):
                 changed.append(after)

@@ -1,4 +1,4 @@
-"""What observations add up to: for each shape the ratio that it has shown, remembered until it shows another."""
+"""Sums up observations: the ratio of each shape, remembered until the shape shows another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.control.observe.drift.tuning import DriftTuning
 
 @dataclass(frozen=True, slots=True)
 class ShapeEvidence:
-    """What one shape has shown of its execution time."""
+    """The measured execution time of a shape, over the predicted."""
 
     ratio: float
     error: float  # standard error of the ratio
@@ -24,48 +24,50 @@ class ShapeEvidence:
 def gather_evidence(
     observations: Sequence[Observation], before: Mapping[str, ShapeEvidence], settings: DriftTuning
 ) -> dict[str, ShapeEvidence]:
-    """By shape. One that was not seen of late shows what it showed before.
+    """Returns the evidence by shape. A shape without recent observations keeps its earlier evidence.
 
-    Slower than the profile counts however full batches were. Quicker counts only with full batches and without
-    neighbours: an idle neighbour presses less than plans must assume.
+    Slower execution than in the profile counts however full the batches were. Faster execution counts only with full
+    batches and without neighbours: an idle neighbour slows less than plans must assume.
     """
     by_shape: dict[str, list[Observation]] = {}
-    for one in observations:
-        if one.exec_ratio is not None:
-            by_shape.setdefault(one.shape, []).append(one)
+    for seen in observations:
+        if seen.exec_ratio is not None:
+            by_shape.setdefault(seen.shape, []).append(seen)
     found = dict(before)
-    for shape, seen in by_shape.items():
-        proving = [one for one in seen if one.alone and one.fill >= settings.full_share]
-        for counted in (proving, seen):
-            told = _evidence_of(counted, settings)
-            if told is None or (told.ratio < 1 and counted is not proving):
+    for shape, of_shape in by_shape.items():
+        proving = [
+            observation for observation in of_shape if observation.alone and observation.fill >= settings.full_share
+        ]
+        for counted in (proving, of_shape):
+            evidence = _evidence_of(counted, settings)
+            if evidence is None or (evidence.ratio < 1 and counted is not proving):
                 continue
-            found[shape] = told
+            found[shape] = evidence
             break
     return found
 
 
 def late_share(observations: Iterable[Observation], since: datetime) -> tuple[float, int]:
-    """The share of minutes that missed what was promised, and of how many."""
-    told = [one.late for one in observations if one.late is not None and one.at >= since]
-    return (sum(told) / len(told) if told else 0.0), len(told)
+    """Returns the share of minutes that missed the SLO, and the number of minutes."""
+    late = [seen.late for seen in observations if seen.late is not None and seen.at >= since]
+    return (sum(late) / len(late) if late else 0.0), len(late)
 
 
 def agreed_ratio(ratios: Sequence[float], settings: DriftTuning) -> float | None:
-    """What ratios agree on; None of too few."""
+    """Returns the median ratio; None for too few ratios."""
     return median(ratios) if len(ratios) >= settings.fewest else None
 
 
-def _evidence_of(seen: Sequence[Observation], settings: DriftTuning) -> ShapeEvidence | None:
-    """The median over instances of the median of each: one broken instance accuses itself only."""
-    if len(seen) < settings.fewest:
+def _evidence_of(observations: Sequence[Observation], settings: DriftTuning) -> ShapeEvidence | None:
+    """Returns the median over the instances' medians, so that a single broken instance does not count for the rest."""
+    if len(observations) < settings.fewest:
         return None
     by_instance: dict[str, list[float]] = {}
-    for one in seen:
-        if one.exec_ratio is not None:
-            by_instance.setdefault(one.instance, []).append(one.exec_ratio)
+    for observation in observations:
+        if observation.exec_ratio is not None:
+            by_instance.setdefault(observation.instance, []).append(observation.exec_ratio)
     middle = median(median(ratios) for ratios in by_instance.values())
     scatter = 1.4826 * median(abs(ratio - middle) for ratios in by_instance.values() for ratio in ratios)
-    # A scatter that few show is itself not known well.
-    error = scatter / (len(seen) - 2) ** 0.5
-    return ShapeEvidence(middle, error, len(seen), max(one.at for one in seen))
+    # With few observations the scatter itself is uncertain.
+    error = scatter / (len(observations) - 2) ** 0.5
+    return ShapeEvidence(middle, error, len(observations), max(observation.at for observation in observations))

@@ -1,4 +1,4 @@
-"""What profiles promise of each instance that stands: the measure that observations are held against."""
+"""Predicts each running instance from its profile: observations are compared with these predictions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from solvers.planning.problem import Problem, Profile
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One instance, by its profile alone: among its neighbours, at its clock, without any correction."""
+    """The prediction for an instance: among its neighbours, at its clock, by its profile without correction."""
 
     key: str  # model/variant/gpuType
     profile: int  # changes when the profile does
     node: str
-    gpu: int  # within what was posed
+    gpu: int  # its index
     batch: int
     sm_percent: float
     exec_ms: float
@@ -33,13 +33,12 @@ class Prediction:
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else runs on the GPU."""
+        """True if nothing else runs on the GPU."""
         return not self.beside and not self.jobs_beside
 
     @property
     def shape(self) -> str:
-        """Profiles may be wrong for one shape and right for another, and wrong about neighbours; shapes that differ by
-        a few percent of SMs are one."""
+        """The batch, the SM% rounded to tens and whether it has neighbours: a profile may be wrong for some shapes."""
         return f"{self.batch}@{round(self.sm_percent / 10) * 10}{'' if self.alone else '+'}"
 
 
@@ -47,7 +46,7 @@ NOTHING = Correction()
 
 
 def predict_running(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
-    """By instance: what stands in the problem's state. The problem's profiles are the corrected ones."""
+    """Returns predictions by instance for the problem's state. The problem's profiles are the corrected ones."""
     if problem.state is None:
         return {}
     reader = Reader(problem)
@@ -69,9 +68,9 @@ def predict_running(problem: Problem, corrections: Mapping[str, Correction]) -> 
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
         for resident in gpu.residents:
-            said = _predict(resident, gpu, corrections, marks)
-            if said is not None:
-                found[resident.instance.id] = said
+            prediction = _predict(resident, gpu, corrections, marks)
+            if prediction is not None:
+                found[resident.instance.id] = prediction
     return found
 
 
@@ -96,7 +95,7 @@ def _predict(
         memory_gib=profile.memory_gib[instance.batch] / applied.memory_factor,
         power_w=watts(resident, gpu) / applied.power_factor,
         idle_w=gpu.type.idle_w,
-        beside=frozenset(one.instance.id for one in gpu.residents if one is not resident),
+        beside=frozenset(neighbour.instance.id for neighbour in gpu.residents if neighbour is not resident),
         jobs_beside=len(gpu.jobs),
         slo_ms=service.slo_ms,
         percentile=service.percentile,
@@ -105,7 +104,7 @@ def _predict(
 
 
 def _mark(profile: Profile, applied: Correction) -> int:
-    """Of the profile as it was written: rounded, for it was multiplied and is divided again."""
+    """Returns a hash of the profile as declared; rounded, because corrections were multiplied in and divided out."""
     latency = {
         batch: [(sm, f"{value / applied.latency_factor:.6g}") for sm, value in curve]
         for batch, curve in sorted(profile.latency_ms.items())

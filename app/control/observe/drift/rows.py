@@ -1,4 +1,4 @@
-"""Corrections between leaders: as rows, and back."""
+"""Translates corrections to database rows and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.plans.corrections import CorrectionRow
 
 
 class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What a correction rests on, as it is stored and shown."""
+    """The evidence of a correction, as it is stored and shown."""
 
     stepped_at: datetime | None = None
     since: datetime | None = None
@@ -26,11 +26,20 @@ class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
     alarm: str = ""
 
 
-def to_row(one: ProfileCorrection, now: datetime) -> CorrectionRow:
-    """As it is stored."""
-    model, variant, gpu_type = one.key.split("/")
-    evidence = StoredEvidence(one.at, one.since, one.profile, one.shapes, one.late, one.late_at, one.message, one.alarm)
-    factors = one.correction
+def to_row(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
+    """Returns the row that stores a correction."""
+    model, variant, gpu_type = correction.key.split("/")
+    evidence = StoredEvidence(
+        correction.at,
+        correction.since,
+        correction.profile,
+        correction.shapes,
+        correction.late,
+        correction.late_at,
+        correction.message,
+        correction.alarm,
+    )
+    factors = correction.correction
     return CorrectionRow(
         model, variant, gpu_type, factors.latency_factor, factors.memory_factor, factors.power_factor,
         msgspec.to_builtins(evidence), now,
@@ -38,17 +47,17 @@ def to_row(one: ProfileCorrection, now: datetime) -> CorrectionRow:
 
 
 def from_row(row: CorrectionRow) -> ProfileCorrection:
-    """As it was when it was stored."""
-    told = msgspec.convert(row.evidence, StoredEvidence)
+    """Returns the correction that a row stores."""
+    evidence = msgspec.convert(row.evidence, StoredEvidence)
     return ProfileCorrection(
         key=f"{row.model}/{row.variant}/{row.gpu_type}",
         correction=Correction(row.latency_factor, row.memory_factor, row.power_factor),
-        at=told.stepped_at,
-        since=told.since,
-        profile=told.profile,
-        shapes=told.shapes,
-        late=told.late,
-        late_at=told.late_at,
-        message=told.message,
-        alarm=told.alarm,
+        at=evidence.stepped_at,
+        since=evidence.since,
+        profile=evidence.profile,
+        shapes=evidence.shapes,
+        late=evidence.late,
+        late_at=evidence.late_at,
+        message=evidence.message,
+        alarm=evidence.alarm,
     )

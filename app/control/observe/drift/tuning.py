@@ -1,4 +1,4 @@
-"""How much measuring may say against a profile, and how sure it must be."""
+"""How far measurements may correct a profile, and how sure they must be."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DriftTuning:
-    """Factors are of what the profile says."""
+    """Factors are relative to the profile."""
 
     lowest: float = 0.7
     highest: float = 1.5
     dead_band: float = 0.03  # the margin of plans covers more than this
     quantum: float = 0.01
-    most_step: float = 0.15  # of the factor that stands
+    most_step: float = 0.15  # of the current factor
     step_seconds: float = 300.0  # between two steps
-    fewest: int = 5  # minutes of instances before a shape has shown anything
-    window_seconds: float = 1800.0  # that a shape is judged by
-    remember_seconds: float = 7 * 86400.0  # what a shape showed holds for so long, if it is not seen again
+    fewest: int = 5  # minutes of instances before a shape counts
+    window_seconds: float = 1800.0  # of observations that count
+    remember_seconds: float = 7 * 86400.0  # how long the evidence of a shape without new observations holds
     least_batches: float = 20.0  # in a minute
-    full_share: float = 0.7  # a batch less full may be quicker than the profile's, which proves nothing
-    late_share: float = 0.5  # of minutes that miss the SLO although all is as planned
+    full_share: float = 0.7  # less full batches may be faster than the profile's, which proves nothing
+    late_share: float = 0.5  # of minutes that miss the SLO although everything is as planned
     late_step: float = 0.02
-    most_late: float = 0.15  # what lateness alone may add
+    most_late: float = 0.15  # that lateness alone may add
     late_step_seconds: float = 600.0
     persistent_share: float = 0.10  # a correction beyond this
-    persistent_seconds: float = 3600.0  # that stands for so long says that the profile is to be taken anew
+    persistent_seconds: float = 3600.0  # after which the profile should be measured again

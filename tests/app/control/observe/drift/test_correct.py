@@ -89,7 +89,7 @@ def test_a_correction_ends_at_its_bounds_and_says_so() -> None:
 def test_a_correction_that_persists_says_that_the_profile_is_wrong() -> None:
     found = course(1.15, 120)
     assert found[30].alarm == ""
-    assert "take it anew" in found[-1].alarm
+    assert "measure the profile again" in found[-1].alarm
     assert course(1.05, 120)[-1].alarm == ""
 
 
@@ -130,12 +130,12 @@ def test_a_profile_that_was_taken_anew_begins_without_a_correction() -> None:
     slow = course(1.2, 60)[-1]
     anew = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
     assert anew.correction == Correction()
-    assert "taken anew" in anew.message
+    assert "its correction was reset" in anew.message
 
 
 def test_a_step_names_what_it_rests_on() -> None:
     found = update_correction(ProfileCorrection(KEY), observed(1.08), at(20), SETTINGS)
-    assert found.message == f"profile {KEY}: latency x 1.08 (was 1.00), by 40 minutes of 1 shapes"
+    assert found.message == f"profile {KEY}: latency x 1.08 (was 1.00), in 40 minutes of 1 shapes"
     assert found.shapes["8@30"].minutes == 40
 
 
