@@ -61,11 +61,11 @@ frontend inference
 """
 
 _HEAD = """\
-# Written by `gpuwright gateway` before every change; what you write here is lost. The base is yours: haproxy.cfg.
+# Written by `gpuwright gateway` before every change; edits here are lost. Edit the base instead: haproxy.cfg.
 defaults gpuwright
     mode http
-    balance roundrobin               # shares as the weights say
-    option http-server-close         # no idle connection that a server could close under a request
+    balance roundrobin               # shares by weight
+    option http-server-close         # no idle connection that a server could close during a request
     option redispatch 1
     retries 3
     retry-on conn-failure empty-response 503
@@ -75,8 +75,8 @@ defaults gpuwright
     timeout queue 10s
     http-error status 503 content-type text/plain string "no copy is ready" hdr Retry-After {retry_after}
 
-# After a reload the old process still gets requests on connections that it holds. It passes them to the new one:
-# what it knows of servers cannot be changed any more.
+# After a reload the old process still gets requests on its open connections. It passes them to the new process,
+# because its own servers can no longer be changed.
 frontend gw-relay from gpuwright
     bind abns@{relay}
     option idle-close-on-response
@@ -98,7 +98,7 @@ backend {name} from gpuwright
     http-request set-var(txn.gw_most) var(txn.gw_limits),field(2,:),add(0)
     acl shed rand(1000000),sub(txn.gw_shed) lt 0
     acl full be_conn,sub(txn.gw_most) gt 0
-    http-request return status 503 content-type text/plain string "more is asked than can be answered" \
+    http-request return status 503 content-type text/plain string "the service is overloaded, try again later" \
 hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full
     http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
