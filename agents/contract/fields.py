@@ -40,10 +40,10 @@ Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+
 
 
 # The same where a report has hundreds: checked by `misnamed`, which caches names already checked.
-SaidName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
+ReportedName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
 
 
-SaidId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
+ReportedId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
 
 
 Reason = Annotated[str, Meta(max_length=60, pattern=r"^[A-Za-z0-9_.:-]*$(?!\n)")]

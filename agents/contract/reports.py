@@ -25,8 +25,8 @@ from agents.contract.fields import (
     OptionalName,
     Percent,
     Reason,
-    SaidId,
-    SaidName,
+    ReportedId,
+    ReportedName,
     Sentence,
 )
 
@@ -74,11 +74,11 @@ class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
 class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     """One instance of a service or a job in the minute so far."""
 
-    id: SaidId
+    id: ReportedId
     gpu: GpuIndex
-    tenant: SaidName = ""
-    service: SaidName = ""  # exactly one of service and job
-    job: SaidName = ""
+    tenant: ReportedName = ""
+    service: ReportedName = ""  # exactly one of service and job
+    job: ReportedName = ""
     sm_percent: Percent = 0.0
     memory_gib: Amount = 0.0
     requests: Count = 0
