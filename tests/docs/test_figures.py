@@ -15,7 +15,7 @@ from agents.keeper.failures import LONGEST_DELAY_SECONDS
 from agents.policy.health.states import HealthSettings
 from agents.programs.serve.server import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
-from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH
+from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH_SHARE
 from app.control.formulate.tenants import FILLED_SHARE
 from app.control.formulate.tenants.budget import DEGRADED_PRIORITY_DIVISOR
 from app.control.formulate.tenants.shares import BAND_SHARE
@@ -76,7 +76,7 @@ def word(value: float) -> str:
         ("health", f"after {HEALTH.back_off_seconds:g} s without its fault ({HEALTH.mps_back_off_seconds:g} s after"),
         ("jobs", f"from {word(CALM_RATIO)} times on, a job is not urgent"),
         ("jobs", f"it failed {word(MOST_FAILURES)} times without progress"),
-        ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH:g} % of the time left"),
+        ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH_SHARE:g} % of the time left"),
         ("serve", f"Connections: {MOST_CONNECTIONS}"),
         ("sizing", f"`GPUWRIGHT_POOL_SIZE` ({SETTINGS.pool_size})"),
         ("tenants", f"{word(10 * FILLED_SHARE)} tenths of the fleet's GPUs"),

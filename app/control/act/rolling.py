@@ -1,4 +1,4 @@
-"""Nodes are brought to the plan in force, a step at a time: what may change now is told, and how far it is is kept."""
+"""Rolls the plan in force out, a step at a time: assigns what may change now, and records how far it is."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ GOING = (PlanState.ROLLING, PlanState.DONE)
 
 @dataclass(frozen=True, slots=True)
 class RolloutStepResult:
-    """What came of one step."""
+    """The result of one step."""
 
     done: bool = True
     moving: frozenset[str] = frozenset()  # services that are being handed over
-    told: int = 0  # nodes that were given a new assignment
+    assigned: int = 0  # nodes that got a new assignment
 
 
 def take_rollout_step(
     store: PlannerStore, look: FleetView, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
 ) -> RolloutStepResult:
-    """Take the next step from what is told and seen to what the plan in force wants.
+    """Takes the next step from the assignments and reports of now towards the plan in force.
 
-    `answering` says how copies on trial have answered: they pass by that, and by time where it says nothing.
-    After a gap, in which nobody looked, the patience with steps that are under way begins anew.
+    `answering` says how canaries have answered: they pass by that, or by time if it says nothing. After a gap, in which
+    nothing was observed, the patience with pending steps begins again.
     """
     plan = look.plan
     if plan is None or plan.state == PlanState.PAUSED:
@@ -75,7 +75,7 @@ def take_rollout_step(
 
 
 def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
-    """Copies that are watched, once they serve."""
+    """Returns the canaries that serve."""
     watched = {canary.instance for canary in state.canaries.values() if canary.ready_since}
     if not watched:
         return {}
@@ -85,7 +85,7 @@ def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]
 
 
 def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
-    """Whose step failed: they rest before they are tried again."""
+    """Returns the owners whose step failed, for the store: they rest before a retry."""
     return {"failed": list(step.failed), "failedAt": look.at.isoformat()} if step.failed else {}
 
 
@@ -117,7 +117,7 @@ def _starting_owners(step: Advance) -> frozenset[str]:
 
 
 def _keep_aborted(store: PlannerStore, look: FleetView) -> None:
-    """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
+    """Makes the assignments of now the target, if a rollout was aborted half way."""
     plan = look.plan
     if plan is None or plan.state != PlanState.ABORTED or look.target == look.assigned:
         return

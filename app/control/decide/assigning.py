@@ -1,4 +1,4 @@
-"""What each node shall run, by a plan: instances with ids that last, frames for the knobs that nodes own, devices."""
+"""Writes a plan as assignments: instances with lasting ids, frames for the knobs that nodes own, devices."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
 def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, NodeDesired]:
-    """What each node shall run, by a plan.
+    """Returns what each node is to run by a plan.
 
-    What goes on where it stands keeps its id; the node itself makes the hand-over.
+    An instance that stays on its GPU keeps its id; the node itself hands over.
     """
     problem = posed.problem
     specs = {
@@ -67,7 +67,7 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
 
 
 class _Ids:
-    """The id of what stands somewhere already, or a new one: made from what it is, so that it can be made again."""
+    """Gives ids: those of what runs already, or new ones, derived so that a replay gives the same."""
 
     def __init__(self, standing: Desired, target: int) -> None:
         self._target = target
@@ -87,7 +87,7 @@ class _Ids:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What instances of one variant, batch and memory on one GPU type have in common."""
+    """The template, arguments and batch frame of a variant, batch and memory on one GPU type."""
 
     template: str
     args: dict[str, Any] | None
@@ -95,7 +95,7 @@ class _Shape:
 
 
 class _Shapes:
-    """Looks shapes up; what was looked up once is remembered."""
+    """Looks shapes up, and remembers them."""
 
     def __init__(self, problem: Problem, specs: Specs) -> None:
         self._problem = problem
@@ -173,7 +173,7 @@ def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> Assigne
 def _gpus(
     node: str, lines: Sequence[AssignedInstance], clocks: Mapping[Place, float], snapshot: Snapshot, problem: Problem
 ) -> tuple[AssignedGpu, ...]:
-    """How the devices that something runs on are set; those of pinned instances as they stand."""
+    """Returns the settings of the devices that something runs on; pinned instances keep theirs."""
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
     found: list[AssignedGpu] = []

@@ -99,11 +99,13 @@ def keep_undrainable(
     return replace(decision, desired=found.target, services=services, held_back=held_back), stays
 
 
-def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rolling: bool = False) -> tuple[Drain, ...]:
+def progress(
+    asked: Iterable[Cordon], assigned: Desired, now: datetime, *, is_rolling: bool = False
+) -> tuple[Drain, ...]:
     """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
     for cordon in asked:
-        lines = told[cordon.node].instances if cordon.node in told else ()
+        lines = assigned[cordon.node].instances if cordon.node in assigned else ()
         left = tuple(sorted(line.owner for line in lines if cordon.gpu in (WHOLE, line.gpu)))
         is_over = cordon.deadline is not None and now >= cordon.deadline
         found.append(Drain(cordon, left, is_over and (bool(left) or is_rolling), is_rolling))
@@ -122,8 +124,8 @@ def _why(
     lacks = unserved.get(owner)
     if lacks is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
         return None
-    told = f"{lacks.rate_per_second:g} requests/s of {owner} would not be served"
-    return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (told, lacks.reason, lacks.relaxation)))
+    shortfall = f"{lacks.rate_per_second:g} requests/s of {owner} would not be served"
+    return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (shortfall, lacks.reason, lacks.relaxation)))
 
 
 def _rates(desired: Desired) -> dict[str, float]:

@@ -1,7 +1,6 @@
-"""What a snapshot asks, and what of an answer may be done: pure, so that it can be done again from the record.
+"""From the solver's answer to the decision: pure, so that it can be repeated from the record.
 
-Between the two stands a solver. Tenants' rules and the queue of jobs shape the question; what is not worth its churn,
-what no order of steps leads to and what a mode forbids is held back of the answer.
+What is not worth its churn, what no order of steps leads to and what a mode forbids is held back.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def draft_changes(
     lane: PlanningLane = PlanningLane.FULL,
     reason: str = Reason.CYCLE,
 ) -> Decision:
-    """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
+    """Drafts the decision of an answer: jobs that would move for next to nothing stay, resting jobs are named."""
     if answer.plan is not None:
         queue = queue_jobs(snapshot)
         plan = queue.add_resting(keep_jobs_steady(posed.problem, answer.plan, queue.units_left))
@@ -47,9 +46,9 @@ def draft_changes(
 
 
 def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decision:
-    """The decision without what is not worth its churn and what no order of steps leads to.
+    """Returns the decision without what is not worth its churn and what no order of steps leads to.
 
-    Where all of it is held back, what stands is what it wants.
+    If all of it is held back, it wants what is in force.
     """
     few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
@@ -77,7 +76,7 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
 
 
 def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange | None:
-    """A rollout is let through to its end while its plan still serves all that is asked."""
+    """Tells if the current rollout is to finish first, as its plan still serves all load."""
     if not snapshot.is_rolling:
         return None
     if posed.falls_short:
@@ -88,7 +87,7 @@ def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange |
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
-    """The decision as modes split it: what is acted upon, then what is proposed, then what is only shown."""
+    """Splits the decision by mode: what is acted upon, what is proposed, and what is only shown."""
     if decision.desired == snapshot.in_force:
         return ()
     own = {
@@ -108,18 +107,18 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
 def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
-    """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
+    """Returns the decision with this target instead, judged again; None if the judge refuses it."""
     posed = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
     plan = posed.plan_in_force
     stands = JudgedPlan(posed.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:
         return None
-    told = predict_instances(posed.problem, stands.residents)  # lines that run have no predictions
+    predicted = predict_instances(posed.problem, stands.residents)  # lines that run have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
-    instances = tuple(told.get(id(line), line) for line in plan.instances)
+    instances = tuple(predicted.get(id(line), line) for line in plan.instances)
     jobs = predict_paces(plan, stands.job_residents)
     left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
     return replace(

@@ -20,10 +20,10 @@ from solvers.planning.search.promise import keep
 def draft(
     snapshot: Snapshot, posed: Question, answer: SolverAnswer, lane: PlanningLane = PlanningLane.FULL, reason: str = ""
 ) -> Decision:
-    """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
+    """Drafts the decision of an answer; its outcome is WRONG if the judge refuses it."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
-    if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they go on where they ran, among others perhaps
+    if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they keep running, perhaps among others
         plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(posed.problem, plan).job_residents))
     verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
@@ -44,7 +44,7 @@ def draft(
 
 
 def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
-    """Services and jobs of which something else is wanted than before, weights apart."""
+    """Returns the services and jobs whose assignment changes, apart from weights."""
 
     found: set[str] = set()
     for node in {*before, *after}:

@@ -1,4 +1,4 @@
-"""What came of the last cycle: the question it asked, and the decision it recorded."""
+"""The result of a cycle: the question it asked, and the decision it recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothin
 
 @dataclass(frozen=True, slots=True)
 class LastQuestion:
-    """The last question, and what came of it: asked again at once, it has the same answer."""
+    """The last question and its outcome: asked again at once, it has the same answer."""
 
     question: bytes = b""
     outcome: SolveOutcome = SolveOutcome.UNCHANGED
@@ -27,7 +27,7 @@ class LastQuestion:
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
 
     def still_answers(self, snapshot: Snapshot, posed: Question) -> bool:
-        """Whether asking again would come to the same."""
+        """Tells if asking again would give the same answer."""
         now = snapshot.at
         if posed.fingerprint != self.question or self.at is None or self.around != plan_conditions(snapshot):
             return False
@@ -38,7 +38,7 @@ class LastQuestion:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
+    """The result of a cycle. `generation` is that of the plan it recorded, 0 if it recorded none."""
 
     outcome: SolveOutcome
     last_question: LastQuestion
@@ -59,5 +59,5 @@ class CycleResult:
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
-    """What decides over an answer beside the question: who rests, and who may act."""
+    """Returns what else an answer depends on: the mode, and which services rest."""
     return (mode_of(snapshot), *sorted(snapshot.resting))

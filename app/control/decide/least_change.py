@@ -68,5 +68,7 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
         return decision
     smaller, larger = decision.plan.certificate, large.certificate
     saved = smaller.cost.total - larger.cost.total if smaller and larger else 0.0
-    told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
-    return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, told)))
+    message = (
+        f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
+    )
+    return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, message)))

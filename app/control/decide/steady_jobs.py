@@ -1,7 +1,7 @@
 """Jobs stay as they run, unless another GPU or share makes them finish sooner by more than it costs to get there.
 
-A job has no hand-over: another GPU or share means that it saves, ends, starts again and warms up. A plan's objective
-knows nothing of that; this puts back what was changed for too little.
+A job has no hand-over: on another GPU or share it saves, ends, starts again and warms up. A plan's objective does not
+include that; this undoes changes that gain too little.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem
 from solvers.planning.search.promise import keep
 
-RESTART_SECONDS = 120.0  # saved work done again, and the way up
-WORTH = 0.05  # of the time that is left
+RESTART_SECONDS = 120.0  # repeated work, and the start
+WORTH_SHARE = 0.05  # of the time that is left
 MOST_TRIES = 50
 
 
 def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | None = None) -> Plan:
-    """The plan with running jobs as they run, where that is right and costs them little.
+    """Returns the plan with running jobs as they run, if that breaks no rule and costs them little.
 
     `left` is what each has to do; of the problem's jobs, if it is not given.
     """
@@ -49,13 +49,13 @@ def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | N
         else:
             standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
     places = {placed.place for placed in changed} | {before[placed.job].place for placed in changed}
-    told = predict_instances(
+    predicted = predict_instances(
         problem, (resident for resident in standing.residents if resident.instance.place in places)
     )
     return replace(
         plan,
         jobs=tuple(found[placed.job] for placed in plan.jobs),
-        instances=tuple(told.get(id(line), line) for line in plan.instances),
+        instances=tuple(predicted.get(id(line), line) for line in plan.instances),
     )
 
 
@@ -64,8 +64,8 @@ def _same(placed: PlacedJob, other: PlacedJob) -> bool:
 
 
 def _pays(units: float, before: float, after: float) -> bool:
-    """Whether it is done sooner by more than a start anew takes."""
+    """Tells if it finishes sooner by more than a restart takes."""
     if before <= 0:
         return after > 0
     now, then = units / before, units / max(after, 1e-12)
-    return now - then > max(RESTART_SECONDS, WORTH * now)
+    return now - then > max(RESTART_SECONDS, WORTH_SHARE * now)

@@ -65,9 +65,9 @@ class StepBase:
         standing, lines = self.judged, self._known(quick.plan.instances)
         del self.__dict__["judged"]  # it belongs to the next plan from here on
         verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
-        told = predict_instances(problem, standing.residents)
+        predicted = predict_instances(problem, standing.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
-        instances = tuple(told.get(id(line), line) for line in lines)
+        instances = tuple(predicted.get(id(line), line) for line in lines)
         jobs = predict_paces(quick.plan, standing.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
         desired = desired_of(self.snapshot, self.posed, plan)

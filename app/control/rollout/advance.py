@@ -1,4 +1,4 @@
-"""One look at the fleet: which of the changes towards the target may be told now."""
+"""Decides from one view of the fleet which changes towards the target may be assigned now."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from app.control.rollout.taking_back import taken_back
 
 def advance(
     target: Desired,
-    told: Desired,
+    assigned: Desired,
     observed: FleetStatus,
     state: RolloutState,
     rules: RolloutRules,
     now: datetime,
     trials: Mapping[str, CopyTrial] | None = None,
 ) -> Advance:
-    """The next thing to tell. Asked again with the same, it says the same; asked again later, it goes on.
+    """Returns the next assignment. The same arguments give the same result; a later view continues.
 
-    An instance is left out only when what serves without it carries what the plan serves; nothing is started where it
-    does not fit; a step that fails is taken back, and stops the rest. `trials` say how canaries answer.
+    An instance is removed only if the others carry what the plan serves; nothing starts where it does not fit; a step
+    that fails is taken back and stops the rest. `trials` say how canaries answer.
     """
     seconds = now.timestamp()
-    given, told = told, _without_lost(told, target, observed)
-    checked = check(told, state.pending, state.leaving, observed, rules, seconds)
-    watched = canary.watch_canaries(state.canaries, told, checked.pending, observed, trials or {}, rules, seconds)
+    given, assigned = assigned, _without_lost(assigned, target, observed)
+    checked = check(assigned, state.pending, state.leaving, observed, rules, seconds)
+    watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials or {}, rules, seconds)
     proven = tuple(sorted({*state.proven, *watched.passed}))
     state = replace(state, pending=checked.pending, leaving=checked.leaving, canaries=watched.canaries, proven=proven)
     if checked.failed or watched.failed:
         failed = [*checked.failed, watched.failed] if watched.failed else checked.failed
-        after, state = taken_back(told, state, failed, rules, seconds)
+        after, state = taken_back(assigned, state, failed, rules, seconds)
         reason, message = checked.reason or Reason.CANARY_FAILED, checked.message or watched.message
-        changed, owners = _differing(after, given), _owners(told, failed)
+        changed, owners = _differing(after, given), _owners(assigned, failed)
         return Advance(after, changed, state, False, reason, message, passed=watched.passed, failed=owners)
-    scene = Scene(told, target, state, observed, rules, changes(told, target), seconds)
+    scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), said(waits)
     stuck_since = 0.0
@@ -69,10 +69,15 @@ def advance(
     return Advance(after, changed, left, done, waiting=waiting, passed=watched.passed, made=made)
 
 
-def _owners(told: Desired, instances: Collection[str]) -> tuple[str, ...]:
+def _owners(assigned: Desired, instances: Collection[str]) -> tuple[str, ...]:
     return tuple(
         sorted(
-            {instance.owner for wanted in told.values() for instance in wanted.instances if instance.id in instances}
+            {
+                instance.owner
+                for wanted in assigned.values()
+                for instance in wanted.instances
+                if instance.id in instances
+            }
         )
     )
 
@@ -81,27 +86,27 @@ def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:
     return {node: wanted for node, wanted in after.items() if wanted != given.get(node)}
 
 
-def _without_lost(told: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
-    """What is there of what was told: of a lost node what the target does not have is gone, and not waited for."""
-    found = dict(told)
-    for node in observed.lost & told.keys():
+def _without_lost(assigned: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
+    """Returns the assignments without what lost nodes ran and the target does not want: it is not waited for."""
+    found = dict(assigned)
+    for node in observed.lost & assigned.keys():
         wanted = {instance.id for instance in target.get(node, NOTHING).instances}
-        lines = tuple(instance for instance in told[node].instances if instance.id in wanted)
-        if lines != told[node].instances:
-            found[node] = replace(told[node], instances=lines)
+        lines = tuple(instance for instance in assigned[node].instances if instance.id in wanted)
+        if lines != assigned[node].instances:
+            found[node] = replace(assigned[node], instances=lines)
     return found
 
 
 def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tuple[dict[str, NodeDesired], bool]:
-    """Devices and rules of every node as they may be set now, and whether all are as they shall be."""
+    """Returns every node with devices and rules as they may be set now, and if all are as the target wants them."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
     for change in scene.todo.values():
         unsettled[change.node].add(change.instance.gpu)
     for gone in scene.leaving.values():
         unsettled[gone.node].add(gone.instance.gpu)
-    found: dict[str, NodeDesired] = dict(scene.told)
+    found: dict[str, NodeDesired] = dict(scene.assigned)
     is_set = True
-    for node in {*scene.told, *target}:
+    for node in {*scene.assigned, *target}:
         before, shall = found.get(node), target.get(node)
         if before == shall or node in observed.silent - observed.lost:
             is_set = is_set and before == shall

@@ -1,4 +1,4 @@
-"""A fleet that serves as soon as it is told: what an order is looked for on."""
+"""A fleet that serves as soon as it is assigned: orders are searched on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.control.domain.desired import FleetStatus, InstanceStatus
 
 
 class _AllServe(Mapping[str, InstanceStatus]):
-    """Whatever instance is asked for."""
+    """Says of every instance that it serves."""
 
     _seen = InstanceStatus(stage="ready", routed=True)
 

@@ -23,13 +23,13 @@ class CanaryResult:
 
 
 def watch_canaries(
-    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, PendingStep], observed: FleetStatus,
+    canaries: Mapping[str, Canary], assigned: Desired, pending: Mapping[str, PendingStep], observed: FleetStatus,
     trials: Mapping[str, CopyTrial], rules: RolloutRules, now: float,
 ) -> CanaryResult:  # fmt: skip
     """Watches each canary for one step. A canary that is no longer assigned is forgotten."""
     if not canaries:
         return CanaryResult({})
-    there = {instance.id: (node, instance) for node, wanted in told.items() for instance in wanted.instances}
+    there = {instance.id: (node, instance) for node, wanted in assigned.items() for instance in wanted.instances}
     left: dict[str, Canary] = {}
     passed: list[str] = []
     for key, canary in sorted(canaries.items()):

@@ -32,7 +32,7 @@ class CapacityLedger:
     """What some services need, what they have, and what changes take of it."""
 
     def __init__(
-        self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, PendingStep],
+        self, services: Collection[str], assigned: Desired, target: Desired, pending: Mapping[str, PendingStep],
         observed: FleetStatus, rules: RolloutRules,
     ) -> None:  # fmt: skip
         self.now: dict[str, float | None] = {}  # by instance
@@ -40,7 +40,7 @@ class CapacityLedger:
         self._count = dict.fromkeys(services, 0)
         self._need = dict.fromkeys(services, 0.0)
         counts = dict.fromkeys(services, 0)
-        for node, wanted in told.items():
+        for node, wanted in assigned.items():
             for instance in wanted.instances:
                 owner = instance.owner
                 if instance.service and owner in self._rate:

@@ -63,12 +63,12 @@ class InstanceChange:
         return (self.after.memory_gib if self.after else 0.0) - (self.before.memory_gib if self.before else 0.0)
 
 
-def changes(told: Desired, target: Desired) -> list[InstanceChange]:
+def changes(assigned: Desired, target: Desired) -> list[InstanceChange]:
     """Returns every instance whose assignment changes. An instance that moves must get another id."""
     found: list[InstanceChange] = []
     places: dict[str, tuple[str, int]] = {}
-    for node in sorted({*told, *target}):
-        before, after = told.get(node, NOTHING), target.get(node, NOTHING)
+    for node in sorted({*assigned, *target}):
+        before, after = assigned.get(node, NOTHING), target.get(node, NOTHING)
         if before.instances == after.instances:
             continue
         found += _of_node(node, before, after)

@@ -29,7 +29,7 @@ class Checked:
 
 
 def check(
-    told: Desired,
+    assigned: Desired,
     pending: Mapping[str, PendingStep],
     leaving: Mapping[str, Leaving],
     observed: FleetStatus,
@@ -46,7 +46,7 @@ def check(
         return Checked(pending, going)
     there = {
         instance.id: (node, instance)
-        for node, wanted in told.items()
+        for node, wanted in assigned.items()
         for instance in wanted.instances
         if instance.id in pending
     }

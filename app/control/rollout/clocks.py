@@ -1,4 +1,4 @@
-"""How GPUs are set on the way: a higher clock or cap goes first, a lower one waits until nobody needs the higher."""
+"""Sets GPUs during a rollout: a higher clock or cap comes first, a lower one waits until the higher is not needed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from app.control.domain.desired import NodeDesired
 
 
 def raised(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:
-    """The device set so that neither what it serves now nor what it shall serve lacks anything.
+    """Returns the settings that suffice for what the device serves now and for what it is to serve.
 
-    Nothing stated is the most there is: no frame leaves the clock to the device, no cap leaves all its watts.
+    No frame leaves the clock to the device, and no cap leaves it all its watts: nothing stated counts as the most.
     """
     return AssignedGpu(shall.index, shall.uuid or was.uuid, _higher(was.clock_mhz, shall.clock_mhz), _more(was, shall))
 
 
 def settings(
-    told: NodeDesired | None, target: NodeDesired, there: Collection[int], settled: Collection[int]
+    assigned: NodeDesired | None, target: NodeDesired, there: Collection[int], settled: Collection[int]
 ) -> tuple[AssignedGpu, ...]:
-    """The devices of a node as they may be set now.
+    """Returns the settings of a node's devices as they may be now.
 
-    `there`: GPUs on which something runs or is told to; `settled`: those on which nothing runs but as it shall.
+    `there`: GPUs on which something runs or is assigned; `settled`: those on which all runs as it is to.
     """
-    was = {gpu.index: gpu for gpu in told.gpus} if told else {}
+    was = {gpu.index: gpu for gpu in assigned.gpus} if assigned else {}
     shall = {gpu.index: gpu for gpu in target.gpus}
     found = []
     for index in sorted({*was, *shall}):
@@ -38,9 +38,9 @@ def settings(
     return tuple(gpu for gpu in found if gpu is not None)
 
 
-def is_raised(told: NodeDesired | None, target: NodeDesired, index: int) -> bool:
-    """Whether the device is told to be at least as fast as it shall be."""
-    was = next((gpu for gpu in told.gpus if gpu.index == index), None) if told else None
+def is_raised(assigned: NodeDesired | None, target: NodeDesired, index: int) -> bool:
+    """Tells if the device is already assigned at least the target's clock and cap."""
+    was = next((gpu for gpu in assigned.gpus if gpu.index == index), None) if assigned else None
     shall = next((gpu for gpu in target.gpus if gpu.index == index), None)
     return was is None or shall is None or raised(was, shall) == raised(was, was)
 

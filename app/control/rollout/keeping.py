@@ -1,4 +1,4 @@
-"""A target but for what somebody must go without: what is held back stays as it is told."""
+"""A target without what is held back, which stays as assigned."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from app.control.rollout.changes import NOTHING
 from app.control.rollout.clocks import raised
 
 
-def without(target: Desired, told: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
-    """The target, but for what belongs to these owners."""
+def without(target: Desired, assigned: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
+    """Returns the target, in which the instances of these owners stay as assigned."""
     found: dict[str, NodeDesired] = {}
-    for node in sorted({*told, *target}):
-        before, after = told.get(node, NOTHING), target.get(node)
+    for node in sorted({*assigned, *target}):
+        before, after = assigned.get(node, NOTHING), target.get(node)
         if after is not None and before.instances == after.instances:
             found[node] = after
             continue

@@ -1,4 +1,4 @@
-"""When something was lost on the way and nothing moves any more: the least important gives way, one at a time."""
+"""The last resort, if capacity was lost during a rollout and nothing moves: the least important gives way."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from app.control.rollout.scene import Scene
 
 
 def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
-    """Whether nothing is under way that what waits may be waiting for.
+    """Tells if nothing is under way that a waiting change may be waiting for.
 
-    For a service without any copy that counts only where it can be in its way, and no trial does.
+    For a service without any serving copy only what can block it counts, and no canary does.
     """
     owners = scene.urgent
     silent = scene.observed.silent - scene.observed.lost
@@ -24,7 +24,7 @@ def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
     moving += [(gone.node, gone.instance) for gone in drains]
     moving += [
         (node, instance)
-        for node, wanted in scene.told.items()
+        for node, wanted in scene.assigned.items()
         for instance in wanted.instances
         if instance.id in scene.pending
     ]
@@ -34,15 +34,15 @@ def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
 
 
 def gives_way(scene: Scene) -> InstanceChange | None:
-    """What may be taken from a service although that leaves it too little: somebody dearer is short of its room.
+    """Returns the change that takes room from a service, leaving it too little, for a more important one that lacks it.
 
-    An order was found before the plan was recorded, so this is reached only when capacity has gone since. Whoever
-    gives way has the lower priority, or at the same the larger part of what it needs.
+    An order was found before the plan was recorded, so this happens only if capacity was lost since. The service that
+    gives way has the lower priority or, at the same priority, the larger part of what it needs.
     """
     waiting = [change for change in scene.todo.values() if change.takes_room and change.instance.service]
     waiting = [change for change in waiting if scene.room_for(change)]
     short = [change for change in waiting if scene.ledger.share(change.owner) < 1]
-    if scene.urgent:  # others may be waiting for what moves
+    if scene.urgent:  # the others may be waiting for what moves
         short = [change for change in short if change.owner in scene.urgent]
     if not short:
         return None

@@ -14,16 +14,16 @@ from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
 
-def begin(before: RolloutState, told: Desired, target: Desired, rules: RolloutRules) -> RolloutState:
+def begin(before: RolloutState, assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutState:
     """Returns the state in which a plan takes over: pending steps stay pending, whichever plan began them.
 
     The order is searched again from the assignments, which need not be what the plan before wanted.
     """
-    return replace(before, sequence=order(told, target, rules).sequence, steps=0)
+    return replace(before, sequence=order(assigned, target, rules).sequence, steps=0)
 
 
 def roll_back(
-    earlier: Desired, told: Desired, nodes: Mapping[str, NodeStatus], declared: Collection[str], rules: RolloutRules
+    earlier: Desired, assigned: Desired, nodes: Mapping[str, NodeStatus], declared: Collection[str], rules: RolloutRules
 ) -> RolloutOrder:
     """Returns the steps back to what an earlier plan wanted, as far as that is possible.
 
@@ -31,22 +31,22 @@ def roll_back(
     GPU that may not be used any more is held back.
     """
     was = {instance.owner for wanted in earlier.values() for instance in wanted.instances}
-    since = {instance.owner for wanted in told.values() for instance in wanted.instances} - was
-    target = without(earlier, told, since & set(declared))
+    since = {instance.owner for wanted in assigned.values() for instance in wanted.instances} - was
+    target = without(earlier, assigned, since & set(declared))
     target = {
         node: replace(wanted, instances=tuple(instance for instance in wanted.instances if instance.owner in declared))
         for node, wanted in target.items()
     }
-    gone = {held.service: held for held in _homeless(target, told, nodes)}
-    found = order(told, without(target, told, gone), rules)
+    gone = {held.service: held for held in _homeless(target, assigned, nodes)}
+    found = order(assigned, without(target, assigned, gone), rules)
     return replace(found, stuck=(*gone.values(), *found.stuck))
 
 
-def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[HeldBackChange]:
+def _homeless(target: Desired, assigned: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[HeldBackChange]:
     """Yields the owners of what would have to start where nothing may start."""
     for node, wanted in sorted(target.items()):
         facts = nodes.get(node)
-        there = {instance.id for instance in told[node].instances} if node in told else set()
+        there = {instance.id for instance in assigned[node].instances} if node in assigned else set()
         for instance in wanted.instances:
             if instance.id in there:
                 continue

@@ -1,4 +1,4 @@
-"""Who may act: the fleet's mode, or a service's own, splits one decision into what is done, proposed and shown."""
+"""Splits one decision by the fleet's or a service's own mode into what is done, proposed and shown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WHY = {
 
 @dataclass(frozen=True, slots=True)
 class ByMode:
-    """The parts of one decision; None where a part changes nothing.
+    """The parts of one decision; None if a part changes nothing.
 
-    `proposed` is what would stand if it were approved, with all that is acted upon already; `shown` all of it.
+    `proposed` is the result if it were approved, with all that is acted upon already; `shown` is all of it.
     """
 
     acted: Decision | None
@@ -35,7 +35,7 @@ class ByMode:
 def by_mode(
     decision: Decision, standing: Desired, modes: Mapping[str, str], default: str, rules: RolloutRules
 ) -> ByMode:
-    """Each part is what can go without those that may not: nothing is started in the place of what stays.
+    """Splits a decision so that each part is possible without the others: nothing starts in the place of what stays.
 
     `modes` are of services and jobs that have one of their own; jobs have none, and follow the default.
     """
@@ -71,7 +71,7 @@ def _part(
     if not held:
         return replace(decision, state=state)
     found = order(standing, without(decision.desired, standing, held), rules)
-    # What finds its place still taken by what is held back waits with it.
+    # A change whose place is still taken by what is held back waits with it.
     stays = {stuck.service: stuck for stuck in found.stuck if stuck.service not in held}
     services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
     if not services:

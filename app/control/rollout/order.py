@@ -21,30 +21,30 @@ from app.control.rollout.search import MOST_CHANGES, narrowed, search
 GENTLE_ROUNDS = 3  # that hold back only what itself lacks room; after them all that is left is held back
 
 
-def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
+def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
     """Returns the steps from the assignments to the target; what is stuck stays as assigned, and is named."""
     rules = replace(rules, unproven=frozenset())
     held: dict[str, HeldBackChange] = {}
-    goal: Desired = _possible(told, target, held, rules)
+    goal: Desired = _possible(assigned, target, held, rules)
     turn = 0
     while True:
-        walk = rehearsed(told, goal, rules)
+        walk = rehearsed(assigned, goal, rules)
         if walk.waiting:
-            walk = _searched(told, goal, rules, walk)
+            walk = _searched(assigned, goal, rules, walk)
         if not walk.waiting:
-            return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(told, goal, walk.made))
+            return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, walk.made))
         turn += 1
-        held |= {change.service: change for change in _stuck(told, goal, walk, rules, turn > GENTLE_ROUNDS)}
-        goal = _possible(told, target, held, rules)
+        held |= {change.service: change for change in _stuck(assigned, goal, walk, rules, turn > GENTLE_ROUNDS)}
+        goal = _possible(assigned, target, held, rules)
 
 
-def _searched(told: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
+def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
     """Returns a rehearsal in which a search beyond the next step frees what was stuck, if it finds a way."""
     left = {waiting.instance for waiting in walk.waiting}
-    parts = components(changes(told, target))
+    parts = components(changes(assigned, target))
     knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in left for change in part)]
     found: dict[str, list[str]] = {}
-    for part, start, goal in zip(knots, narrowed(told, knots), narrowed(target, knots), strict=True):
+    for part, start, goal in zip(knots, narrowed(assigned, knots), narrowed(target, knots), strict=True):
         way = search(part, start, goal, rules)
         if way is not None:
             found |= dict.fromkeys((change.id for change in part), way)
@@ -52,13 +52,13 @@ def _searched(told: Desired, target: Desired, rules: RolloutRules, walk: Walk) -
         return walk
     sequence = [id_ for id_ in walk.made if id_ not in found]
     sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
-    again = rehearsed(told, target, rules, sequence)
+    again = rehearsed(assigned, target, rules, sequence)
     return again if len(again.waiting) < len(walk.waiting) else walk
 
 
-def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
+def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
     """Of the order, that which matters: where several take room on a GPU that is not empty, or give up capacity."""
-    todo = {change.id: change for change in changes(told, target)}
+    todo = {change.id: change for change in changes(assigned, target)}
     crowded = {change.place for change in todo.values() if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)}
     gives: dict[str, int] = {}
     for change in todo.values():
@@ -75,9 +75,9 @@ def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
+def _stuck(assigned: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
     """Returns what to hold back: at first only what itself finds no room, since the rest may then be possible."""
-    here = walk.steps[-1] if walk.steps else told
+    here = walk.steps[-1] if walk.steps else assigned
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
     lacking: dict[str, list[Shortfall]] = {}
@@ -110,22 +110,24 @@ def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
     return HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
 
 
-def _possible(told: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
+def _possible(assigned: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
     """Returns the target without what is held back, and without what then finds its place still taken."""
     while True:
-        goal = without(target, told, held) if held else target
-        added = {crowded.service: crowded for crowded in _crowded_out(told, goal, held, rules)}
+        goal = without(target, assigned, held) if held else target
+        added = {crowded.service: crowded for crowded in _crowded_out(assigned, goal, held, rules)}
         if not added:
             return goal
         held |= added
 
 
-def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: RolloutRules) -> Iterator[HeldBackChange]:
+def _crowded_out(
+    assigned: Desired, goal: Desired, held: Collection[str], rules: RolloutRules
+) -> Iterator[HeldBackChange]:
     """Yields the owners of arrivals on GPUs that cannot hold them all; jobs give way to services."""
     if not held:
         return
     coming: dict[tuple[str, int], list[InstanceChange]] = {}
-    for change in changes(told, goal):
+    for change in changes(assigned, goal):
         if change.takes_room and change.owner not in held:
             coming.setdefault(change.place, []).append(change)
     for (node, index), arrivals in sorted(coming.items()):

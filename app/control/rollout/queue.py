@@ -1,4 +1,4 @@
-"""In which order changes are asked for, where nothing says that another one is needed."""
+"""The usual order of changes, if no other order is needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FIRST = (ChangeKind.STOP, ChangeKind.RETUNE, ChangeKind.RESHAPE, ChangeKind.STAR
 
 
 def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
-    """What makes room first, then what needs a second copy beside it, then what is new; jobs last."""
+    """Sorts changes: first what makes room, then what needs a second copy for a while, then what is new; jobs last."""
     crowded = {change.place for change in todo if change.takes_room}
     return sorted(todo, key=lambda change: _usual(change, crowded))
 
 
 def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
-    """Of hand-overs those that shrink come first, the smallest new copy before; of those that grow the largest old."""
+    """Hand-overs that shrink come first, the smallest new copy first; of those that grow the largest old copy."""
     before = change.before.memory_gib if change.before else 0.0
     after = change.instance.memory_gib
     by_room = (0, after) if change.growth <= 0 else (1, -before)
@@ -30,7 +30,7 @@ def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[objec
 
 
 def queues_of(change: InstanceChange) -> list[object]:
-    """Where it contends with others: for room on a GPU, for what a service can spare."""
+    """Returns what a change contends for: room on a GPU, and what a service can spare."""
     found: list[object] = []
     if change.takes_room:
         found.append(change.place)

@@ -1,7 +1,7 @@
-"""What comes of `advance` on a fleet that does at once what it is told.
+"""Rehearses `advance` on a fleet that applies every assignment at once.
 
-It is asked of whole fleets, so a round looks again only at what the one before it touched: a change that waits for
-room on a GPU, for what its service can spare or for its node's clocks is where it was while nobody touches these.
+Fleets are large, so a round checks only what the round before it touched: a change that waits for room on a GPU, for
+what its service can spare or for its node's clocks still waits until one of these changes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from app.control.rollout.scene import Scene
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The steps that were made, and what was left."""
+    """The steps that were made, and what is still waiting."""
 
     steps: tuple[Desired, ...]
     made: tuple[str, ...]
-    waiting: tuple[WaitingChange, ...]  # empty: it came to the end
+    waiting: tuple[WaitingChange, ...]  # empty: it reached the target
 
 
-def rehearsed(told: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Walk:
-    """Round after round, until nothing more can be made.
+def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Walk:
+    """Goes round after round until nothing more can be made.
 
-    What stands in the sequence is gone through in every round: others wait for it.
+    Changes in the sequence are checked in every round: others wait for them.
     """
-    stage = _Stage(told, target, rules)
+    stage = _Stage(assigned, target, rules)
     ranked = frozenset(sequence)
     todo = in_turn(stage.todo.values(), sequence)
     turn = {change.id: place for place, change in enumerate(todo)}
@@ -48,7 +48,7 @@ def rehearsed(told: Desired, target: Desired, rules: RolloutRules, sequence: Seq
             left = sorted(waiting, key=turn.__getitem__)
             return Walk(tuple(steps), tuple(order), said((stage.todo[id_], waiting[id_]) for id_ in left))
         order += [change.id for change in made]
-        steps.append(dict(stage.told))
+        steps.append(dict(stage.assigned))
         for id_ in stage.touched(made, reset):
             waiting.pop(id_, None)
         stage.done(made)
@@ -57,10 +57,10 @@ def rehearsed(told: Desired, target: Desired, rules: RolloutRules, sequence: Seq
 
 
 class _Stage(Scene):
-    """A scene that goes on from round to round."""
+    """A scene that lasts from round to round."""
 
-    def __init__(self, told: Desired, target: Desired, rules: RolloutRules) -> None:
-        super().__init__(told, target, RolloutState(), AT_ONCE, rules, changes(told, target), 0.0)
+    def __init__(self, assigned: Desired, target: Desired, rules: RolloutRules) -> None:
+        super().__init__(assigned, target, RolloutState(), AT_ONCE, rules, changes(assigned, target), 0.0)
         self._of_node: dict[str, set[str]] = defaultdict(set)  # changes
         self._of_owner: dict[str, set[str]] = defaultdict(set)
         self._jobs_of: dict[str, str] = {}  # owners of changes of jobs
@@ -69,10 +69,10 @@ class _Stage(Scene):
             self._of_owner[change.owner].add(change.id)
             if change.instance.job:
                 self._jobs_of[change.id] = change.owner
-        self._due = {node for node in {*told, *target} if told.get(node) != target.get(node)}
+        self._due = {node for node in {*assigned, *target} if assigned.get(node) != target.get(node)}
 
     def set_devices(self, made: Iterable[InstanceChange]) -> set[str]:
-        """Devices and rules as they may be set now; the nodes of which they changed."""
+        """Sets devices and rules as they may be set now; returns the nodes that changed."""
         under_way = {change.node for change in made}
         busy: dict[str, set[int]] = defaultdict(set)
         for node in self._due | under_way:
@@ -82,28 +82,28 @@ class _Stage(Scene):
             busy[gone.node].add(gone.instance.gpu)
         reset = set()
         for node in sorted(self._due | under_way):
-            before = self.told.get(node)
+            before = self.assigned.get(node)
             after = as_set(self, node, before, busy[node])
             if after != before:
-                self.told[node] = after
+                self.assigned[node] = after
                 reset.add(node)
-        self._due = under_way  # once that is done, devices may be set on
+        self._due = under_way  # their devices may be set in the next round
         return reset
 
     def touched(self, made: Sequence[InstanceChange], reset: Collection[str]) -> set[str]:
-        """What has to be looked at again."""
+        """Returns the changes to check again."""
         found: set[str] = set()
         for node in {*reset, *(change.node for change in made)}:
             found |= self._of_node[node]
         for owner in {change.owner for change in made}:
             found |= self._of_owner[owner]
         for owner in {self._jobs_of[id_] for id_ in found & self._jobs_of.keys()}:
-            found |= self._of_owner[owner]  # a job goes on where it is until its new place is free
+            found |= self._of_owner[owner]  # a job keeps running until its new place is free
         return found
 
     def done(self, made: Sequence[InstanceChange]) -> None:
-        """What was told is what runs: what is left has left its room, what came serves."""
-        self.before = dict(self.told)
+        """Applies the assignment: what leaves has freed its room, what starts serves."""
+        self.before = dict(self.assigned)
         self.pending.clear()
         self.leaving.clear()
         for change in made:
@@ -114,4 +114,4 @@ class _Stage(Scene):
             elif change.kind is ChangeKind.STOP:
                 self._jobs[change.owner] -= 1
         for node, gpu in {change.place for change in made}:
-            self._holding[node, gpu] = [instance for instance in self.told[node].instances if instance.gpu == gpu]
+            self._holding[node, gpu] = [instance for instance in self.assigned[node].instances if instance.gpu == gpu]

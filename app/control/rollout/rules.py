@@ -1,4 +1,4 @@
-"""What a rollout goes by, where it stands, and what it says: small, plain, kept as JSON beside its plan."""
+"""A rollout's rules, state and results: small and plain, stored as JSON with its plan."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class RolloutRules:
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
     jobs_per_gpu: int = 3
-    patience: float = 5.0  # a copy has so many times its startSeconds, and never less than
+    patience: float = 5.0  # times its startSeconds, within which a copy has to serve; and never less than
     least_seconds: float = 60.0
     stuck_seconds: float = 15.0  # in which nothing moves, before the least important gives way
     leaving_seconds: float = 300.0  # what takes longer to leave is not waited for
     held_seconds: float = 10.0  # what a node holds back or cannot start for longer has failed
-    canary_seconds: float = 60.0  # how long the first instance of its kind is watched
-    canary_requests: int = 200  # and how many answers say something
-    canary_patience: float = 5.0  # without so many answers, so many times the time is enough
+    canary_seconds: float = 60.0  # for which the first instance of its shape is watched
+    canary_requests: int = 200  # that are enough to judge it
+    canary_patience: float = 5.0  # times canary_seconds, after which fewer requests suffice
 
 
 @dataclass(frozen=True, slots=True)
 class PendingStep:
-    """What a node was told and is not seen to have done yet: a copy to bring up, or another batch."""
+    """A change that was assigned and is not reported done yet: a copy to start, or another batch."""
 
     since: float  # seconds
-    before: AssignedInstance | None = None  # what the instance was: it serves so until it serves otherwise
-    is_new: bool = False  # nothing of it has served yet: it was told otherwise while it came up
-    held_since: float = 0.0  # since when the node says that it cannot; 0: it does not say so
+    before: AssignedInstance | None = None  # the old shape, which serves until the new one does
+    is_new: bool = False  # it never served: its assignment changed while it started
+    held_since: float = 0.0  # since when the node reports that it cannot; 0: it does not
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An instance that is not wanted any more, and holds its place until its node says that it is gone."""
+    """An instance that is no longer wanted and holds its place until its node reports it gone."""
 
     node: str
     instance: AssignedInstance
@@ -51,7 +51,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The first instance of a kind that never ran here."""
+    """The first instance of a shape that never ran here."""
 
     instance: str
     ready_since: float = 0.0
@@ -60,14 +60,14 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """All that a rollout remembers; what it does not remember it sees."""
+    """All that a rollout remembers; the rest it reads from the fleet."""
 
     sequence: tuple[str, ...] = ()  # instances, in the order in which their changes may contend for room
     pending: Mapping[str, PendingStep] = field(default_factory=dict)  # by instance
     leaving: Mapping[str, Leaving] = field(default_factory=dict)  # by instance
     canaries: Mapping[str, Canary] = field(default_factory=dict)  # by key, on trial
     proven: tuple[str, ...] = ()  # keys whose canary passed
-    steps: int = 0  # that have been told
+    steps: int = 0  # that have been assigned
     stuck_since: float = 0.0  # since when nothing moves; 0: something does
 
 
@@ -83,10 +83,10 @@ class WaitingChange:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What to tell now."""
+    """The next assignment, and the state after it."""
 
     desired: Desired  # of the whole fleet
-    changed: Desired  # nodes that are to be told something else than before
+    changed: Desired  # nodes whose assignment changes
     state: RolloutState
     done: bool = False
     stopped_reason: str = ""  # a Reason: nothing further is changed, and what failed is taken back
@@ -94,14 +94,14 @@ class Advance:
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
     failed: tuple[str, ...] = ()  # services and jobs whose step failed
-    made: tuple[str, ...] = ()  # instances that are told something else, in this order
+    made: tuple[str, ...] = ()  # instances whose assignment changes, in this order
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutOrder:
-    """The steps from what nodes are told to what they shall be told."""
+    """The steps from the assignments of now to the target."""
 
     steps: tuple[Desired, ...]  # each the whole fleet
     stuck: tuple[HeldBackChange, ...]  # what has no order, with the least room that would help
-    target: Desired  # what the steps end at: what is wanted, but for what is stuck, which stays as it is
+    target: Desired  # where the steps end: as wanted, except that what is stuck stays as it is
     sequence: tuple[str, ...] = ()  # for the rollout's state

@@ -1,4 +1,4 @@
-"""The rules that the declared world gives a rollout."""
+"""Reads a rollout's rules from the declared world."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_SECONDS = 20.0
 
 
 def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = frozenset()) -> RolloutRules:
-    """What nodes have, services need and profiles say. `unproven`: shapes that have to show themselves first."""
+    """Returns what nodes have, services need and profiles say. `unproven`: shapes that need a canary."""
     memory: dict[str, float] = {}
     types: dict[str, str] = {}
     least: dict[str, int] = {}

@@ -35,11 +35,11 @@ class Scene:
     """Tells which changes are possible, and makes them one by one; each one counts for the next."""
 
     def __init__(
-        self, told: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
+        self, assigned: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
         todo: Sequence[InstanceChange], now: float,
     ) -> None:  # fmt: skip
-        self.before, self.target, self.observed, self.rules, self.now = told, target, observed, rules, now
-        self.told: dict[str, NodeDesired] = dict(told)
+        self.before, self.target, self.observed, self.rules, self.now = assigned, target, observed, rules, now
+        self.assigned: dict[str, NodeDesired] = dict(assigned)
         self.pending: dict[str, PendingStep] = dict(state.pending)
         self.leaving: dict[str, Leaving] = dict(state.leaving)
         self.canaries: dict[str, Canary] = dict(state.canaries)
@@ -48,11 +48,13 @@ class Scene:
         services = {change.owner for change in todo if change.instance.service}
         self.all = todo
         on_trial = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
-        self.ledger = CapacityLedger(services, told, target, {**on_trial, **state.pending}, observed, rules)
+        self.ledger = CapacityLedger(services, assigned, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # their capacity is needed
-            there = [instance for wanted in told.values() for instance in wanted.instances if instance.id in on_trial]
+            there = [
+                instance for wanted in assigned.values() for instance in wanted.instances if instance.id in on_trial
+            ]
             left = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
-            self.ledger = CapacityLedger(services, told, target, {**left, **state.pending}, observed, rules)
+            self.ledger = CapacityLedger(services, assigned, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
@@ -65,7 +67,7 @@ class Scene:
     def _look(self, services: set[str]) -> None:
         places = {change.place for change in self.todo.values()}
         jobs = {change.owner for change in self.todo.values() if change.instance.job}
-        for node, wanted in self.told.items():
+        for node, wanted in self.assigned.items():
             for instance in wanted.instances:
                 owner = instance.owner
                 if instance.job and owner in jobs:
@@ -154,7 +156,7 @@ class Scene:
         return None
 
     def _handing_over(self, change: InstanceChange) -> bool:
-        wanted = self.told.get(change.node, NOTHING).instances
+        wanted = self.assigned.get(change.node, NOTHING).instances
         others = [
             instance
             for instance in wanted
@@ -213,8 +215,8 @@ class Scene:
         self.todo.pop(change.id, None)
         if change.takes_room and instance.service:
             self._coming[change.place] -= 1
-        self.told[change.node] = with_instance(
-            self.told.get(change.node) or replace(self.target[change.node], instances=(), gpus=()),
+        self.assigned[change.node] = with_instance(
+            self.assigned.get(change.node) or replace(self.target[change.node], instances=(), gpus=()),
             instance.id,
             change.after,
         )

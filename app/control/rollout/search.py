@@ -1,4 +1,4 @@
-"""Looking further than the next step: an order for changes that get into each other's way."""
+"""Searches beyond the next step for an order of changes that block each other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 
-MOST_CHANGES = 40  # in one knot; larger ones are left to the usual order
+MOST_CHANGES = 40  # that block each other; larger groups keep the usual order
 MOST_LOOKS = 30_000
 
 
 def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules: RolloutRules) -> list[str] | None:
-    """An order in which each change finds room and leaves capacity; None when there is none, or none was found.
+    """Returns an order in which each change finds room and leaves capacity; None if none was found.
 
     `start` and `goal` are those that `narrowed` gives for the part.
     """
@@ -28,7 +28,7 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
 
 
 def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
-    """For each part what of the fleet matters to it: all on its GPUs, and all of its services."""
+    """Returns for each part what matters to it: all on its GPUs, and all of its services."""
     of: dict[object, int] = {}
     for number, part in enumerate(parts):
         for change in part:
@@ -48,7 +48,7 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
 
 
 class _Looks:
-    """How often the search may still look at a change."""
+    """How many changes the search may still check."""
 
     left = MOST_LOOKS
 
@@ -76,16 +76,16 @@ def _deeper(
             continue
         scene.make(change)
         rest = [other for other in todo if other.id != change.id]
-        found = _deeper(scene.told, goal, rest, rules, looks, seen)
+        found = _deeper(scene.assigned, goal, rest, rules, looks, seen)
         if found is not None:
             return [change.id, *found]
         scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)  # as it was
     return None
 
 
-def _fast(told: NodeDesired | None, target: NodeDesired | None) -> NodeDesired:
-    """Clocks are raised before all else, so they are in nobody's way."""
-    was = {gpu.index: gpu for gpu in (told or NOTHING).gpus}
+def _fast(assigned: NodeDesired | None, target: NodeDesired | None) -> NodeDesired:
+    """Returns the node with its clocks raised: that comes before all else, so it blocks nothing."""
+    was = {gpu.index: gpu for gpu in (assigned or NOTHING).gpus}
     shall = {gpu.index: gpu for gpu in (target or NOTHING).gpus}
     gpus = tuple(raised(gpu, shall.get(index, gpu)) for index, gpu in was.items())
-    return replace(told or NOTHING, gpus=gpus)
+    return replace(assigned or NOTHING, gpus=gpus)

@@ -1,4 +1,4 @@
-"""A step that failed is taken back: what it was to replace has never stopped serving."""
+"""Takes back a step that failed: what it was to replace has never stopped serving."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.control.rollout.rules import Leaving, PendingStep, RolloutRules, Rollou
 
 
 def taken_back(
-    told: Desired, state: RolloutState, failed: Collection[str], rules: RolloutRules, now: float
+    assigned: Desired, state: RolloutState, failed: Collection[str], rules: RolloutRules, now: float
 ) -> tuple[dict[str, NodeDesired], RolloutState]:
-    """The fleet without these: a new instance is left out again, one in another shape gets its old one back."""
-    after: dict[str, NodeDesired] = dict(told)
+    """Returns the fleet without the failed: a new instance is removed, a reshaped one gets its old shape back."""
+    after: dict[str, NodeDesired] = dict(assigned)
     pending, leaving = dict(state.pending), dict(state.leaving)
     on_trial = {canary.instance: canary.before for canary in state.canaries.values()}
-    for node, wanted in told.items():
+    for node, wanted in assigned.items():
         for instance in wanted.instances:
             if instance.id not in failed:
                 continue
@@ -29,7 +29,7 @@ def taken_back(
                 leaving[instance.id] = Leaving(node, instance, now)
             elif step is None:
                 if not _fits(was, node, wanted, rules):
-                    continue  # its old shape has no room any more: better a bad one than none
+                    continue  # its old shape has no room any more, and a bad copy is better than none
                 pending[instance.id] = PendingStep(now, instance)
             after[node] = with_instance(after[node], instance.id, was)
     canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}

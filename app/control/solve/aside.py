@@ -1,4 +1,4 @@
-"""What else a warm process can be asked beside plans: questions that know how to answer themselves."""
+"""Other orders for a warm process: questions that carry their own answering code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 class Aside(ABC):
     """An order that any process with the solvers' loops ready can carry out; it is pickled on its way.
 
-    What goes wrong in it is part of its answer: an exception would end the process.
+    A failure is part of its answer: an exception would end the process.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The solver's process: reads an order on stdin, writes its answer on stdout, and ends with who started it."""
+"""The solver's process: reads orders on stdin, writes answers on stdout, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_TO_GO = "500"  # where memory ends: a plan can be found again, a database 
 
 
 def lowered(nice: int, cores: int) -> None:
-    """Behind everyone else, and on so many cores, the last ones."""
+    """Lowers the priority, and keeps to so many cores, the last ones."""
     os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     with suppress(OSError):
@@ -24,13 +24,13 @@ def lowered(nice: int, cores: int) -> None:
 
 
 def main(parent: int, nice: int, cores: int) -> None:
-    """Answer until nobody asks any more."""
+    """Answers orders until stdin closes."""
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it died before it could be watched
     lowered(nice, cores)
     orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is not an answer
+    os.dup2(2, 1)  # what a library prints must not mix with answers
 
     from app import garbage
     from app.control.solve.serving import Serving

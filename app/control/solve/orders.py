@@ -1,4 +1,4 @@
-"""What is asked of solvers, and their answer as a value: whatever goes wrong in them is an outcome."""
+"""Orders for solvers, and their answers as values: a failure in a solver is an outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """A plan from nothing but the problem."""
+    """A plan from the problem alone."""
 
     problem: Problem
     seconds: float | None
@@ -38,7 +38,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """To follow this plan's rates soon."""
+    """Prepare to follow this plan."""
 
     problem: Problem
     plan: Plan
@@ -54,7 +54,7 @@ class Follow:
 
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
-    """The best plan within the budget. Its recipe counts the steps to it, whatever ended the search."""
+    """Finds the best plan within the budget. Its recipe counts the steps to it, whatever ended the search."""
     began = time.monotonic()
 
     def made() -> SolverAnswer:
@@ -68,19 +68,19 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
             "cut": found.is_cut,
         }
         is_short = found.is_cut and order.work is not None
-        cut = f"cut by the seconds; the plan is that of step {found.work}" if is_short else ""
+        cut = f"the time ran out; the plan is that of step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
 
     return _as_outcome(made, asked(order), began)
 
 
 def asked(order: Solve) -> dict[str, JSON]:
-    """The recipe of what never came."""
+    """Returns the recipe of an answer that never came."""
     return {"kind": RecipeKind.SOLVE, "seed": order.seed, "work": order.work}
 
 
 def solved_again(order: Again) -> SolverAnswer:
-    """The same plan by the same steps."""
+    """Finds the same plan by the same steps."""
     began, recipe = time.monotonic(), order.recipe
 
     def made() -> SolverAnswer:
@@ -120,10 +120,10 @@ def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
 def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], began: float) -> SolverAnswer:
     try:
         return made()
-    except Exception as error:  # a solver's fault is told, and the last plan stands
+    except Exception as error:  # a solver's fault is reported, and the last plan stays in force
         return SolverAnswer(SolveOutcome.WRONG, None, told(error), recipe, time.monotonic() - began)
 
 
 def told(error: Exception) -> str:
-    """For whoever mends it."""
+    """Spells an error for the log."""
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""One warm process that is asked and must answer in time; it is replaced when it does not, or dies."""
+"""One warm process that must answer in time; it is replaced if it does not, or dies."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class Child:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"solver {self.name}")
 
     def start(self) -> Future[None]:
-        """Make it warm; nobody need wait for that."""
+        """Starts to make it warm, without waiting."""
         return self._thread.submit(self._started)
 
     def ask(self, order: object, seconds: float) -> Future[Any]:
-        """Its answer, once it comes; or Died, or Late."""
+        """Returns its answer in the future; or Died, or Late."""
         return self._thread.submit(self._ask, order, seconds)
 
     @property
     def pid(self) -> int:
-        """0 while there is none."""
+        """The id of the process; 0 if there is none."""
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Ends it, whatever it does."""
         self._is_closed = True
         if process := self._process:
-            _kill(process)  # who waits for its answer hears that it died
+            _kill(process)  # a caller that waits gets Died
         self._thread.submit(self._end).result()
         self._thread.shutdown()
 
@@ -82,7 +82,7 @@ class Child:
         self._within(START_SECONDS)
 
     def _within(self, seconds: float, order: object = None) -> Any:
-        """What it says next, in so many seconds; the rest of it is killed where it says nothing."""
+        """Returns its next message; kills it if none comes within so many seconds."""
         process = self._process
         assert process
         assert process.stdin
@@ -115,7 +115,7 @@ class Child:
                 self._end()
 
     def _end(self) -> str:
-        """With all that it forked; how it ended."""
+        """Ends it with all that it forked; returns how it ended."""
         process, self._process = self._process, None
         if process is None:
             return ""

@@ -1,4 +1,4 @@
-"""Where a server asks what takes long: explanations and what-ifs, in a process of their own behind everyone else."""
+"""Asks what takes long, explanations and what-ifs, in a process of its own at a low priority."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from app.control.solve.aside import Aside
     from app.control.solve.process import Child
 
-MOST_WAITING = 4  # beyond it an answer would take longer than anybody waits
-MOST_OF_ONE = 2  # of those: nobody keeps the others out
-GRACE_SECONDS = 20.0  # beyond what the question allows itself
+MOST_WAITING = 4  # with more of them an answer would take too long
+MOST_OF_ONE = 2  # of those, for each caller
+GRACE_SECONDS = 20.0  # beyond the question's own seconds
 
 
 class SolverBusy(Exception):
-    """Too many questions are waiting, of all or of the one who asks."""
+    """Too many questions are waiting, in all or of this caller."""
 
 
 class NoAnswer(Exception):

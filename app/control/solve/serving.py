@@ -1,4 +1,4 @@
-"""What the solver's process does with an order; it keeps one plan warm to follow."""
+"""Carries out orders in the solver's process, and keeps one plan warm to follow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Serving:
         self._base = 0
 
     def answer(self, order: Solve | Again | Prepare | Follow | Aside) -> object:
-        """Whatever is wrong in a solver is in the answer."""
+        """Returns the answer; a solver's failure is part of it."""
         match order:
             case Aside():
                 return order.answered()
@@ -46,15 +46,15 @@ class Serving:
         self._warm, self._base = None, order.base
         try:
             self._warm = prepared(order)
-        except Exception as error:  # told with the answer to who asks it to follow
+        except Exception as error:  # the next order to follow gets it as its answer
             return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": RecipeKind.FOLLOW})
         return SolverAnswer(SolveOutcome.SOLVED, None)  # who asked has the plan
 
     def _follow(self, order: Follow) -> SolverAnswer:
-        """In a fork, which is spent thereby: what is warm here stays as it was prepared."""
+        """Follows in a fork, so that what is warm here stays as it was prepared."""
         recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
-            return SolverAnswer(SolveOutcome.CRASHED, None, "what was made ready to follow is lost", recipe)
+            return SolverAnswer(SolveOutcome.CRASHED, None, "the plan that was prepared to be followed is lost", recipe)
         answers: Iterator[SolverAnswer] = gather([Worker("follower", _once(self._warm, order))], None)
         return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the follower died", recipe))
 

@@ -1,4 +1,4 @@
-"""The solver as the planner sees it: asks, waits no longer than it said, and gets an answer in any case."""
+"""The solver for the planner: asks, waits no longer than its deadline, and returns an answer in any case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
-GRACE_SECONDS = 15.0  # beyond the search: reading the problem, the first plan, judging, reasons
+GRACE_SECONDS = 15.0  # besides the search: reading the problem, the first plan, judging, reasons
 PREPARE_SECONDS = 120.0
 SOONER = 5  # steps of niceness: three times the share of a core
 
@@ -25,11 +25,11 @@ class Solver:
     """Two warm processes, one for whole plans and one that follows rates: neither waits for the other."""
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
-        # On the same cores; whoever is served late by a step that comes late needs it sooner than a better plan.
+        # On the same cores; a late step means late answers, so it comes before a better plan.
         self.full, self.fast = Child("full", nice, cores), Child("fast", max(0, nice - SOONER), cores)
         self._grace_seconds = grace_seconds
         self._lock = Lock()
-        self._bases = 0  # plans that were made ready to follow
+        self._bases = 0  # plans that were prepared to be followed
         self._base: _Base | None = None
         self.full.start()
 
@@ -45,11 +45,11 @@ class Solver:
         return _asked(self.full, Again(problem, recipe), seconds, recipe)
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
-        """Begin to make ready for following this plan; nobody waits for it. What waited to be made ready is dropped."""
+        """Begins to prepare this plan to be followed, without waiting. A plan that still waits for that is dropped."""
         self._prepared(problem, plan)
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
-        """The plan with what new rates change in it. Out of time also where it is not ready yet to follow this plan."""
+        """Returns the plan with what new rates change in it; out of time also if this plan is not prepared yet."""
         recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(rates)}
         began = monotonic()
         base = self._prepared(problem, plan)
@@ -59,7 +59,7 @@ class Solver:
                 left = max(seconds - (monotonic() - began), 0.0)
                 ready = _asked(self.fast, Follow(rates, base.number), left, recipe)
         except TimeoutError:
-            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "not ready yet to follow this plan", recipe, seconds)
+            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", recipe, seconds)
         except (Died, Late, CancelledError) as error:
             ready = SolverAnswer(SolveOutcome.CRASHED, None, str(error))
         if ready.outcome is not SolveOutcome.SOLVED:
@@ -83,7 +83,7 @@ class Solver:
             return base
 
     def _forget(self, base: _Base) -> None:
-        """The next who follows has it made ready anew."""
+        """Forgets the prepared plan, so that the next order prepares it again."""
         with self._lock:
             if self._base is base:
                 self._base = None
@@ -91,7 +91,7 @@ class Solver:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A plan that is ready to be followed, or will be."""
+    """A plan that is prepared to be followed, or will be."""
 
     problem: Problem
     plan: Plan

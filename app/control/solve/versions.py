@@ -1,4 +1,4 @@
-"""Who solved it: what a plan's steps depend on, beside the problem, the seed and the work."""
+"""The versions that a plan's steps depend on, besides the problem, the seed and the work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def versions() -> Mapping[str, str]:
 
 
 def other_versions(recorded: Mapping[str, str]) -> tuple[str, ...]:
-    """What is not here as it was there, each by name: the same steps may lead elsewhere."""
+    """Names the versions that differ from the recorded ones: with them the same steps may lead elsewhere."""
     here = versions()
     return tuple(
         f"{name} is {here.get(name, 'not counted')} here and was {recorded.get(name, 'not recorded')}"

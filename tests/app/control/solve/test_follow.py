@@ -64,7 +64,7 @@ def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: P
 def test_not_ready_in_time_is_out_of_time_and_ready_the_next_time(solver: Solver, plan: Plan) -> None:
     fresh = PROBLEM.with_rates({})
     answer = solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=0)
-    assert (answer.outcome, answer.message) == (SolveOutcome.OUT_OF_TIME, "not ready yet to follow this plan")
+    assert (answer.outcome, answer.message) == (SolveOutcome.OUT_OF_TIME, "this plan is not prepared yet")
     assert solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
 
 
