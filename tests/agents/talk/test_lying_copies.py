@@ -16,7 +16,8 @@ from agents.node import reporting
 from agents.node.copy_counters import CopyCounters
 from agents.runtime import Running
 from agents.talk.copy_client import TcpCopyClient
-from agents.talk.scraping import MOST_LINES, served_of
+from agents.talk.prometheus_text import MOST_LINES
+from agents.talk.scraping import served_of
 from agents.templates.reading import read
 from tests.agents.talk.test_copy_client import copy_that, ok, says, says_nothing
 
