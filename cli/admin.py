@@ -30,7 +30,7 @@ def made(database: Database, path: Path, label: str) -> NewToken:
     database.write(
         lambda connection: rows.insert(
             connection,
-            rows.NewToken(
+            rows.TokenDraft(
                 id=new.id,
                 secret_hash=new.secret_hash,
                 scope="admin",

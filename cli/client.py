@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from cli.contexts import ServerContext, reason
 from cli.exits import UNREACHABLE, Failed
@@ -280,12 +280,6 @@ class ApiClient:
         return Unreachable(reason(error))
 
 
-def object_path(kind: str, tenant: str, name: str) -> str:
-    """The path of one object; `kind` is its plural."""
-    parts = [kind, tenant, name] if tenant else [kind, name]
-    return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
-
-
 def _answer(response: http.client.HTTPResponse) -> ServerAnswer:
     headers = {name.lower(): value for name, value in response.getheaders()}
     return ServerAnswer(response.status, headers, response.read())
@@ -299,5 +293,4 @@ def _seconds(retry_after: str | None) -> float:
 
 
 def _backoff(attempt: int) -> float:
-    # up to half of it at random, so that clients do not come back together
-    return float(0.2 * 2 ** (attempt - 1)) * (1 + int(os.urandom(1)[0]) / 510)
+    return float(0.2 * 2 ** (attempt - 1)) * (1 + int(os.urandom(1)[0]) / 510)  # randomised, so that clients spread out

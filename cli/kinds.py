@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from urllib.parse import quote
 
 from app.manifests.model import STORED, Kind
 from cli.exits import Failed
@@ -53,3 +54,9 @@ def kinds_of(text: str) -> list[Kind]:
 def label(kind: str, tenant: str | None, name: str) -> str:
     """`service/shop/search`, the way objects are named on output."""
     return "/".join(part for part in (kind.lower(), tenant, name) if part)
+
+
+def object_path(kind: str, tenant: str, name: str) -> str:
+    """The path of one object; `kind` is its plural."""
+    parts = [kind, tenant, name] if tenant else [kind, name]
+    return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.manifests.model import Kind
 from cli import exits
-from cli.client import ApiClient, object_path
+from cli.client import ApiClient
 from cli.exits import Failed
-from cli.kinds import kind_of, label
+from cli.kinds import kind_of, label, object_path
 from cli.refusals import ServerRefusal
 
 

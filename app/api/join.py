@@ -98,7 +98,7 @@ def _issue_token(connection: Connection, newcomer: Actor, row: JoinTokenRow, nod
     new = secrets.new()
     made = tokens.insert(
         connection,
-        tokens.NewToken(
+        tokens.TokenDraft(
             id=new.id,
             secret_hash=new.secret_hash,
             scope=Scope.NODE,

@@ -43,7 +43,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
         new = secrets.new()
         row = tokens.insert(
             connection,
-            tokens.NewToken(
+            tokens.TokenDraft(
                 id=new.id,
                 secret_hash=new.secret_hash,
                 scope=Scope.NODE,

@@ -58,7 +58,7 @@ def create_token(
         new = secrets.new()
         row = tokens.insert(
             connection,
-            tokens.NewToken(
+            tokens.TokenDraft(
                 id=new.id,
                 secret_hash=new.secret_hash,
                 scope=wanted.scope,

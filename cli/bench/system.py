@@ -97,7 +97,7 @@ def make_tokens(database_url: str, wanted: Sequence[tuple[str, str]]) -> list[st
             for new, (scope, node) in zip(made, wanted, strict=True):
                 token_rows.insert(
                     connection,
-                    token_rows.NewToken(
+                    token_rows.TokenDraft(
                         id=new.id,
                         secret_hash=new.secret_hash,
                         scope=scope,

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, add_kind_argument, completes
-from cli.client import ApiClient, object_path
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.kinds import DELETE_ORDER, label
+from cli.kinds import DELETE_ORDER, label, object_path
 from cli.output import plain, say
 from cli.refusals import ServerRefusal
 from cli.selection import absent, find, named, split_name

@@ -30,7 +30,7 @@ def bearer(database: Database) -> str:
     new = tokens.new()
     database.write(
         lambda connection: rows.insert(
-            connection, rows.NewToken(id=new.id, secret_hash=new.secret_hash, scope="viewer", created_by="tests")
+            connection, rows.TokenDraft(id=new.id, secret_hash=new.secret_hash, scope="viewer", created_by="tests")
         )
     )
     return f"Bearer {new.text}"

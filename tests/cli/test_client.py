@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from cli import exits
-from cli.client import ApiClient, object_path
+from cli.client import ApiClient
 from cli.contexts import ServerContext
 from cli.exits import Failed
+from cli.kinds import object_path
 from cli.refusals import ServerRefusal
 from tests.cli.scripted import Scripted, answer, scripted
 

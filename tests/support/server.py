@@ -59,7 +59,7 @@ class RunningServer:
             database.write(
                 lambda connection: token_rows.insert(
                     connection,
-                    token_rows.NewToken(
+                    token_rows.TokenDraft(
                         id=new.id,
                         secret_hash=new.secret_hash,
                         scope=scope,

@@ -106,7 +106,7 @@ def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken:
+class TokenDraft:
     """A token about to be written; its secret is known as a hash alone."""
 
     id: str
@@ -120,7 +120,7 @@ class NewToken:
     expires_in_seconds: float | None = None
 
 
-def insert(connection: Connection, token: NewToken) -> TokenRow:
+def insert(connection: Connection, token: TokenDraft) -> TokenRow:
     return TokenRow(*connection.execute(INSERT, asdict(token)).one())
 
 

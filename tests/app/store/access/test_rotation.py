@@ -25,7 +25,7 @@ def database(each_database: GivenDatabase) -> Iterator[Database]:
 def insert(connection: object, token_id: str) -> None:
     tokens.insert(
         connection,  # type: ignore[arg-type]
-        tokens.NewToken(
+        tokens.TokenDraft(
             id=token_id,
             secret_hash=token_id.encode(),
             scope="node",

@@ -159,11 +159,11 @@ def exercise(database: Database) -> None:
 def credentials(connection: Connection) -> None:
     tokens.insert(
         connection,
-        tokens.NewToken(id="x", secret_hash=b"", scope="viewer", created_by="t"),
+        tokens.TokenDraft(id="x", secret_hash=b"", scope="viewer", created_by="t"),
     )
     tokens.insert(
         connection,
-        tokens.NewToken(id="y", secret_hash=b"", scope="node", node="n", created_by="t"),
+        tokens.TokenDraft(id="y", secret_hash=b"", scope="node", node="n", created_by="t"),
     )
     assert rotation.make_room(connection, "t9") is None
     rotation.succeed(connection, "t9", "y")

@@ -1,0 +1,90 @@
+"""Writes what `gpuwright up` shows once it serves: addresses, the fleet, and how to end it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from cli.fleet import DeclaredFleet
+
+
+def first_screen(
+    data_dir: Path, server: str, database_url: str, token: str, context: str, log: str, seconds: float
+) -> str:
+    """Where it is and what to type next."""
+    lines = [
+        "",
+        f"gpuwright is at {server} (ready after {seconds:.1f} s)",
+        f"  data      {data_dir}",
+        f"  database  {database_url.rpartition('@')[2]}",
+        f"  log       {log}",
+    ]
+    if context:
+        lines.append(f"  context   {context}")
+    if token:
+        lines.append(f"  token     {token}")
+        lines.append(f"            admin; shown this once, kept in {data_dir / 'admin.token'}")
+    return "\n".join(lines)
+
+
+def console_line(server: str, link: str) -> str:
+    """Where a browser is signed in by a click, while the link is good; without one, where it is asked for a token."""
+    if not link:
+        return f"  console   {server}/"
+    return (
+        f"  console   {server}/sign-in?link={link}\n            signs a browser in once, within 60 s; later: {server}/"
+    )
+
+
+def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:
+    """What runs beside the control plane."""
+    lines = [f"  fleet     {len(fleet.nodes)} simulated nodes, a planner in mode auto, load that moves"]
+    if gateway:
+        real = " and ".join(fleet.real_services)
+        lines.append(f"  gateway   http://{gateway}: real requests to {real}, on {fleet.real_node}")
+    return "\n".join(lines)
+
+
+def ending(with_fleet: bool) -> str:
+    """What to type next."""
+    from cli.main import BY_NAME
+
+    commands = [*NEXT_EMPTY]
+    if with_fleet:
+        usable = [(command, about) for verb, command, about in NEXT if verb in BY_NAME]
+        width = max(len(command) for command, _ in usable)
+        commands = [f"{command:{width}}    {about}" for command, about in usable]
+    lines = ["", "Next, in another terminal:"]
+    lines += [f"  {command}" for command in (*_activation(), *commands)]
+    lines += ["", "Ctrl-C stops it and keeps the data.", ""]
+    return "\n".join(lines)
+
+
+def _activation() -> list[str]:
+    """What puts `gpuwright` on the path of another terminal, where it is not: `make up` runs us from .venv."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    return [f"source {shlex.quote(str(script))}"] if not shutil.which("gpuwright") and script.exists() else []
+
+
+def reachable(url: str) -> str:
+    """The address this machine uses: one listens on all addresses, but talks to one."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+NEXT_EMPTY = (
+    "gpuwright apply -f examples/quickstart.yaml",
+    "gpuwright get services",
+    "gpuwright --help",
+)
+
+
+NEXT = (
+    ("top", "gpuwright top", "what runs, what it costs, what was decided"),
+    ("get", "gpuwright get services -A", "what was promised"),
+    ("explain", "gpuwright explain service shop/search", "why there, why so many"),
+    ("what-if", "gpuwright what-if --rate shop/search=x2", "what twice the load would cost"),
+    ("drain", "gpuwright drain l4-1", "empty a node without losing a request"),
+    ("edit", "gpuwright edit service shop/search", "another rate or SLO, and watch it follow"),
+)
