@@ -69,7 +69,7 @@ def read_now(connection: Connection) -> Snapshot:
 
     def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:
         rates = {
-            f"{service.tenant}/{service.name}": float(str(service.spec["ratePerSecond"]))
+            service.full_name: float(str(service.spec["ratePerSecond"]))
             for service in known.declared
             if service.kind == "Service"
         }

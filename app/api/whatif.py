@@ -59,7 +59,7 @@ def what_if(
         if wanted:
             declare(connection, by, wanted, dry_run=True, currency=ctx.settings.currency)
         snapshot = with_solvers(lambda: questions.read_now(connection))
-        known = {f"{declared.tenant}/{declared.name}" for declared in snapshot.declared if declared.kind == "Service"}
+        known = {declared.full_name for declared in snapshot.declared if declared.kind == "Service"}
         known |= {f"{manifest.tenant}/{manifest.name}" for manifest in wanted if manifest.kind == "Service"}
         for name in (*change.slos_ms, *change.rates, *query.price_slo):
             if name not in known:

@@ -37,9 +37,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
     earlier = store.database.read(lambda connection: read_plan(connection, base))
     if earlier is None:
         return _refused(store, snapshot, f"plan {base}, which came before it, is no longer stored")
-    owners = {
-        f"{manifest.tenant}/{manifest.name}" for manifest in snapshot.declared if manifest.kind in ("Service", "Job")
-    }
+    owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
     order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,

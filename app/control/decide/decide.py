@@ -91,7 +91,7 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     if decision.desired == snapshot.in_force:
         return ()
     own = {
-        f"{manifest.tenant}/{manifest.name}": str(manifest.spec["mode"])
+        manifest.full_name: str(manifest.spec["mode"])
         for manifest in snapshot.declared
         if manifest.kind == "Service" and "mode" in manifest.spec
     }

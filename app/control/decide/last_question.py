@@ -53,9 +53,7 @@ class CycleResult:
     @property
     def blamed(self) -> dict[str, str]:
         """Returns the services that may be why the solver failed, with its message."""
-        return {
-            f"{suspect.tenant}/{suspect.name}": self.message for suspect in self.suspects if suspect.kind == "Service"
-        }
+        return {suspect.full_name: self.message for suspect in self.suspects if suspect.kind == "Service"}
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ class DeclaredObject:
     name: str
     spec: dict[str, Any]
 
+    @property
+    def full_name(self) -> str:
+        """The name of a service or job in plans: tenant/name."""
+        return f"{self.tenant}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:

@@ -131,7 +131,7 @@ def work_of(declared: DeclaredObject) -> JobWork:
     deadline: str | None = spec.get("deadline")
     tables = {kind: profile[f"{unit}PerSecond"] for kind, profile in profiles.items()}
     return JobWork(
-        job=f"{declared.tenant}/{declared.name}",
+        job=declared.full_name,
         units=float(spec[unit]),
         unit=unit,
         deadline=datetime.fromisoformat(deadline.upper()).astimezone(UTC) if deadline else None,

@@ -53,9 +53,7 @@ class ReportListener:
 
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
         """Sets the SLOs that answers are measured against."""
-        slos: dict[str, Any] = {
-            f"{item.tenant}/{item.name}": item.spec["slo"] for item in declared if item.kind == "Service"
-        }
+        slos: dict[str, Any] = {item.full_name: item.spec["slo"] for item in declared if item.kind == "Service"}
         with self._turn:
             self._loads.set_slos(
                 {name: float(slo["latencyMs"]) for name, slo in slos.items()},

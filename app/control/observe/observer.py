@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -13,13 +12,13 @@ from sqlalchemy import Connection
 from agents.contract.assignments import Assignment
 from agents.contract.reports import Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.policy import planner_policy
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
 from app.control.jobs import rows as job_rows
 from app.control.observe.nodes import is_out, node_statuses
 from app.control.observe.silence import SILENT_SECONDS, Silence
 from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
-from app.manifests.fleet import PolicySpec
 from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
 from app.store.plans import pieces, plans
@@ -64,7 +63,7 @@ class Observer:
     _assigned: dict[str, NodeDesired] = field(default_factory=dict)
     _assigned_version: int = 0
     _generations: dict[str, int] = field(default_factory=dict)
-    _lost_after: float = PolicySpec.model_fields["lost_after_seconds"].default
+    _lost_after: float = field(default_factory=lambda: planner_policy(()).lost_after_seconds)
     _details: dict[str, NodeDetail] = field(default_factory=dict)
     _details_at: datetime = EPOCH
     _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
@@ -75,9 +74,7 @@ class Observer:
         declared = self.world(connection)
         in_force = plans.in_force(connection)
         target, planned = self.target(connection, in_force)
-        policy = next((item.spec for item in declared if item.kind == "Policy"), {})
-        lost_after: Any = policy.get("lostAfterSeconds", PolicySpec.model_fields["lost_after_seconds"].default)
-        self._lost_after = float(lost_after)
+        self._lost_after = planner_policy(declared).lost_after_seconds
         return Snapshot(
             at=at,
             epoch=epoch,

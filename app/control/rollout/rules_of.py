@@ -30,7 +30,7 @@ def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = froz
             case "Node":
                 types[manifest.name] = spec["gpuType"]
             case "Service":
-                least[f"{manifest.tenant}/{manifest.name}"] = int(spec.get("minInstances", LEAST))
+                least[manifest.full_name] = int(spec.get("minInstances", LEAST))
             case "Profile":
                 key = f"{spec['model']}/{spec['variant']}/{spec['gpuType']}"
                 starts[key] = float(spec.get("startSeconds", START_SECONDS))

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from app.control.domain.events import NewEvent, Reason
 from app.control.domain.mode import mode_of
+from app.control.domain.policy import planner_policy
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
@@ -30,7 +31,6 @@ from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
 from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
-from app.manifests.fleet import PolicySpec
 from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
@@ -153,8 +153,7 @@ def encode_money(free: Sequence[Releasable], rent: Addition | None) -> dict[str,
 
 
 def _idle_minutes(snapshot: Snapshot) -> float:
-    policy: Any = snapshot.spec("Policy", "default") or {}
-    return float(policy.get("idleMinutes", PolicySpec.model_fields["idle_minutes"].default))
+    return planner_policy(snapshot.declared).idle_minutes
 
 
 def _job_statuses(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:

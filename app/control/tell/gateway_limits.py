@@ -48,7 +48,7 @@ def acting_services(snapshot: Snapshot) -> set[str]:
     """Returns the services that are not advisory: others serve those, so their gateways stay open."""
     mode = mode_of(snapshot)
     return {
-        f"{declared.tenant}/{declared.name}"
+        declared.full_name
         for declared in snapshot.declared
         if declared.kind == "Service" and declared.spec.get("mode", mode) != "advisory"
     }

@@ -37,7 +37,7 @@ class WhatIfChange:
     @property
     def services(self) -> frozenset[str]:
         """Returns the services that the change names."""
-        stated = {f"{known.tenant}/{known.name}" for known in self.declared if known.kind == "Service"}
+        stated = {known.full_name for known in self.declared if known.kind == "Service"}
         return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
 
 
@@ -49,7 +49,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         before = world.get((line.kind, line.tenant, line.name))
         world[line.kind, line.tenant, line.name] = line
         if line.kind == "Service" and (before is None or before.spec["ratePerSecond"] != line.spec["ratePerSecond"]):
-            expected[f"{line.tenant}/{line.name}"] = _expect(float(str(line.spec["ratePerSecond"])))
+            expected[line.full_name] = _expect(float(str(line.spec["ratePerSecond"])))
     for key in change.gone:
         world.pop(key, None)
         expected.pop(f"{key[1]}/{key[2]}", None)
