@@ -165,16 +165,18 @@ class SimulatedFleet:
             clock_mhz = node.clock_mhz(number)
             residents = {copy.id: node.resident(copy) for copy in by_gpu[uuid]}
             for copy in by_gpu[uuid]:
-                beside = [resident for name, resident in residents.items() if name != copy.id]
+                neighbours = [resident for name, resident in residents.items() if name != copy.id]
                 work = node.work[copy.id]
                 if copy.served:
                     exec_ms = self.truth.exec_ms(
-                        node.key(copy), _batch(copy), copy.wanted.sm_percent, beside, clock_mhz
+                        node.key(copy), _batch(copy), copy.wanted.sm_percent, neighbours, clock_mhz
                     )
                     work.go_on(copy, exec_ms / 1000, since, until, self._noise())
                 elif copy.stage is Stage.READY:
                     job = copy.wanted.owner
-                    speed = self.truth.units_per_second(job, node.gpu_type, copy.wanted.sm_percent, beside, clock_mhz)
+                    speed = self.truth.units_per_second(
+                        job, node.gpu_type, copy.wanted.sm_percent, neighbours, clock_mhz
+                    )
                     work.units += speed * (until - since)
                     work.busy_share = 1.0
             drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in by_gpu[uuid]]

@@ -53,7 +53,7 @@ class Speaker:
         if incarnation > self.node.seen.incarnation:
             self.node.seen.incarnation = incarnation + 1
 
-    def heard(self, report: Report, dropped: Sequence[str]) -> None:
+    def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         """Notes that the report was stored."""
         if report.inventory is not None:
             self._inventory_sent = True

@@ -36,7 +36,7 @@ class FleetTruth:
         key: ProfileKey,
         batch: float,
         sm_percent: float,
-        beside: Sequence[SimulatedResident],
+        neighbours: Sequence[SimulatedResident],
         clock_mhz: float = 0.0,
     ) -> float:
         """Returns the time of one batch of this size limit, with these neighbours."""
@@ -46,17 +46,22 @@ class FleetTruth:
         batches = profile.latency_ms
         profiled = int(batch) if int(batch) in batches else min(batches, key=lambda size: (abs(size - batch), size))
         alone = interpolate(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
-        return alone * self._slow(profile.demand, key[2], sm_percent, beside, clock_mhz)
+        return alone * self._slow(profile.demand, key[2], sm_percent, neighbours, clock_mhz)
 
     def units_per_second(
-        self, job: str, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float = 0.0
+        self,
+        job: str,
+        gpu_type: str,
+        sm_percent: float,
+        neighbours: Sequence[SimulatedResident],
+        clock_mhz: float = 0.0,
     ) -> float:
         """Returns the speed of a job; 0 without a profile."""
         profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None
         if profile is None:
             return 0.0
         return interpolate(profile.units_per_second, sm_percent) / self._slow(
-            profile.demand, gpu_type, sm_percent, beside, clock_mhz
+            profile.demand, gpu_type, sm_percent, neighbours, clock_mhz
         )
 
     def starts_in(self, key: ProfileKey) -> float:
@@ -78,14 +83,19 @@ class FleetTruth:
         return self.problem.gpu_types[gpu_type]
 
     def _slow(
-        self, demand: Demand, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float
+        self,
+        demand: Demand,
+        gpu_type: str,
+        sm_percent: float,
+        neighbours: Sequence[SimulatedResident],
+        clock_mhz: float,
     ) -> float:
         policy = self.problem.policy
         factor = 1.0 + demand.sensitivity * sum(
-            interpolate(resident.demand.pressure, resident.sm_percent) for resident in beside
+            interpolate(resident.demand.pressure, resident.sm_percent) for resident in neighbours
         )
         if policy.pricing == "share":
-            remaining = max(0.0, 100.0 - sm_percent - sum(resident.sm_percent for resident in beside))
+            remaining = max(0.0, 100.0 - sm_percent - sum(resident.sm_percent for resident in neighbours))
             factor *= 1.0 + demand.sensitivity * policy.share_pressure * remaining / 100.0
         top = self.problem.gpu_types[gpu_type].top_clock_mhz
         return float(factor * (top / (clock_mhz or top)) ** demand.clock_exponent)

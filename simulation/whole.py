@@ -90,7 +90,7 @@ class WholeNode(LightNode):
             if process.context is not None and copy.stage is Stage.READY:
                 self.machine.busy(copy.gpu, process.context, work.busy_share)
 
-    def told_of(self, report: Report, dropped: Sequence[str]) -> None:
+    def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         """Notes that the report was stored."""
         body = self._bodies.pop(report.sequence, None)
         if body is not None:
@@ -151,8 +151,8 @@ class WholeSpeaker:
         if incarnation > self.node.seen.incarnation:
             self.node.seen.incarnation = incarnation + 1
 
-    def heard(self, report: Report, dropped: Sequence[str]) -> None:
-        self.node.told_of(report, dropped)
+    def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
+        self.node.note_stored(report, dropped)
 
     def _next(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         sequence, self._sequence = self._sequence, self._sequence + 1

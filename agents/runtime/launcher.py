@@ -38,7 +38,7 @@ def main(report: str, cgroup: str, oom_score: str, *argv: str) -> int:
     os.set_inheritable(descriptor, False)  # exec closes it, which tells the agent that the program runs
     try:
         prepare(cgroup, oom_score)
-        os.execv(argv[0], argv)  # noqa: S606  a shell is what nobody wants here
+        os.execv(argv[0], argv)  # noqa: S606  no shell on purpose
     except OSError as error:
         os.write(descriptor, f"{argv[0]}: {error.strerror or error}".encode(errors="replace"))
     return 127

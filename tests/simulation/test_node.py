@@ -184,6 +184,6 @@ def test_usage_is_said_until_it_is_heard_and_its_copy_then_forgotten() -> None:
     driven.go_on(5)
     said = driven.report()
     assert [one.ended_at is None for one in said.usage] == [False]
-    driven.speaker.heard(said, [])
+    driven.speaker.note_stored(said, [])
     assert driven.node.copies == {}
     assert driven.report().usage == ()

@@ -11,7 +11,7 @@ from agents.seams.traffic import Served
 from agents.talk.copy_client import CopyReply
 from agents.templates import Filled, Probe
 
-SILENCE = CopyReply(False, 0, why="nobody answers")
+SILENCE = CopyReply(False, 0, why="no process answers")
 OBEDIENT = Behaviour()
 
 
