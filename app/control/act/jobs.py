@@ -77,8 +77,8 @@ def advance_recorded_jobs(
 ) -> Sequence[NewEvent]:
     """Records one moment in the life of every job; returns what happened."""
     known = declared_work(look.declared)
-    told = assigned_places(look.assigned, {node: NodeStatus(node, "lost") for node in look.status.lost})
-    heard = list(readings)
+    places = assigned_places(look.assigned, {node: NodeStatus(node, "lost") for node in look.status.lost})
+    known_readings = list(readings)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
         if not lease.held(connection, epoch):
@@ -86,7 +86,7 @@ def advance_recorded_jobs(
         before = rows.read(connection)
         if not before and not known:
             return ()
-        after = advance_jobs(before, known, told, heard, look.at)
+        after = advance_jobs(before, known, places, known_readings, look.at)
         rows.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events

@@ -20,20 +20,20 @@ from app.store.plans import plan_reads
 def is_rollback_asked(store: PlannerStore) -> bool:
     """Tells if a rollback of the plan in force was requested and is not answered yet."""
 
-    def asked(connection: Connection) -> bool:
-        return _asked(connection, plan_reads.in_force(connection)) is not None
+    def is_asked(connection: Connection) -> bool:
+        return _rollback_request(connection, plan_reads.in_force(connection)) is not None
 
-    return store.database.read(asked)
+    return store.database.read(is_asked)
 
 
 def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
     """Brings back the plan before the one in force, if requested; returns the generation, 0 if nothing was done."""
     if not snapshot.target:
         return 0
-    asked = store.database.read(lambda connection: _asked(connection, snapshot.target))
-    if asked is None:
+    request = store.database.read(lambda connection: _rollback_request(connection, snapshot.target))
+    if request is None:
         return 0
-    base, who = asked
+    base, who = request
     earlier = store.database.read(lambda connection: read_plan(connection, base))
     if earlier is None:
         return _refused(store, snapshot, f"plan {base}, which came before it, is no longer stored")
@@ -51,8 +51,8 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
     found = rejudge(snapshot, decision, order.target, order.stuck)
     if found is None:
         return _refused(store, snapshot, f"plan {base} would break a rule now")
-    said = event_of(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
-    (generation,) = store.record(snapshot, [found], [said])
+    event = event_of(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
+    (generation,) = store.record(snapshot, [found], [event])
     return generation
 
 
@@ -69,18 +69,18 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
     if found is None or not why:
         return 0
     generation = found[0]
-    said = event_of(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
-    store.change_state(generation, PlanState.PROPOSED, PlanState.EXPIRED, why, [said])
+    event = event_of(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
+    store.change_state(generation, PlanState.PROPOSED, PlanState.EXPIRED, why, [event])
     return generation
 
 
-def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
+def _rollback_request(connection: Connection, generation: int) -> tuple[int, str] | None:
     row = plan_reads.head(connection, generation)
     wanted = (row or {}).get("asked", {}).get("rollback")
     return (int(row["base"] or 0), str(wanted.get("by", "an operator"))) if row and wanted else None
 
 
 def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:
-    said: list[NewEvent] = [event_of(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
-    store.refuse_request(snapshot.target, "rollback", said)
+    events: list[NewEvent] = [event_of(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
+    store.refuse_request(snapshot.target, "rollback", events)
     return 0

@@ -134,7 +134,7 @@ def _next_state(before: PlanState, step: Advance) -> PlanState:
 
 def _events(generation: int, before: str, after: PlanState, step: Advance) -> list[NewEvent]:
     name = f"p{generation}"
-    said = [
+    found = [
         event_of(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)
         for key in step.passed
     ]
@@ -142,5 +142,5 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
         reason = Reason.ROLLOUT_DONE
         if after is PlanState.STOPPED:
             reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
-        said.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))
-    return said
+        found.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))
+    return found

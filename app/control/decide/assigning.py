@@ -69,11 +69,11 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
 class _Ids:
     """Gives ids: those of what runs already, or new ones, derived so that a replay gives the same."""
 
-    def __init__(self, standing: Desired, target: int) -> None:
+    def __init__(self, in_force: Desired, target: int) -> None:
         self._target = target
         self._made = 0
         self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
-        for node, wanted in standing.items():
+        for node, wanted in in_force.items():
             for instance in wanted.instances:
                 self._held[node, instance.gpu, instance.owner].append(instance.id)
 

@@ -37,7 +37,7 @@ class Stays:
 class Drain:
     """How far the drain of a node or GPU is."""
 
-    asked: Cordon
+    cordon: Cordon
     left: tuple[str, ...]  # the owners of instances that are still there
     is_late: bool = False
     is_under_way: bool = False  # a rollout still moves what is there
@@ -53,7 +53,7 @@ def draining_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
 
 
 def leaving(
-    decision: Decision, standing: Desired, places: Collection[Place], waiting: Mapping[str, str] | None = None
+    decision: Decision, in_force: Desired, places: Collection[Place], waiting: Mapping[str, str] | None = None
 ) -> tuple[Stays, ...]:
     """Returns what cannot leave these places under this decision.
 
@@ -62,21 +62,21 @@ def leaving(
     """
     unserved = {unserved.service: unserved for unserved in decision.plan.unserved}
     carried = _rates(decision.desired)
-    before = _rates(standing)
+    before = _rates(in_force)
     return tuple(
         Stays(instance.id, instance.owner, node, instance.gpu, *why)
-        for node, instance in _there(standing, places)
+        for node, instance in _there(in_force, places)
         if (why := _why(instance, unserved, carried, before, waiting or {}))
     )
 
 
 def keep_undrainable(
-    decision: Decision, standing: Desired, places: Collection[Place], rules: RolloutRules
+    decision: Decision, in_force: Desired, places: Collection[Place], rules: RolloutRules
 ) -> tuple[Decision, tuple[Stays, ...]]:
     """Returns the decision with what cannot leave kept in place, and what that is."""
-    stays = leaving(decision, standing, places)
+    stays = leaving(decision, in_force, places)
     held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays}
-    found = order(standing, without(decision.desired, standing, held), rules)
+    found = order(in_force, without(decision.desired, in_force, held), rules)
     there = {instance.id for _, instance in _there(found.target, places)}
     named = {stay.instance for stay in stays}
     reasons = {held.service: held for held in found.stuck}
@@ -89,22 +89,22 @@ def keep_undrainable(
             reasons[instance.owner].reason,
             reasons[instance.owner].message,
         )
-        for node, instance in _there(standing, places)
+        for node, instance in _there(in_force, places)
         if instance.id in there and instance.id not in named and instance.owner in reasons
     )
     if not held and not found.stuck:
         return decision, stays
-    services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
+    services = tuple(sorted({change.owner for change in changes(in_force, found.target)}))
     held_back = (*decision.held_back, *held.values(), *found.stuck)
     return replace(decision, desired=found.target, services=services, held_back=held_back), stays
 
 
 def progress(
-    asked: Iterable[Cordon], assigned: Desired, now: datetime, *, is_rolling: bool = False
+    cordons: Iterable[Cordon], assigned: Desired, now: datetime, *, is_rolling: bool = False
 ) -> tuple[Drain, ...]:
     """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
-    for cordon in asked:
+    for cordon in cordons:
         lines = assigned[cordon.node].instances if cordon.node in assigned else ()
         left = tuple(sorted(line.owner for line in lines if cordon.gpu in (WHOLE, line.gpu)))
         is_over = cordon.deadline is not None and now >= cordon.deadline

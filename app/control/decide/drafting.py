@@ -64,5 +64,5 @@ def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
 
 def _weightless(instance: AssignedInstance) -> tuple[object, ...]:
     skipped = ("rate_per_second", "batch", "args")
-    said = [getattr(instance, name) for name in instance.__struct_fields__ if name not in skipped]
-    return (*said, instance.batch.planned if instance.batch else 0, *sorted((instance.args or {}).items()))
+    values = [getattr(instance, name) for name in instance.__struct_fields__ if name not in skipped]
+    return (*values, instance.batch.planned if instance.batch else 0, *sorted((instance.args or {}).items()))

@@ -30,27 +30,27 @@ def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | N
     changed = [placed for placed in plan.jobs if placed.job in before and not _same(placed, before[placed.job])]
     if not changed:
         return plan
-    standing = JudgedPlan(problem, plan, keep)
-    wrong = {(violation.where, violation.rule) for violation in standing.verdict().violations}
+    judged = JudgedPlan(problem, plan, keep)
+    wrong = {(violation.where, violation.rule) for violation in judged.verdict().violations}
     found = {placed.job: placed for placed in plan.jobs}
-    cost = standing.verdict().cost.job
+    cost = judged.verdict().cost.job
     for new in changed[:MOST_TRIES]:
         old = before[new.job]
-        verdict = standing.apply(PlanEdit(stop_jobs=(found[new.job],), start_jobs=(old,)))
+        verdict = judged.apply(PlanEdit(stop_jobs=(found[new.job],), start_jobs=(old,)))
         right = all((violation.where, violation.rule) in wrong for violation in verdict.violations)
         pace = next(
-            (resident.units_per_second or 0.0 for resident in standing.job_residents if resident.placed.job == new.job),
+            (resident.units_per_second or 0.0 for resident in judged.job_residents if resident.placed.job == new.job),
             0.0,
         )
         units = (left or {}).get(new.job, problem.jobs[new.job].units)
         if right and verdict.cost.job <= cost * (1 + 1e-9) and not _pays(units, pace, new.units_per_second):
             found[new.job] = replace(old, units_per_second=pace)
-            standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
+            judged.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
         else:
-            standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
+            judged.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
     places = {placed.place for placed in changed} | {before[placed.job].place for placed in changed}
     predicted = predict_instances(
-        problem, (resident for resident in standing.residents if resident.instance.place in places)
+        problem, (resident for resident in judged.residents if resident.instance.place in places)
     )
     return replace(
         plan,

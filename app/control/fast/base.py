@@ -62,13 +62,13 @@ class StepBase:
         problem = self.posed.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
-        standing, lines = self.judged, self._known(quick.plan.instances)
+        judged, lines = self.judged, self._known(quick.plan.instances)
         del self.__dict__["judged"]  # it belongs to the next plan from here on
-        verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
-        predicted = predict_instances(problem, standing.residents)
+        verdict = judged.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
+        predicted = predict_instances(problem, judged.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
         instances = tuple(predicted.get(id(line), line) for line in lines)
-        jobs = predict_paces(quick.plan, standing.job_residents)
+        jobs = predict_paces(quick.plan, judged.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
         desired = desired_of(self.snapshot, self.posed, plan)
         decision = Decision(

@@ -66,9 +66,9 @@ def find_quick_step(
     course = StepDraft(problem, plan)
     outside = [need for need in order if not course.inside(need, strict, ahead=solver is not None)]
     answer: SolverAnswer | None = None
-    heard = RecordingSolver(solver) if solver else None
+    recording = RecordingSolver(solver) if solver else None
     if outside:
-        course, answer = _draft_outside(problem, plan, outside, heard, strict, seconds)
+        course, answer = _draft_outside(problem, plan, outside, recording, strict, seconds)
         for need in order:
             if need.service not in course.rungs and not course.inside(need, strict):
                 course.partly(need, strict)
@@ -79,8 +79,8 @@ def find_quick_step(
         "kind": RecipeKind.QUICKEN,
         "calls": {need.service: [need.rate_per_second, need.least] for need in order},
         "strict": strict,
-        "solver": heard is not None,
-        "followed": list(heard.outcomes) if heard else [],
+        "solver": recording is not None,
+        "followed": list(recording.outcomes) if recording else [],
     }
     quick = replace(quick, answer=replace(quick.answer, recipe=recipe))
     return replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
@@ -199,13 +199,13 @@ def _summarise(
         for unserved in course.plan.unserved
         if unserved.service in course.rungs
     }
-    asked = [need for need in needs if need.service in course.rungs]
+    served = [need for need in needs if need.service in course.rungs]
     return QuickStep(
         plan=replace(course.plan, certificate=None),
         rates=course.rates,
         rungs=course.rungs,
-        reason=str(asked[0].trigger),
-        message="; ".join(f"{need.service}: {need.message}" for need in asked[:3]),
+        reason=str(served[0].trigger),
+        message="; ".join(f"{need.service}: {need.message}" for need in served[:3]),
         cost_delta_per_hour=cost_delta(problem, before, course.plan),
         preempted=gone,
         unserved=left,

@@ -73,7 +73,7 @@ class FastLane:
         recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
         self._moved_at = recent | dict.fromkeys(services, now)
 
-    def answer(self, seen: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
+    def answer(self, readings: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """Takes a step for loads that have moved, if one is needed; `tell` assigns it to the nodes."""
         base = self.base
         if base is None or not base.snapshot.target:
@@ -82,7 +82,7 @@ class FastLane:
             if self.base is not base:
                 return LaneResult()
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
-            watched = watch_loads(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
+            watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
                 return self._stepped(base, watched.needs, tell)
@@ -104,9 +104,9 @@ class FastLane:
         acting = split_by_mode(snapshot, decision)
         if not acting or acting[0].state is not PlanState.ROLLING:
             return LaneResult()  # proposals and advice need not be quick: the cycle makes them
-        said = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
+        event = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
         try:
-            (generation,) = self.store.record(snapshot, acting[:1], [said])
+            (generation,) = self.store.record(snapshot, acting[:1], [event])
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)

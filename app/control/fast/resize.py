@@ -153,10 +153,10 @@ def _least_growth(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, need: 
 def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percent: int) -> Growth | None:
     """Returns the GPU with the instance at this SM%, if all others there still keep their SLOs."""
     policy, old = problem.policy, seat.resident.instance
-    asked = sum(resident.instance.memory_gib for resident in gpu.residents) + sum(
+    taken_gib = sum(resident.instance.memory_gib for resident in gpu.residents) + sum(
         job.placed.memory_gib for job in gpu.jobs
     )
-    room = gpu.type.memory_gib - asked  # for a second copy, while there are two
+    room = gpu.type.memory_gib - taken_gib  # for a second copy, while there are two
     after = _replace_on(problem, gpu, replace(old, sm_percent=sm_percent))
     resident = next(resident for resident in after.residents if resident.instance.id == old.id)
     shape = best_batch(resident, policy, room)

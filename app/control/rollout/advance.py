@@ -14,7 +14,7 @@ from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes
 from app.control.rollout.check import check
 from app.control.rollout.last_resort import gives_way, stands_still
-from app.control.rollout.making import as_set, in_turn, make, said
+from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.taking_back import taken_back
@@ -48,7 +48,7 @@ def advance(
         return Advance(after, changed, state, False, reason, message, passed=watched.passed, failed=owners)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
-    made, waiting = tuple(change.id for change in makes), said(waits)
+    made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
     stuck_since = 0.0
     if waiting and stands_still(scene, makes):
         stuck_since = state.stuck_since or seconds

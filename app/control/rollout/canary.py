@@ -41,14 +41,15 @@ def watch_canaries(
             continue
         since = canary.ready_since or now
         left[key] = replace(canary, ready_since=since)
-        said = trials.get(canary.instance, CopyTrial())
+        trial = trials.get(canary.instance, CopyTrial())
         if now - since < rules.canary_seconds:
             continue
-        if said.requests >= rules.canary_requests:
-            if said.within_percent < instance.percentile:
+        if trial.requests >= rules.canary_requests:
+            if trial.within_percent < instance.percentile:
                 message = (
-                    f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {said.within_percent:.2f} % of {said.requests} "
-                    f"answers were within {instance.slo_ms:g} ms; {instance.percentile:g} % are promised"
+                    f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {trial.within_percent:.2f} % of "
+                    f"{trial.requests} answers were within {instance.slo_ms:g} ms; "
+                    f"{instance.percentile:g} % are promised"
                 )
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
         elif now - since < rules.canary_seconds * rules.canary_patience:

@@ -13,8 +13,10 @@ TINY = 1e-6  # of a rate
 
 def serves(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Tells if it serves, as far as its node and its gateway have reported."""
-    seen = observed.instances.get(instance.id)
-    return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
+    status = observed.instances.get(instance.id)
+    return (
+        status is not None and status.stage == "ready" and status.routed and node not in observed.silent | observed.lost
+    )
 
 
 def carried(instance: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
@@ -83,6 +85,6 @@ class CapacityLedger:
         need = self._need[service]
         return 1.0 if self._rate[service] >= need * (1 - TINY) - TINY else self._rate[service] / need
 
-    def said(self, service: str) -> str:
+    def spell(self, service: str) -> str:
         """Spells what the service carries."""
         return f"its copies carry {self._rate[service]:g} of {self._need[service]:g} requests/s, and none can be spared"

@@ -76,8 +76,8 @@ def check(
 
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
-    seen = observed.instances.get(id_)
-    return _is_current(gone.node, observed) and (seen is None or seen.stage in ("", "gone"))
+    status = observed.instances.get(id_)
+    return _is_current(gone.node, observed) and (status is None or status.stage in ("", "gone"))
 
 
 def _is_current(node: str, observed: FleetStatus) -> bool:
@@ -89,42 +89,42 @@ def _is_settled(
     instance: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
 ) -> bool:
     """Tells if it serves with the assigned process."""
-    seen = observed.instances.get(instance.id)
-    if seen is None or not _is_current(node, observed) or not serves(instance, node, observed) or seen.copies > 1:
+    status = observed.instances.get(instance.id)
+    if status is None or not _is_current(node, observed) or not serves(instance, node, observed) or status.copies > 1:
         return False
     was = step.before
     if was and (was.sm_percent, was.memory_gib) == (instance.sm_percent, instance.memory_gib):
         return now - step.since >= start_seconds  # the two copies cannot be told apart here
-    return _is_shaped(instance, seen)
+    return _is_shaped(instance, status)
 
 
 def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Tells if a job's old process has ended; the queue follows the new one."""
-    seen = observed.instances.get(job.id)
-    return _is_current(node, observed) and (seen is None or (seen.copies <= 1 and _is_shaped(job, seen)))
+    status = observed.instances.get(job.id)
+    return _is_current(node, observed) and (status is None or (status.copies <= 1 and _is_shaped(job, status)))
 
 
-def _is_shaped(instance: AssignedInstance, seen: InstanceStatus) -> bool:
+def _is_shaped(instance: AssignedInstance, status: InstanceStatus) -> bool:
     """Tells if the serving copy has the assigned shape; a node that reports none is trusted."""
-    return not seen.sm_percent or (
-        abs(seen.sm_percent - instance.sm_percent) < 0.01 and abs(seen.memory_gib - instance.memory_gib) < 0.01
+    return not status.sm_percent or (
+        abs(status.sm_percent - instance.sm_percent) < 0.01 and abs(status.memory_gib - instance.memory_gib) < 0.01
     )
 
 
-def _watched(step: PendingStep, seen: InstanceStatus | None, is_current: bool, now: float) -> PendingStep:
-    if seen is None or not is_current or not seen.reason or seen.reason in HARMLESS:
+def _watched(step: PendingStep, status: InstanceStatus | None, is_current: bool, now: float) -> PendingStep:
+    if status is None or not is_current or not status.reason or status.reason in HARMLESS:
         return replace(step, held_since=0.0)
     return step if step.held_since else replace(step, held_since=now)
 
 
 def _failure(
-    step: PendingStep, seen: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
+    step: PendingStep, status: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
 ) -> tuple[str, str] | None:
-    if seen and step.held_since and now - step.held_since >= rules.held_seconds:
-        return Reason.STEP_FAILED, f"{seen.reason}: {seen.message}" if seen.message else seen.reason
+    if status and step.held_since and now - step.held_since >= rules.held_seconds:
+        return Reason.STEP_FAILED, f"{status.reason}: {status.message}" if status.message else status.reason
     limit = max(rules.least_seconds, rules.patience * start_seconds)
     if now - step.since >= limit:
-        stage = f"is still {seen.stage}" if seen and seen.stage else "has not been reported"
+        stage = f"is still {status.stage}" if status and status.stage else "has not been reported"
         return Reason.STEP_TIMED_OUT, f"it {stage} after {now - step.since:.0f} s"
     return None
 

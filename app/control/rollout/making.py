@@ -48,7 +48,7 @@ def make(
     return made, waiting
 
 
-def said(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[WaitingChange, ...]:
+def spell_waiting(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[WaitingChange, ...]:
     """Spells what changes wait for."""
     others = Shortfall("others_first", "changes before it are not finished yet")
     return tuple(

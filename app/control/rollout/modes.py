@@ -33,31 +33,30 @@ class ByMode:
 
 
 def by_mode(
-    decision: Decision, standing: Desired, modes: Mapping[str, str], default: str, rules: RolloutRules
+    decision: Decision, in_force: Desired, modes: Mapping[str, str], default: str, rules: RolloutRules
 ) -> ByMode:
     """Splits a decision so that each part is possible without the others: nothing starts in the place of what stays.
 
     `modes` are of services and jobs that have one of their own; jobs have none, and follow the default.
     """
-    changed = {change.owner for change in changes(standing, decision.desired)}
-    asked: dict[str, set[str]] = {AUTO: set(), APPROVE: set(), ADVISORY: set()}
+    changed = {change.owner for change in changes(in_force, decision.desired)}
+    owners_of: dict[str, set[str]] = {AUTO: set(), APPROVE: set(), ADVISORY: set()}
     for owner in changed:
-        asked[modes.get(owner, default)].add(owner)
+        owners_of[modes.get(owner, default)].add(owner)
     if not changed:  # devices and rules of nodes alone: the fleet's own mode
         whole = replace(decision, state=_state(default))
         acted, proposed, shown = (whole if default == mode else None for mode in (AUTO, APPROVE, ADVISORY))
         return ByMode(acted, proposed, shown)
-    acted = (
-        _part(decision, standing, asked[APPROVE], asked[ADVISORY], PlanState.ROLLING, rules) if asked[AUTO] else None
-    )
-    proposed = _part(decision, standing, (), asked[ADVISORY], PlanState.PROPOSED, rules) if asked[APPROVE] else None
-    shown = replace(decision, state=PlanState.ADVISORY) if asked[ADVISORY] else None
+    approve, advisory = owners_of[APPROVE], owners_of[ADVISORY]
+    acted = _part(decision, in_force, approve, advisory, PlanState.ROLLING, rules) if owners_of[AUTO] else None
+    proposed = _part(decision, in_force, (), advisory, PlanState.PROPOSED, rules) if approve else None
+    shown = replace(decision, state=PlanState.ADVISORY) if advisory else None
     return ByMode(acted, proposed, shown)
 
 
 def _part(
     decision: Decision,
-    standing: Desired,
+    in_force: Desired,
     approve: Collection[str],
     advisory: Collection[str],
     state: PlanState,
@@ -70,10 +69,10 @@ def _part(
     }
     if not held:
         return replace(decision, state=state)
-    found = order(standing, without(decision.desired, standing, held), rules)
+    found = order(in_force, without(decision.desired, in_force, held), rules)
     # A change whose place is still taken by what is held back waits with it.
     stays = {stuck.service: stuck for stuck in found.stuck if stuck.service not in held}
-    services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
+    services = tuple(sorted({change.owner for change in changes(in_force, found.target)}))
     if not services:
         return None
     return replace(

@@ -14,7 +14,7 @@ from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes
-from app.control.rollout.making import as_set, in_turn, make, said
+from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 
@@ -46,7 +46,7 @@ def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence:
         reset = stage.set_devices(made)
         if not made and not reset:
             left = sorted(waiting, key=turn.__getitem__)
-            return Walk(tuple(steps), tuple(order), said((stage.todo[id_], waiting[id_]) for id_ in left))
+            return Walk(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in left))
         order += [change.id for change in made]
         steps.append(dict(stage.assigned))
         for id_ in stage.touched(made, reset):

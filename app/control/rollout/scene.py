@@ -139,7 +139,7 @@ class Scene:
         carries = self.ledger.now.get(change.id)
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
-        return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
+        return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.spell(change.owner))
 
     def _too_early(self, change: InstanceChange) -> Shortfall | None:
         """An instance gets more requests only once its GPU is as fast as planned, fewer once no step is pending."""

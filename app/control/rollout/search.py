@@ -59,14 +59,14 @@ def _deeper(
     todo: list[InstanceChange],
     rules: RolloutRules,
     looks: _Looks,
-    seen: set[frozenset[str]],
+    tried: set[frozenset[str]],
 ) -> list[str] | None:
     if not todo:
         return []
     mark = frozenset(change.id for change in todo)
-    if mark in seen:
+    if mark in tried:
         return None
-    seen.add(mark)
+    tried.add(mark)
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
     for change in todo:
         looks.left -= 1
@@ -76,7 +76,7 @@ def _deeper(
             continue
         scene.make(change)
         rest = [other for other in todo if other.id != change.id]
-        found = _deeper(scene.assigned, goal, rest, rules, looks, seen)
+        found = _deeper(scene.assigned, goal, rest, rules, looks, tried)
         if found is not None:
             return [change.id, *found]
         scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)  # as it was

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
+from app.control.solve.orders import (
+    Again,
+    Follow,
+    Prepare,
+    Solve,
+    followed,
+    prepared,
+    solved,
+    solved_again,
+    spell_error,
+)
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -36,7 +46,7 @@ class Inline:
         try:
             replanner = prepared(Prepare(problem, plan))
         except Exception as error:  # as in the solver's process
-            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": RecipeKind.FOLLOW})
+            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
         return followed(replanner, Follow(rates))
 
     def close(self) -> None:

@@ -71,10 +71,10 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
         cut = f"the time ran out; the plan is that of step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
 
-    return _as_outcome(made, asked(order), began)
+    return _as_outcome(made, recipe_of(order), began)
 
 
-def asked(order: Solve) -> dict[str, JSON]:
+def recipe_of(order: Solve) -> dict[str, JSON]:
     """Returns the recipe of an answer that never came."""
     return {"kind": RecipeKind.SOLVE, "seed": order.seed, "work": order.work}
 
@@ -121,9 +121,9 @@ def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], be
     try:
         return made()
     except Exception as error:  # a solver's fault is reported, and the last plan stays in force
-        return SolverAnswer(SolveOutcome.WRONG, None, told(error), recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), recipe, time.monotonic() - began)
 
 
-def told(error: Exception) -> str:
+def spell_error(error: Exception) -> str:
     """Spells an error for the log."""
     return f"{type(error).__name__}: {error}"

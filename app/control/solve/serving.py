@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs: their loops are read with the rest)
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
-from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
+from app.control.solve.orders import (
+    Again,
+    Follow,
+    Prepare,
+    Solve,
+    followed,
+    prepared,
+    solved,
+    solved_again,
+    spell_error,
+)
 from app.manifests.model import JSON
 from solvers.compiled import read_all
 from solvers.planning.workers import Worker, gather
@@ -47,7 +57,7 @@ class Serving:
         try:
             self._warm = prepared(order)
         except Exception as error:  # the next order to follow gets it as its answer
-            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": RecipeKind.FOLLOW})
+            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
         return SolverAnswer(SolveOutcome.SOLVED, None)  # who asked has the plan
 
     def _follow(self, order: Follow) -> SolverAnswer:

@@ -10,7 +10,7 @@ from time import monotonic
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.orders import Again, Follow, Prepare, Solve, asked
+from app.control.solve.orders import Again, Follow, Prepare, Solve, recipe_of
 from app.control.solve.process import Child, Died, Late
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
@@ -38,11 +38,11 @@ class Solver:
     ) -> SolverAnswer:
         """A plan within so many seconds of search and so much work; the process has a grace to tell it."""
         order = Solve(problem, seconds, work, seed)
-        return _asked(self.full, order, seconds + self._grace_seconds, asked(order), meanwhile)
+        return _answer_of(self.full, order, seconds + self._grace_seconds, recipe_of(order), meanwhile)
 
     def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
         """The plan that a recipe makes."""
-        return _asked(self.full, Again(problem, recipe), seconds, recipe)
+        return _answer_of(self.full, Again(problem, recipe), seconds, recipe)
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Begins to prepare this plan to be followed, without waiting. A plan that still waits for that is dropped."""
@@ -57,7 +57,7 @@ class Solver:
             ready: SolverAnswer = base.ready.result(seconds)
             if ready.outcome is SolveOutcome.SOLVED:
                 left = max(seconds - (monotonic() - began), 0.0)
-                ready = _asked(self.fast, Follow(rates, base.number), left, recipe)
+                ready = _answer_of(self.fast, Follow(rates, base.number), left, recipe)
         except TimeoutError:
             return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", recipe, seconds)
         except (Died, Late, CancelledError) as error:
@@ -99,7 +99,7 @@ class _Base:
     ready: Future[SolverAnswer]
 
 
-def _asked(
+def _answer_of(
     child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = just_wait
 ) -> SolverAnswer:
     began = monotonic()

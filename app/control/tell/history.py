@@ -60,8 +60,8 @@ class AnnouncedHistory:
         is_rolling = plan["state"] in ("rolling", "paused")
         now = progress(drained, snapshot.in_force, snapshot.at, is_rolling=is_rolling)
         # A drain that was done stays done, whatever else is rolled out.
-        done = {drain.asked: drain for drain in self._drains or () if drain.is_done} if is_rolling else {}
-        before, self._drains = self._drains, tuple(done.get(drain.asked, drain) for drain in now)
+        done = {drain.cordon: drain for drain in self._drains or () if drain.is_done} if is_rolling else {}
+        before, self._drains = self._drains, tuple(done.get(drain.cordon, drain) for drain in now)
         return [] if before is None else find_drain_events(before, self._drains)
 
 

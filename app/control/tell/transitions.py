@@ -34,19 +34,19 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
 
 def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[NewEvent]:
     """Returns drains that are done, and those whose deadline has passed while something is left."""
-    last = {(drain.asked.node, drain.asked.gpu): drain for drain in before}
+    last = {(drain.cordon.node, drain.cordon.gpu): drain for drain in before}
     found = []
     for drain in now:
-        known = last.get((drain.asked.node, drain.asked.gpu))
-        about = "" if drain.asked.gpu == WHOLE else str(drain.asked.gpu)
+        known = last.get((drain.cordon.node, drain.cordon.gpu))
+        about = "" if drain.cordon.gpu == WHOLE else str(drain.cordon.gpu)
         if drain.is_done and not (known and known.is_done):
-            found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.asked.node, about=about))
+            found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.cordon.node, about=about))
         elif drain.is_late and not (known and known.is_late):
             more = " and more" if len(drain.left) > NAMED_LINES else ""
             message = f"{', '.join(drain.left[:NAMED_LINES])}{more} cannot leave"
             if drain.is_under_way and not drain.left:
                 message = "the deadline has passed while the rollout that empties it is still running"
-            found.append(event_of(Reason.DRAIN_STUCK, message, kind="Node", name=drain.asked.node, about=about))
+            found.append(event_of(Reason.DRAIN_STUCK, message, kind="Node", name=drain.cordon.node, about=about))
     return found
 
 
