@@ -108,10 +108,10 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
             snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
         except HttpProblem:
             return {}
-        posed = pose(snapshot)
+        question = pose(snapshot)
         while len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
-        _known[key] = dict(costs_of_services(posed.problem, drop_left_out(posed.problem, plan)))
+        _known[key] = dict(costs_of_services(question.problem, drop_left_out(question.problem, plan)))
     return _known[key]
 
 

@@ -45,7 +45,7 @@ def run_cycle(
     before: LastQuestion,
     budget: CycleBudget,
     reason: Reason = Reason.CYCLE,
-    meanwhile: Callable[[Snapshot, Question], object] = lambda snapshot, posed: None,
+    meanwhile: Callable[[Snapshot, Question], object] = lambda snapshot, question: None,
 ) -> CycleResult:
     """Observe, formulate, solve, draft, hold back, record. The rollout then tells the nodes.
 
@@ -84,27 +84,27 @@ class _Cycle:
     budget: CycleBudget
     reason: Reason
     snapshot: Snapshot
-    posed: Question
+    question: Question
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
-        if waiting := rollout_in_progress(self.snapshot, self.posed):
+        if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
-        if self.before.still_answers(self.snapshot, self.posed):
+        if self.before.still_answers(self.snapshot, self.question):
             return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
 
     def skip(self, why: HeldBackChange) -> CycleResult:
         self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
-        return CycleResult(SolveOutcome.UNCHANGED, self.before, snapshot=self.snapshot, posed=self.posed)
+        return CycleResult(SolveOutcome.UNCHANGED, self.before, snapshot=self.snapshot, question=self.question)
 
     def solve(self, meanwhile: Callable[[Snapshot, Question], object]) -> SolverAnswer:
         answer = self.solver.solve(
-            self.posed.problem,
+            self.question.problem,
             seconds=self.budget.seconds,
             work=self.budget.work,
             seed=self.budget.seed,
-            meanwhile=lambda: (self.posed.verdict, meanwhile(self.snapshot, self.posed)),
+            meanwhile=lambda: (self.question.verdict, meanwhile(self.snapshot, self.question)),
         )
         note(outcome=answer.outcome)
         return answer
@@ -117,17 +117,17 @@ class _Cycle:
         return small if small and small.plan and is_preferred(small.plan, large.plan) else large
 
     def draft(self, answer: SolverAnswer) -> Decision:
-        return draft_changes(self.snapshot, self.posed, answer, reason=self.reason)
+        return draft_changes(self.snapshot, self.question, answer, reason=self.reason)
 
     def hold_back(self, decision: Decision, large: SolverAnswer) -> Decision:
         """Holds changes back; if nothing is left and load goes unserved, at least the least change is made."""
-        decision = hold_back(self.snapshot, self.posed, decision)
+        decision = hold_back(self.snapshot, self.question, decision)
         nothing_is_left = decision.desired == self.snapshot.in_force
-        if nothing_is_left and not decision.answer.is_least_change and self.posed.falls_short:
+        if nothing_is_left and not decision.answer.is_least_change and self.question.falls_short:
             small = self._follow()
             least = self.draft(small) if small else None
             if least and least.answer.outcome is not SolveOutcome.WRONG:
-                decision = hold_back(self.snapshot, self.posed, least)
+                decision = hold_back(self.snapshot, self.question, least)
         return explain_skipped(decision, large.plan) if decision.answer.is_least_change and large.plan else decision
 
     def keep(self, decision: Decision) -> CycleResult:
@@ -145,12 +145,19 @@ class _Cycle:
         except Overtaken as overtaken:
             # The question is forgotten, so that it is asked again from the new plan.
             return CycleResult(
-                SolveOutcome.UNCHANGED, self.before, 0, None, self.snapshot, self.posed, str(overtaken), overtaken=True
+                SolveOutcome.UNCHANGED,
+                self.before,
+                0,
+                None,
+                self.snapshot,
+                self.question,
+                str(overtaken),
+                overtaken=True,
             )
         if not generations:
             return self._unchanged(decision)
-        question = self._question(decision.answer.outcome, self.snapshot.declared)
-        return CycleResult(decision.answer.outcome, question, generations[0], parts[0], self.snapshot, self.posed)
+        last = self._last_question(decision.answer.outcome, self.snapshot.declared)
+        return CycleResult(decision.answer.outcome, last, generations[0], parts[0], self.snapshot, self.question)
 
     def fail(self, answer: SolverAnswer) -> CycleResult:
         """Notes that no plan came, so that the last good one stays in force."""
@@ -159,23 +166,25 @@ class _Cycle:
         found = suspects(self.before.answered, self.snapshot.declared) if is_fault else ()
         message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
         self.store.note(answer.outcome, reason, message, self.snapshot, [event_of(reason, message)])
-        question = self._question(answer.outcome, self.before.answered)
-        return CycleResult(answer.outcome, question, 0, None, self.snapshot, self.posed, message, suspects=found)
+        last = self._last_question(answer.outcome, self.before.answered)
+        return CycleResult(answer.outcome, last, 0, None, self.snapshot, self.question, message, suspects=found)
 
     def _follow(self, only_if_moved: bool = False) -> SolverAnswer | None:
         """Returns the least change, by which the plan in force follows the rates that moved; None if there is none."""
-        problem, plan, rates = follow_rates(self.posed)
+        problem, plan, rates = follow_rates(self.question)
         if only_if_moved and not rates:
             return None
         answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
         return answer if answer.plan else None
 
     def _unchanged(self, decision: Decision) -> CycleResult:
-        question = self._question(SolveOutcome.SOLVED, self.snapshot.declared)
-        return CycleResult(SolveOutcome.UNCHANGED, question, 0, decision, self.snapshot, self.posed)
+        last = self._last_question(SolveOutcome.SOLVED, self.snapshot.declared)
+        return CycleResult(SolveOutcome.UNCHANGED, last, 0, decision, self.snapshot, self.question)
 
-    def _question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
-        return LastQuestion(self.posed.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered)
+    def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
+        return LastQuestion(
+            self.question.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered
+        )
 
 
 def _spell(held: Sequence[HeldBackChange]) -> str:

@@ -106,9 +106,9 @@ class Planner:
             self._jobs.note_cycle(result)
             if result.overtaken:
                 self.called_for = reason
-            elif result.snapshot and result.posed:
+            elif result.snapshot and result.question:
                 self.loads.set_slos(result.snapshot.declared)
-                self._follow_up(result, result.snapshot, result.posed)
+                self._follow_up(result, result.snapshot, result.question)
             self.loads.store_buckets()
         except Overtaken:
             self.called_for = reason
@@ -152,7 +152,7 @@ class Planner:
         if not self.store.epoch or base is None:
             return
         try:
-            if self.loads.learn(self.store.epoch, base.posed.problem, base.snapshot.corrections):
+            if self.loads.learn(self.store.epoch, base.question.problem, base.snapshot.corrections):
                 self.called_for = Reason.CORRECTED
         except Deposed as deposed:
             self._step_down(deposed)
@@ -180,13 +180,13 @@ class Planner:
         if is_rollback_asked(store) and roll_back_plan(store, store.snapshot(self._expect_loads), store.view()):
             self._last_question = LastQuestion()
 
-    def _follow_up(self, result: CycleResult, snapshot: Snapshot, posed: Question) -> None:
+    def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
         """Quick steps start from the cycle's plan from now on, and what follows from it is announced."""
         try:
             if result.decision:
                 apply_plan_to_jobs(self.store.database, self.store.epoch, snapshot, result.decision.plan)
             self.cycle_seconds = cycle_seconds(snapshot.declared)
-            self._lane.stand(snapshot, posed, result, start_seconds(snapshot.declared))
+            self._lane.stand(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base
             if base is not None:
                 self._announce(result, snapshot, base)
@@ -201,7 +201,7 @@ class Planner:
         shown = result.decision.answer.plan if result.decision and not base.snapshot.target else None
         # The plan in force as the base has it, and all else as it is now.
         now = replace(snapshot, in_force=base.snapshot.in_force, target=base.snapshot.target)
-        outcome = CycleOutcome(now, base.posed, shown or base.plan, result.decision, result.blamed)
+        outcome = CycleOutcome(now, base.question, shown or base.plan, result.decision, result.blamed)
         if not self._announcer.tell(self.store.epoch, outcome):
             raise Deposed(f"epoch {self.store.epoch} is over")
 

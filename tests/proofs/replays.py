@@ -91,8 +91,8 @@ def changed(snapshot: Snapshot, r: Random) -> Snapshot:
 def begun(seed: int) -> Snapshot:
     """A world in which the first plan runs."""
     snapshot = first(seed)
-    posed = formulate(snapshot)
-    decision = draft_changes(snapshot, posed, Inline().solve(posed.problem, seconds=SECONDS, work=2))
+    question = formulate(snapshot)
+    decision = draft_changes(snapshot, question, Inline().solve(question.problem, seconds=SECONDS, work=2))
     return replace(snapshot, in_force=dict(decision.desired), target=1)
 
 
@@ -117,28 +117,28 @@ def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
 
 
 def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
-    posed = formulate(snapshot)
+    question = formulate(snapshot)
     if r.random() < 0.3:  # whatever is found by then
-        answer = solver.solve(posed.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
+        answer = solver.solve(question.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
     else:
-        answer = solver.solve(posed.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
+        answer = solver.solve(question.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
     assert answer.outcome is SolveOutcome.SOLVED, answer.message
-    decision = draft_changes(snapshot, posed, answer)
+    decision = draft_changes(snapshot, question, answer)
     if decision.answer.outcome is not SolveOutcome.SOLVED:
         return None
-    decision = hold_back(snapshot, posed, decision)
+    decision = hold_back(snapshot, question, decision)
     return snapshot, next(iter(split_by_mode(snapshot, decision)), decision)
 
 
 def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
     base = step_base(snapshot, formulate(snapshot))
-    names = sorted(base.posed.problem.services)
+    names = sorted(base.question.problem.services)
     if not names:
         return None
     name = r.choice(names)
-    rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
+    rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = find_quick_step(base.posed.problem, base.plan, [call], solver, seconds=SECONDS)
+    quick = find_quick_step(base.question.problem, base.plan, [call], solver, seconds=SECONDS)
     return base.decided(quick) if quick else None
 
 

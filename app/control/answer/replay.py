@@ -73,13 +73,13 @@ def replay(record: Record, solver: ReplaySolver) -> Replayed:
     if record.plan is None:
         return Replayed(True, message=f"the cycle made no plan ({record.outcome}), as the record says")
     kind = record.recipe.get("kind", "")
-    posed = formulate(record.snapshot)
+    question = formulate(record.snapshot)
     if kind == RecipeKind.SOLVE:
-        decision = _solved_again(record, posed, solver)
+        decision = _solved_again(record, question, solver)
     elif kind == RecipeKind.FOLLOW:
-        decision = _followed_again(record, posed, solver)
+        decision = _followed_again(record, question, solver)
     elif kind == RecipeKind.QUICKEN:
-        decision = _quickened_again(record, posed, solver)
+        decision = _quickened_again(record, question, solver)
     else:
         raise ReplayRefused(f"no solver made plan {record.generation}: its lane is {record.lane}")
     differences = [
@@ -119,30 +119,32 @@ def from_json(body: bytes) -> Record:
         raise ReplayRefused(f"this is not a record of a decision: {error}") from None
 
 
-def _solved_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
-    answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
+def _solved_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
+    answer = solver.again(question.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
-    return hold_back(record.snapshot, posed, decision)
+    decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
+    return hold_back(record.snapshot, question, decision)
 
 
-def _followed_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
-    answer = solver.follow(*follow_rates(posed), seconds=SECONDS)
+def _followed_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
+    answer = solver.follow(*follow_rates(question), seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
-    return hold_back(record.snapshot, posed, decision)
+    decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
+    return hold_back(record.snapshot, question, decision)
 
 
-def _quickened_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
+def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
     recipe = record.recipe
-    base = step_base(record.snapshot, posed)
+    base = step_base(record.snapshot, question)
     calls = [
         CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
     ]
     as_recorded = _RecordedSolver(solver, list(recipe["followed"])) if recipe["solver"] else None
-    quick = find_quick_step(base.posed.problem, base.plan, calls, as_recorded, strict=recipe["strict"], seconds=SECONDS)
+    quick = find_quick_step(
+        base.question.problem, base.plan, calls, as_recorded, strict=recipe["strict"], seconds=SECONDS
+    )
     if quick is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
     return base.decided(quick)[1]

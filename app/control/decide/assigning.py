@@ -25,12 +25,12 @@ Place = tuple[str, int]
 Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
-def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, NodeDesired]:
+def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, NodeDesired]:
     """Returns what each node is to run by a plan.
 
     An instance that stays on its GPU keeps its id; the node itself hands over.
     """
-    problem = posed.problem
+    problem = question.problem
     specs = {
         (manifest.kind, manifest.tenant, manifest.name): manifest.spec
         for manifest in snapshot.declared
@@ -47,7 +47,7 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
     for job in plan.jobs:
         id_ = ids.of(job.node, job.gpu, job.job)
         by_node[job.node].append(_job(id_, job, problem, specs))
-    for node, instance in posed.pinned:
+    for node, instance in question.pinned:
         by_node[node].append(instance)
     policy: Any = specs.get(("Policy", "", "default"), {})
     fields = PolicySpec.model_fields

@@ -31,15 +31,15 @@ def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> 
     return PlanValue(verdict.cost.value(problem.policy), verdict.cost.churn)
 
 
-def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> HeldBackChange | None:
+def not_worth_it(snapshot: Snapshot, question: Question, decision: Decision) -> HeldBackChange | None:
     """Returns why the plan in force stays although there is another one; None if the change pays, or is due."""
     changes = decision.plan.changes
     if not snapshot.in_force or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
         return None
-    before = value_plan(posed.problem, posed.plan_in_force, posed.verdict)
+    before = value_plan(question.problem, question.plan_in_force, question.verdict)
     if before.per_horizon is None or decision.answer.plan is None:
         return None  # the plan in force breaks a rule by now
-    after = value_plan(posed.problem, decision.answer.plan, decision.verdict)
+    after = value_plan(question.problem, decision.answer.plan, decision.verdict)
     if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
         return None
     saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn

@@ -32,7 +32,7 @@ from solvers.planning.search.promise import keep
 
 def draft_changes(
     snapshot: Snapshot,
-    posed: Question,
+    question: Question,
     answer: SolverAnswer,
     lane: PlanningLane = PlanningLane.FULL,
     reason: str = Reason.CYCLE,
@@ -40,21 +40,21 @@ def draft_changes(
     """Drafts the decision of an answer: jobs that would move for next to nothing stay, resting jobs are named."""
     if answer.plan is not None:
         queue = queue_jobs(snapshot)
-        plan = queue.add_resting(keep_jobs_steady(posed.problem, answer.plan, queue.units_left))
+        plan = queue.add_resting(keep_jobs_steady(question.problem, answer.plan, queue.units_left))
         answer = replace(answer, plan=plan)
-    return draft(snapshot, posed, answer, lane, reason)
+    return draft(snapshot, question, answer, lane, reason)
 
 
-def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decision:
+def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Decision:
     """Returns the decision without what is not worth its churn and what no order of steps leads to.
 
     If all of it is held back, it wants what is in force.
     """
-    few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.shortages.items())
+    few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in question.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
     # The least change pays for itself, or is due.
-    idle = None if decision.answer.is_least_change else not_worth_it(snapshot, posed, decision)
+    idle = None if decision.answer.is_least_change else not_worth_it(snapshot, question, decision)
     if idle is not None:
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)
@@ -75,11 +75,11 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
     return rejudge(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
 
 
-def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange | None:
+def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
     """Tells if the current rollout is to finish first, as its plan still serves all load."""
     if not snapshot.is_rolling:
         return None
-    if posed.falls_short:
+    if question.falls_short:
         return None
     return HeldBackChange(
         "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves all load"
@@ -108,13 +108,13 @@ def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
     """Returns the decision with this target instead, judged again; None if the judge refuses it."""
-    posed = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
-    plan = posed.plan_in_force
-    stands = JudgedPlan(posed.problem, plan, keep)
+    question = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
+    plan = question.plan_in_force
+    stands = JudgedPlan(question.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:
         return None
-    predicted = predict_instances(posed.problem, stands.residents)  # lines that run have no predictions
+    predicted = predict_instances(question.problem, stands.residents)  # lines that run have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)

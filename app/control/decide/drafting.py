@@ -18,19 +18,23 @@ from solvers.planning.search.promise import keep
 
 
 def draft(
-    snapshot: Snapshot, posed: Question, answer: SolverAnswer, lane: PlanningLane = PlanningLane.FULL, reason: str = ""
+    snapshot: Snapshot,
+    question: Question,
+    answer: SolverAnswer,
+    lane: PlanningLane = PlanningLane.FULL,
+    reason: str = "",
 ) -> Decision:
     """Drafts the decision of an answer; its outcome is WRONG if the judge refuses it."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
     if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they keep running, perhaps among others
-        plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(posed.problem, plan).job_residents))
-    verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
+        plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(question.problem, plan).job_residents))
+    verdict = judge(question.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
         wrong = "; ".join(str(violation) for violation in verdict.violations[:3])
         answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")
     plan = replace(plan, changes=verdict.changes)
-    desired = desired_of(snapshot, posed, plan)
+    desired = desired_of(snapshot, question, plan)
     return Decision(
         lane=lane,
         plan=plan,

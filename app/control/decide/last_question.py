@@ -20,20 +20,20 @@ JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothin
 class LastQuestion:
     """The last question and its outcome: asked again at once, it has the same answer."""
 
-    question: bytes = b""
+    fingerprint: bytes = b""
     outcome: SolveOutcome = SolveOutcome.UNCHANGED
     at: datetime | None = None
     around: tuple[str, ...] = ()
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
 
-    def still_answers(self, snapshot: Snapshot, posed: Question) -> bool:
+    def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
         """Tells if asking again would give the same answer."""
         now = snapshot.at
-        if posed.fingerprint != self.question or self.at is None or self.around != plan_conditions(snapshot):
+        if question.fingerprint != self.fingerprint or self.at is None or self.around != plan_conditions(snapshot):
             return False
         if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
             return now < self.at + AGAIN_AFTER
-        return now < self.at + JOBS_AGAIN_AFTER or not posed.problem.jobs
+        return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CycleResult:
     generation: int = 0
     decision: Decision | None = None
     snapshot: Snapshot | None = None
-    posed: Question | None = None
+    question: Question | None = None
     message: str = ""
     overtaken: bool = False  # by another decision, while this one was made
     suspects: tuple[DeclaredObject, ...] = ()  # where the solver failed: what may be the cause

@@ -34,20 +34,20 @@ def handed_over(changes: Changes) -> int:
     return changes.move + changes.resize + min(changes.start, changes.stop)
 
 
-def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
+def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """Returns what the solver needs to follow: the problem that the plan in force answers, that plan, the new rates."""
-    stands = posed.plan_in_force
-    carried = dict.fromkeys(posed.problem.services, 0.0)
+    stands = question.plan_in_force
+    carried = dict.fromkeys(question.problem.services, 0.0)
     for instance in stands.instances:
         carried[instance.service] += instance.rate_per_second
     rates = {
         name: service.rate_per_second
-        for name, service in posed.problem.services.items()
+        for name, service in question.problem.services.items()
         if abs(service.rate_per_second - carried[name]) > EQUAL_SHARE * service.rate_per_second
     }
     then = {name: max(carried[name], LEAST_RATE) for name in rates}
     left = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
-    return posed.problem.with_rates(then), replace(stands, unserved=left), rates
+    return question.problem.with_rates(then), replace(stands, unserved=left), rates
 
 
 def is_preferred(small: Plan, large: Plan) -> bool:

@@ -27,13 +27,13 @@ class StepBase:
     """One plan in force. Its problem and plan stay the same objects, so that a solver can keep them warm."""
 
     snapshot: Snapshot
-    posed: Question
+    question: Question
     plan: Plan
 
     def planned(self, starts: Mapping[str, float]) -> dict[str, PlannedLoad]:
         """Returns what each service is planned for, pinned instances included."""
         found = {}
-        for name, service in self.posed.problem.services.items():
+        for name, service in self.question.problem.services.items():
             expected = self.snapshot.expected.get(name)
             rate = expected.rate_per_second if expected else service.rate_per_second
             high = expected.high if expected else 0.0
@@ -46,7 +46,7 @@ class StepBase:
     def elsewhere(self) -> dict[str, float]:
         """Returns what pinned instances carry, which are not in the problem."""
         carried: dict[str, float] = {}
-        for _, instance in self.posed.pinned:
+        for _, instance in self.question.pinned:
             name = instance.owner
             carried[name] = carried.get(name, 0.0) + instance.rate_per_second
         return carried
@@ -54,12 +54,12 @@ class StepBase:
     @cached_property
     def judged(self) -> JudgedPlan:
         """The judged plan: prepared between steps, so that a step is judged by what it changes."""
-        return JudgedPlan(self.posed.problem, self.plan, keep)
+        return JudgedPlan(self.question.problem, self.plan, keep)
 
     def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
         """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan."""
         held = self.elsewhere
-        problem = self.posed.problem.with_rates(
+        problem = self.question.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
         judged, lines = self.judged, self._known(quick.plan.instances)
@@ -70,7 +70,7 @@ class StepBase:
         instances = tuple(predicted.get(id(line), line) for line in lines)
         jobs = predict_paces(quick.plan, judged.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
-        desired = desired_of(self.snapshot, self.posed, plan)
+        desired = desired_of(self.snapshot, self.question, plan)
         decision = Decision(
             lane=PlanningLane.FAST,
             plan=plan,
@@ -102,9 +102,9 @@ class StepBase:
         return step_base(snapshot, formulate(snapshot))
 
 
-def step_base(snapshot: Snapshot, posed: Question) -> StepBase:
+def step_base(snapshot: Snapshot, question: Question) -> StepBase:
     """Returns the base of the plan in force in this snapshot."""
-    return StepBase(snapshot, posed, posed.plan_in_force)
+    return StepBase(snapshot, question, question.plan_in_force)
 
 
 def difference(before: Plan, after: Plan) -> PlanEdit:

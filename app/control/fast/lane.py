@@ -46,26 +46,28 @@ class FastLane:
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # a step replaces the base it was made from
 
-    def stand(self, snapshot: Snapshot, posed: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
+    def stand(self, snapshot: Snapshot, question: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
         """Makes the plan in force after a cycle the base of steps."""
         self._starts = starts
         with self._deciding:
             if found.generation and found.decision and found.decision.state is PlanState.ROLLING:
                 snapshot = replace(snapshot, in_force=found.decision.desired, target=found.generation)
-                posed = formulate(snapshot)
+                question = formulate(snapshot)
             # What could not leave a draining GPU serves on there until a full cycle finds a way.
             nodes = without_drains(snapshot.nodes)
             if nodes != snapshot.nodes:
                 snapshot = replace(snapshot, nodes=nodes)
-                posed = formulate(snapshot)
+                question = formulate(snapshot)
             base = self.base
-            if not (base and base.snapshot.target == snapshot.target and base.posed.fingerprint == posed.fingerprint):
-                self.base = step_base(snapshot, posed)
+            if not (
+                base and base.snapshot.target == snapshot.target and base.question.fingerprint == question.fingerprint
+            ):
+                self.base = step_base(snapshot, question)
 
     def make_ready(self) -> None:
         """Prepares the solver before a step needs it."""
         if base := self.base:
-            self.solver.prepare(base.posed.problem, base.plan)
+            self.solver.prepare(base.question.problem, base.plan)
 
     def moved(self, services: Iterable[str], now: datetime) -> None:
         """Notes services whose latency says little for a while, since their instances are being changed."""
@@ -92,13 +94,13 @@ class FastLane:
     def _stepped(self, base: StepBase, needs: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
         strict = next(iter(base.snapshot.in_force.values())).handover == "strict" if base.snapshot.in_force else False
         quick = find_quick_step(
-            base.posed.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
+            base.question.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
         )
         if quick is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         short = Reason.LOAD_ROSE if quick.unserved else None
         snapshot, decision = base.decided(quick)
-        if not base.posed.problem.services.keys() & set(decision.services):
+        if not base.question.problem.services.keys() & set(decision.services):
             # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)
         acting = split_by_mode(snapshot, decision)

@@ -134,10 +134,10 @@ class PlannerStore:
         new_events: Sequence[NewEvent] = (),
     ) -> None:
         """Records a cycle without decision, with its snapshot if somebody may want to replay it."""
-        kept = snapshot_parts(snapshot) if snapshot else ()
+        parts = snapshot_parts(snapshot) if snapshot else ()
 
         def write(connection: Connection) -> None:
-            if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=kept):
+            if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=parts):
                 raise Deposed(f"epoch {self.epoch} is over")
             events.record(connection, new_events)
 
@@ -151,14 +151,14 @@ class PlannerStore:
 
         Returns False, and assigns nothing, if an operator changed the plan's state meanwhile.
         """
-        kept = msgspec.json.encode(settled.desired, order="deterministic") if settled.desired is not None else None
+        reached = msgspec.json.encode(settled.desired, order="deterministic") if settled.desired is not None else None
 
         def write(connection: Connection) -> bool:
             generation = lease.next_generation(connection, self.epoch)
             if generation is None:
                 raise Deposed(f"epoch {self.epoch} is over")
             if not plans.settle(
-                connection, plan.generation, plan.state, settled.state, settled.rollout, settled.message, kept
+                connection, plan.generation, plan.state, settled.state, settled.rollout, settled.message, reached
             ):
                 return False
             drafts = [

@@ -66,14 +66,14 @@ class Announcer:
     def __post_init__(self) -> None:
         self._rental = RentalAdvisor(self.solver)
 
-    def prepare(self, snapshot: Snapshot, posed: Question) -> None:
+    def prepare(self, snapshot: Snapshot, question: Question) -> None:
         """Reads ahead, while the solver works, what the announcement needs in any case."""
         with suppress(Unavailable):  # the announcement reads it then
-            self._slos.read(self.database, snapshot.at, posed.problem)
+            self._slos.read(self.database, snapshot.at, question.problem)
 
     def tell(self, epoch: int, outcome: CycleOutcome) -> bool:
         """Announces the outcome; False where a newer epoch leads, so that nothing more may be written."""
-        snapshot, problem = outcome.snapshot, outcome.posed.problem
+        snapshot, problem = outcome.snapshot, outcome.question.problem
         self._answer.update(outcome)
         silence = self.database.read(gateways.heard)
         announced = Announcement(
@@ -108,8 +108,8 @@ class Announcer:
             for name, shed in announced.sheds.items()
         }
         endpoints.limit(connection, limits)
-        empty = idle_nodes.keep(connection, find_empty_nodes(outcome.posed.problem, outcome.plan))
-        free = find_releasable(outcome.posed.problem, empty, _idle_minutes(outcome.snapshot))
+        empty = idle_nodes.keep(connection, find_empty_nodes(outcome.question.problem, outcome.plan))
+        free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)
@@ -117,11 +117,11 @@ class Announcer:
 
     def _facts(self, announced: Announcement) -> CycleFacts:
         outcome = announced.outcome
-        snapshot, problem, plan = outcome.snapshot, outcome.posed.problem, outcome.plan
+        snapshot, problem, plan = outcome.snapshot, outcome.question.problem, outcome.plan
         terms = terms_of(snapshot.declared)
         spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
         known = budget_accounts(terms, spent, snapshot.at)
-        too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.posed.shortages.items()}
+        too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.question.shortages.items()}
         return CycleFacts(
             problem=problem,
             plan=plan,

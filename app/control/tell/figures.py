@@ -67,7 +67,7 @@ def make_figures(
             )
             for tenant, terms in facts.terms.items()
         },
-        cost_rates=top_tenants(cost_rates(outcome.posed.problem, outcome.plan)),
+        cost_rates=top_tenants(cost_rates(outcome.question.problem, outcome.plan)),
         corrections={name: correction.latency_factor for name, correction in snapshot.corrections.items()},
     )
 
@@ -76,7 +76,7 @@ def _services(announced: Announcement) -> dict[str, ServiceFigures]:
     outcome = announced.outcome
     short = {unserved.service: unserved.rate_per_second for unserved in outcome.plan.unserved}
     found = {}
-    for name in outcome.posed.problem.services:
+    for name in outcome.question.problem.services:
         expected, slo = outcome.snapshot.expected.get(name), announced.slos.get(name, SloStatus())
         found[name] = ServiceFigures(
             asked_per_second=expected.observed_per_second if expected else 0.0,

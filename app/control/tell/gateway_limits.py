@@ -29,10 +29,10 @@ class GatewayLimits:
             self._sheds = {}
             return self._sheds
         pinned: dict[str, float] = defaultdict(float)
-        for _, instance in outcome.posed.pinned:
+        for _, instance in outcome.question.pinned:
             pinned[instance.owner] += instance.rate_per_second
         acting = acting_services(outcome.snapshot)
-        targets = _find_targets(outcome.posed.problem, outcome.plan)
+        targets = _find_targets(outcome.question.problem, outcome.plan)
         self._sheds = plan_shedding(
             outcome.plan,
             outcome.snapshot.expected,

@@ -71,26 +71,26 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
     served = {instance.service for instance in plan.instances}
     wanted = {name: _unserved_part(problem.services[name], rate, name in served) for name, rate in rates.items()}
     nodes = _nodes(problem, spare, price_per_hour)
-    posed = replace(problem, nodes=nodes, services=wanted, jobs={}, state=None, spare={})
-    counts = _counts(posed, spare)
+    question = replace(problem, nodes=nodes, services=wanted, jobs={}, state=None, spare={})
+    counts = _counts(question, spare)
     nodes = {name: node for name, node in nodes.items() if int(name.rsplit("-", 1)[1]) <= counts[node.gpu_type]}
     if not nodes:
         return None
     used = used_by_tenant(problem, used_by_service(problem, plan.instances))
     limits = {tenant: _rest(limit, used.get(tenant, GpuUsage())) for tenant, limit in problem.limits.items()}
     policy = replace(problem.policy, pricing="gpu", power_budget_w=None)
-    return replace(posed, nodes=nodes, limits=limits, policy=policy)
+    return replace(question, nodes=nodes, limits=limits, policy=policy)
 
 
-def read_rental(posed: Problem, answer: Plan) -> Addition:
+def read_rental(question: Problem, answer: Plan) -> Addition:
     """Reads the answer to `pose_rental`."""
     used = {instance.place for instance in answer.instances}
     short = {unserved.service for unserved in answer.unserved}
     carried = {instance.service for instance in answer.instances}
     return Addition(
-        gpus=dict(Counter(posed.nodes[node].gpu_type for node, _ in used)),
-        price_per_hour=sum(posed.nodes[node].price_per_hour for node, _ in used),
-        serves=tuple(sorted(posed.services.keys() - short)),
+        gpus=dict(Counter(question.nodes[node].gpu_type for node, _ in used)),
+        price_per_hour=sum(question.nodes[node].price_per_hour for node, _ in used),
+        serves=tuple(sorted(question.services.keys() - short)),
         in_part=tuple(sorted(short & carried)),
         leaves=tuple(sorted(short - carried)),
     )
@@ -127,15 +127,15 @@ def _nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[s
     return found
 
 
-def _counts(posed: Problem, spare: Mapping[str, int]) -> dict[str, int]:
+def _counts(question: Problem, spare: Mapping[str, int]) -> dict[str, int]:
     """Returns how many GPUs of each type could be of use, so that the solver looks at no more."""
     wanted: dict[str, float] = defaultdict(float)
     for gpu_type in spare:
-        for service in posed.services.values():
+        for service in question.services.values():
             types = service.gpu_types
             if types is not None and gpu_type not in types:
                 continue
-            each = gpus_per_rate(posed, service, (gpu_type,))
+            each = gpus_per_rate(question, service, (gpu_type,))
             if each < inf:
                 wanted[gpu_type] += max(GENEROUS_FACTOR * each * service.rate_per_second, service.min_instances)
     return {gpu_type: min(spare[gpu_type], MOST_RENTED_GPUS, ceil(wanted[gpu_type])) for gpu_type in spare}

@@ -16,7 +16,7 @@ class CycleOutcome:
     """The result of a cycle. `plan` is the one in force, under the names that the problem uses."""
 
     snapshot: Snapshot
-    posed: Question
+    question: Question
     plan: Plan
     decision: Decision | None = None  # of this cycle, where it made one
     blamed: Mapping[str, str] = field(default_factory=dict)  # by service: the likely cause when the solver has no plan

@@ -40,15 +40,15 @@ class RentalAdvisor:
             for declared in snapshot.declared
             if declared.kind == "GpuType"
         }
-        posed = pose_rental(problem, plan, prices)
-        if posed is None:
+        rental = pose_rental(problem, plan, prices)
+        if rental is None:
             self._last = None
             return None
-        rates = sorted((name, round(service.rate_per_second, 1)) for name, service in posed.services.items())
+        rates = sorted((name, round(service.rate_per_second, 1)) for name, service in rental.services.items())
         question, last = msgspec.json.encode(rates), self._last
         if last and (last.question == question or snapshot.at < last.at + PAUSE):
             return last.addition
-        answer = self.solver.solve(posed, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
-        addition = read_rental(posed, answer.plan) if answer.plan else None
+        answer = self.solver.solve(rental, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
+        addition = read_rental(rental, answer.plan) if answer.plan else None
         self._last = RentalAnswer(question, snapshot.at, addition)
         return addition

@@ -29,26 +29,26 @@ class Explain(Aside):
 
     def answered(self) -> dict[str, Any]:
         """Returns the explanation on the wire; `missing` says what the plan does not have."""
-        posed = formulate(self.snapshot)
-        plan = add_predictions(posed.problem, drop_left_out(posed.problem, self.plan))
+        question = formulate(self.snapshot)
+        plan = add_predictions(question.problem, drop_left_out(question.problem, self.plan))
         if self.what == "job":
-            return _job(posed, plan, self.name, self.snapshot)
+            return _job(question, plan, self.name, self.snapshot)
         if self.what == "service":
-            return _service(posed, plan, self.name, self.snapshot)
+            return _service(question, plan, self.name, self.snapshot)
         found = next((instance for instance in plan.instances if instance.id == self.name), None)
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
-        why = why_instance(posed.problem, plan, found)
+        why = why_instance(question.problem, plan, found)
         return {"sentences": describe_instance(why), **_instance(why)}
 
 
-def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
-    if name not in posed.problem.services:
-        pinned = [instance.id for _, instance in posed.pinned if instance.service and instance.owner == name]
+def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    if name not in question.problem.services:
+        pinned = [instance.id for _, instance in question.pinned if instance.service and instance.owner == name]
         late = f"{name} was declared after this plan was made; the next cycle plans for it"
         return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
-    why = why_service(posed.problem, plan, name)
-    sentences = describe_service(posed.problem, why)
+    why = why_service(question.problem, plan, name)
+    sentences = describe_service(question.problem, why)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
         sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
@@ -70,9 +70,9 @@ def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict
     }
 
 
-def _job(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     facts = snapshot.jobs.get(name, JobProgress())
-    why = why_job(posed.problem, plan, name, snapshot.at, facts)
+    why = why_job(question.problem, plan, name, snapshot.at, facts)
     placed = why.placed
     return {
         "job": name,

@@ -73,11 +73,11 @@ def entitled_limits(
         return limits
     used, shares = used or {}, fair_shares(terms, demands, gpus)
     cut = {tenant for tenant, share in shares.items() if share < _asked(tenant, terms, demands) * (1 - TOLERANCE_SHARE)}
-    kept = {tenant: _kept(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut}
-    if sum({**shares, **kept}.values()) > gpus * (1 + SPILL_SHARE):
-        kept = {tenant: min(kept[tenant], shares[tenant]) for tenant in cut}
+    capped = {tenant: _kept(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut}
+    if sum({**shares, **capped}.values()) > gpus * (1 + SPILL_SHARE):
+        capped = {tenant: min(capped[tenant], shares[tenant]) for tenant in cut}
     return limits | {
-        tenant: Limit(kept[tenant], terms.get(tenant, TenantTerms()).limit.price_per_hour) for tenant in cut
+        tenant: Limit(capped[tenant], terms.get(tenant, TenantTerms()).limit.price_per_hour) for tenant in cut
     }
 
 

@@ -30,9 +30,9 @@ def gather_evidence(
     batches and without neighbours: an idle neighbour slows less than plans must assume.
     """
     by_shape: dict[str, list[Observation]] = {}
-    for seen in observations:
-        if seen.exec_ratio is not None:
-            by_shape.setdefault(seen.shape, []).append(seen)
+    for observation in observations:
+        if observation.exec_ratio is not None:
+            by_shape.setdefault(observation.shape, []).append(observation)
     found = dict(before)
     for shape, of_shape in by_shape.items():
         proving = [
@@ -49,7 +49,9 @@ def gather_evidence(
 
 def late_share(observations: Iterable[Observation], since: datetime) -> tuple[float, int]:
     """Returns the share of minutes that missed the SLO, and the number of minutes."""
-    late = [seen.late for seen in observations if seen.late is not None and seen.at >= since]
+    late = [
+        observation.late for observation in observations if observation.late is not None and observation.at >= since
+    ]
     return (sum(late) / len(late) if late else 0.0), len(late)
 
 

@@ -198,7 +198,7 @@ def _is_batch(instance: InstanceMinute, prediction: Prediction) -> bool:
 def _is_company(instance: InstanceMinute, here: Sequence[InstanceMinute], prediction: Prediction) -> bool:
     """Tells whether its neighbours are as predicted: during a rollout some may still be missing."""
     services = {other.id for other in here if other.service and other.id != instance.id}
-    return services == prediction.beside and sum(bool(other.job) for other in here) == prediction.jobs_beside
+    return services == prediction.neighbours and sum(bool(other.job) for other in here) == prediction.neighbour_jobs
 
 
 def _power_ratios(report: ReportExcerpt, predicted: Mapping[str, Prediction], disturbed: set[int]) -> dict[int, float]:

@@ -25,8 +25,8 @@ class Prediction:
     memory_gib: float
     power_w: float  # above idle, busy
     idle_w: float  # of the GPU
-    beside: frozenset[str]  # other instances on the GPU
-    jobs_beside: int
+    neighbours: frozenset[str]  # other instances on the GPU
+    neighbour_jobs: int
     slo_ms: float
     percentile: float
     rate_per_second: float
@@ -34,7 +34,7 @@ class Prediction:
     @property
     def alone(self) -> bool:
         """True if nothing else runs on the GPU."""
-        return not self.beside and not self.jobs_beside
+        return not self.neighbours and not self.neighbour_jobs
 
     @property
     def shape(self) -> str:
@@ -95,8 +95,8 @@ def _predict(
         memory_gib=profile.memory_gib[instance.batch] / applied.memory_factor,
         power_w=watts(resident, gpu) / applied.power_factor,
         idle_w=gpu.type.idle_w,
-        beside=frozenset(neighbour.instance.id for neighbour in gpu.residents if neighbour is not resident),
-        jobs_beside=len(gpu.jobs),
+        neighbours=frozenset(neighbour.instance.id for neighbour in gpu.residents if neighbour is not resident),
+        neighbour_jobs=len(gpu.jobs),
         slo_ms=service.slo_ms,
         percentile=service.percentile,
         rate_per_second=instance.rate_per_second,

@@ -37,23 +37,23 @@ def world() -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def posed(world: Snapshot) -> Question:
+def question(world: Snapshot) -> Question:
     return formulate(world)
 
 
 @pytest.fixture(scope="module")
-def decision(world: Snapshot, posed: Question) -> Decision:
-    answer = Inline().solve(posed.problem, seconds=60, work=2)
-    return hold_back(world, posed, draft_changes(world, posed, answer))
+def decision(world: Snapshot, question: Question) -> Decision:
+    answer = Inline().solve(question.problem, seconds=60, work=2)
+    return hold_back(world, question, draft_changes(world, question, answer))
 
 
-def test_the_problem_has_the_indexes_that_are_left(posed: Question) -> None:
-    assert {node.gpus for node in posed.problem.nodes.values()} == {tuple(sorted(LEFT))}
+def test_the_problem_has_the_indexes_that_are_left(question: Question) -> None:
+    assert {node.gpus for node in question.problem.nodes.values()} == {tuple(sorted(LEFT))}
 
 
-def test_the_plan_is_right_and_runs_on_what_is_left(posed: Question, decision: Decision) -> None:
+def test_the_plan_is_right_and_runs_on_what_is_left(question: Question, decision: Decision) -> None:
     assert decision.answer.plan
-    assert judge(posed.problem, decision.answer.plan).is_right
+    assert judge(question.problem, decision.answer.plan).is_right
     assert {instance.gpu for instance in decision.plan.instances} == LEFT
     assert not decision.plan.unserved
 

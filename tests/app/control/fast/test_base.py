@@ -21,14 +21,14 @@ SECONDS = 60.0  # a guard
 
 def stepped(base: StepBase, r: Random) -> StepBase | None:
     """A step for one service, judged both ways; the base of the next one."""
-    name = r.choice(sorted(base.posed.problem.services))
-    rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
+    name = r.choice(sorted(base.question.problem.services))
+    rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = find_quick_step(base.posed.problem, base.plan, [call], Inline(), seconds=SECONDS)
+    quick = find_quick_step(base.question.problem, base.plan, [call], Inline(), seconds=SECONDS)
     if quick is None:
         return None
     snapshot, decision = base.decided(quick)
-    problem = base.posed.problem.with_rates(
+    problem = base.question.problem.with_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
     anew = JudgedPlan(problem, quick.plan, keep)
@@ -48,6 +48,6 @@ def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
     snapshot = begun(seed)
     base: StepBase | None = step_base(snapshot, formulate(snapshot))
     for _ in range(4):
-        if base is None or not base.posed.problem.services:
+        if base is None or not base.question.problem.services:
             return
         base = stepped(base, r)

@@ -25,8 +25,10 @@ def asking(world: Snapshot, instances: int) -> Snapshot:
 
 
 def decided(world: Snapshot) -> Decision:
-    posed = formulate(world)
-    return hold_back(world, posed, draft_changes(world, posed, solved(Solve(posed.problem, None, 2), alone=True)))
+    question = formulate(world)
+    return hold_back(
+        world, question, draft_changes(world, question, solved(Solve(question.problem, None, 2), alone=True))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +67,5 @@ def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot
 
 
 def test_of_what_never_stood_nothing_is_begun() -> None:
-    posed = formulate(asking(snapshot(search=100.0), 50))
-    assert posed.problem.services[SERVICE].min_instances == 50 and posed.shortages == {}
+    question = formulate(asking(snapshot(search=100.0), 50))
+    assert question.problem.services[SERVICE].min_instances == 50 and question.shortages == {}

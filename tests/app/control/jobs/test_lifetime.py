@@ -49,7 +49,7 @@ NODE = DeclaredObject(
 EXEC = {1: ((20, 20.0), (80, 8.0))}
 
 
-def posed(rate: float, state: RunningState) -> Problem:
+def question(rate: float, state: RunningState) -> Problem:
     return Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
         nodes={"n1": Node("n1", "big", (0,), 64, 256, 2.0, purchase="owned")},
@@ -122,7 +122,7 @@ class Fleet:
         )  # fmt: skip
         asked = queue_jobs(known)
         ran = tuple(one for one in self.plan.jobs if one.job in asked.units_left)
-        problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
+        problem = question(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         jobs = {name: problem.jobs[name] for name in asked.units_left}
         problem = asked.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
         answer = Inline().solve(problem, seconds=1, work=1)
@@ -132,7 +132,7 @@ class Fleet:
 
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
-        problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
+        problem = question(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         quick = find_quick_step(
             problem, self.plan, [CapacityNeed(S, StepTrigger.LOAD_ROSE, rate, rate, "it rose")], Inline()
         )

@@ -77,9 +77,9 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
 def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     """A cycle that planned this, in one go: what it decided stands already."""
     seen = snapshot(rate, minute, mode)
-    posed = formulate(seen)
-    answer = Inline().solve(posed.problem, seconds=60.0, work=2)
-    decision = draft(seen, posed, answer)
+    question = formulate(seen)
+    answer = Inline().solve(question.problem, seconds=60.0, work=2)
+    decision = draft(seen, question, answer)
     stands = replace(seen, in_force=decision.desired)
     return CycleOutcome(stands, formulate(stands), running_plan(formulate(stands).problem), decision)
 

@@ -27,33 +27,33 @@ def world() -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def posed(world: Snapshot) -> Question:
+def question(world: Snapshot) -> Question:
     return pose(world)
 
 
 @pytest.fixture(scope="module")
-def plan(posed: Question) -> Plan:
-    answer = solved(Solve(posed.problem, None, 2), alone=True)
+def plan(question: Question) -> Plan:
+    answer = solved(Solve(question.problem, None, 2), alone=True)
     assert answer.outcome is SolveOutcome.SOLVED
     assert answer.plan
     return answer.plan
 
 
-def test_a_plan_names_gpus_as_their_nodes_do(posed: Question, plan: Plan) -> None:
+def test_a_plan_names_gpus_as_their_nodes_do(question: Question, plan: Plan) -> None:
     assert {one.gpu for one in plan.instances} == {1}
-    assert drop_left_out(posed.problem, plan) == plan
+    assert drop_left_out(question.problem, plan) == plan
 
 
-def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(posed: Question, plan: Plan) -> None:
+def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(question: Question, plan: Plan) -> None:
     astray = replace(plan.instances[0], id="astray", gpu=0)
     more = replace(plan, instances=(*plan.instances, astray))
-    assert drop_left_out(posed.problem, more).instances == drop_left_out(posed.problem, plan).instances
+    assert drop_left_out(question.problem, more).instances == drop_left_out(question.problem, plan).instances
 
 
-def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: Question, plan: Plan) -> None:
-    known = drop_left_out(posed.problem, plan)
+def test_lines_without_predictions_get_those_that_the_solver_would_give(question: Question, plan: Plan) -> None:
+    known = drop_left_out(question.problem, plan)
     bare = replace(known, instances=tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in known.instances))
-    found = {one.id: one for one in add_predictions(posed.problem, bare).instances}
+    found = {one.id: one for one in add_predictions(question.problem, bare).instances}
     for one in known.instances:
         assert found[one.id].exec_ms == pytest.approx(one.exec_ms)
         assert found[one.id].latency_ms == pytest.approx(one.latency_ms)

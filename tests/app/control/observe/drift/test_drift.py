@@ -44,7 +44,7 @@ def instance(name: str, gpu: int, sm_percent: int = 30) -> Instance:
     return Instance(name, "shop/search", "n", gpu, "fp16", 8, 0.0, sm_percent, 1.9, 1530, 60.0)
 
 
-def posed(correction: Correction, *running: Instance) -> Problem:
+def question(correction: Correction, *running: Instance) -> Problem:
     """What a planner poses: the profile with its correction, and what stands."""
     factor = correction.latency_factor
     latency = {batch: tuple((sm, ms * factor) for sm, ms in curve) for batch, curve in PROFILE.latency_ms.items()}
@@ -57,9 +57,9 @@ def posed(correction: Correction, *running: Instance) -> Problem:
 
 
 def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
-    plain = predict_running(posed(Correction(), instance("a", 0), instance("b", 1)), {})
+    plain = predict_running(question(Correction(), instance("a", 0), instance("b", 1)), {})
     applied = Correction(1.15)
-    again = predict_running(posed(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
+    again = predict_running(question(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
     assert plain["a"].exec_ms == pytest.approx(40.3)
     assert again["a"].exec_ms == pytest.approx(40.3)
     assert again["a"].profile == plain["a"].profile
@@ -67,14 +67,14 @@ def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
 
 
 def test_neighbours_are_part_of_a_prediction() -> None:
-    found = predict_running(posed(Correction(), instance("a", 0), instance("b", 0)), {})
+    found = predict_running(question(Correction(), instance("a", 0), instance("b", 0)), {})
     assert found["a"].exec_ms == pytest.approx(40.3 * 1.15)
     assert (found["a"].alone, found["a"].shape) == (False, "8@30+")
 
 
 def test_another_profile_is_another_mark() -> None:
-    before = predict_running(posed(Correction(), instance("a", 0)), {})
-    after = predict_running(posed(Correction(1.5), instance("a", 0)), {})
+    before = predict_running(question(Correction(), instance("a", 0)), {})
+    after = predict_running(question(Correction(1.5), instance("a", 0)), {})
     assert before["a"].profile != after["a"].profile
 
 
@@ -85,7 +85,7 @@ def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]
     for second in range(start * 60 + 5, (start + minutes) * 60, 10):
         running = [instance("a", 0), instance("b", 1)]
         known: Mapping[str, Correction] = {KEY: correction}
-        drift.expects(predict_running(posed(correction, *running), known))
+        drift.expects(predict_running(question(correction, *running), known))
         batches = 10 * (second % 60)
         copies = [{"id": f"c-{one.id}", "instance": one.id, "gpu": one.gpu, "stage": "ready"} for one in running]
         said = [

@@ -14,7 +14,8 @@ from tests.support.words import at, heard, served
 
 SEARCH = Prediction(
     key="resnet/fp16/v100", profile=7, node="n", gpu=0, batch=8, sm_percent=30, exec_ms=20.0, memory_gib=2.0,
-    power_w=100.0, idle_w=40.0, beside=frozenset(), jobs_beside=0, slo_ms=100.0, percentile=98.0, rate_per_second=40.0,
+    power_w=100.0, idle_w=40.0, neighbours=frozenset(), neighbour_jobs=0, slo_ms=100.0,
+    percentile=98.0, rate_per_second=40.0,
 )  # fmt: skip
 
 
@@ -87,8 +88,8 @@ def test_an_instance_in_another_shape_than_planned_does_not_count() -> None:
 
 
 def test_an_instance_with_other_company_than_planned_does_not_count() -> None:
-    assert watched(predicted=replace(SEARCH, beside=frozenset({"i-2"}))) == []
-    assert watched(predicted=replace(SEARCH, jobs_beside=1)) == []
+    assert watched(predicted=replace(SEARCH, neighbours=frozenset({"i-2"}))) == []
+    assert watched(predicted=replace(SEARCH, neighbour_jobs=1)) == []
 
 
 def test_a_minute_that_was_not_told_whole_does_not_count() -> None:
