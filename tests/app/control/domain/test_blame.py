@@ -43,7 +43,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
     return simulation.database.read(lambda c: list(c.execute(text(sql))))
 
 
-def test_a_service_that_the_solver_dies_of_is_named_and_the_last_plan_stands_until_it_is_gone(
+def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_force_until_it_is_gone(
     database_url: str,
 ) -> None:
     with simulated(database_url, world(service("a", 200.0))) as simulation:

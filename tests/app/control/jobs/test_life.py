@@ -92,7 +92,7 @@ def test_preempted_by_a_spike_and_resumed_elsewhere_where_it_was_saved() -> None
     assert course.go(81, THERE, says(HERE, 3, 139, 23)).done == 150
 
 
-def test_what_had_not_been_saved_is_done_again_and_said() -> None:
+def test_unsaved_work_is_repeated_and_reported() -> None:
     course = Course()
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 500, 10))
@@ -111,7 +111,7 @@ def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
     assert course.go(20, HERE, first, second) == state
 
 
-def test_a_copy_that_has_said_nothing_yet_takes_no_progress_away() -> None:
+def test_a_copy_without_a_report_takes_no_progress_away() -> None:
     course = Course()
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 300, 10))
@@ -120,7 +120,7 @@ def test_a_copy_that_has_said_nothing_yet_takes_no_progress_away() -> None:
     assert (state.done, state.phase) == (300, JobPhase.STARTING)
 
 
-def test_one_that_falls_again_and_again_fails_and_another_manifest_begins_anew() -> None:
+def test_a_job_that_keeps_failing_is_given_up_and_a_changed_manifest_restarts_it() -> None:
     course = Course()
     course.go(0, HERE)
     for fall in range(MOST_FAILURES):
@@ -181,7 +181,7 @@ def test_a_job_that_is_no_longer_declared_is_forgotten() -> None:
     assert advance_jobs(states, {}, {}, [], NOON).states == {}
 
 
-def test_late_is_said_before_it_is_late_and_once() -> None:
+def test_a_late_job_is_announced_once_and_before_its_deadline() -> None:
     course = Course(work=replace(WORK, deadline=at(300)))
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 10, 10))

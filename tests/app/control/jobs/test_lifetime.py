@@ -235,7 +235,7 @@ def test_steps_that_were_not_saved_are_done_again_and_not_counted_twice() -> Non
     assert 0 < fleet.state.repeated <= lost
 
 
-def test_while_nobody_hears_its_node_the_count_stands_still_and_catches_up() -> None:
+def test_while_its_node_is_silent_the_count_stops_and_then_catches_up() -> None:
     fleet = begun()
     before = fleet.state.done
     fleet.run(100, heard=False)

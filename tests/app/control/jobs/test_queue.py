@@ -108,7 +108,7 @@ def test_finished_and_failed_jobs_leave_the_queue() -> None:
     assert set(found.units_left) == {"lab/c"}
 
 
-def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_again() -> None:
+def test_remaining_work_is_rounded_so_that_a_steady_fleet_asks_the_same_question() -> None:
     declared = (job("a", 100_000, 5), job("b", 100_000))
     lefts = {
         tuple(
@@ -121,7 +121,7 @@ def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_agai
     assert len(lefts) == 1
 
 
-def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
+def test_remaining_work_of_waiting_jobs_is_never_rounded_down() -> None:
     for done in range(0, 3600, 97):
         found = queue_jobs(snapshot(job("a", 3600, 5), jobs={"lab/a": JobProgress("preempted", float(done))}))
         assert 3600 - done <= found.units_left["lab/a"] * (1 + 1e-9) <= (3600 - done) * 1.03
@@ -210,7 +210,7 @@ def test_room_that_comes_free_ends_its_rest() -> None:
     assert set(found.units_left) == {"lab/a"}
 
 
-def test_a_deadline_that_presses_lets_nobody_rest() -> None:
+def test_a_job_with_a_close_deadline_does_not_wait() -> None:
     facts = after_failing(snapshot(job("a", 36_000, 1.2), busy={0: 95}), 3).facts
     found = queue_jobs(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + FIRST_WAIT))
     assert set(found.units_left) == {"lab/a"}
@@ -244,7 +244,7 @@ def test_jobs_that_arrive_together_are_one_question() -> None:
     assert not window.planned(0, 5).is_due(99.0)
 
 
-def test_a_full_batch_waits_for_nobody() -> None:
+def test_a_full_batch_is_planned_at_once() -> None:
     assert GatheringWindow(1000.0).arrived(0.0, 100).is_due(0.0)
 
 
@@ -263,7 +263,7 @@ def test_the_window_stays_between_its_limits() -> None:
     assert (narrow.width_ms, wide.width_ms) == (50.0, 1000.0)
 
 
-def test_what_came_is_told_apart_jobs_from_all_else() -> None:
+def test_changed_jobs_and_other_changes_are_counted_separately() -> None:
     a, b = job("a"), job("b")
     service = DeclaredObject("Service", "shop", "search", {"model": "m"})
     assert count_arrivals((a,), (a,)) == Arrivals()

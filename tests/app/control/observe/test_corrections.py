@@ -27,7 +27,7 @@ def database(database_url: str) -> Iterator[Database]:
     opened.close()
 
 
-def test_what_stands_now_is_kept(database: Database) -> None:
+def test_the_current_correction_is_stored(database: Database) -> None:
     store = PlannerStore(database, "one")
     store.lead()
     for factor in (1.1, 1.15, 1.15):

@@ -80,7 +80,7 @@ def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: D
     assert database.read(world.read) == whole(database)
 
 
-def test_what_went_since_is_seen_although_the_log_of_it_is_forgotten(database: Database) -> None:
+def test_deleted_objects_disappear_even_after_their_log_is_pruned(database: Database) -> None:
     world, key = WorldCache(), name_of_a_service(database)
     database.read(world.read)
     withdraw(database, key)

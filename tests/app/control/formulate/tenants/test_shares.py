@@ -38,7 +38,7 @@ def within(terms: TenantTerms, demand: dict[int, float]) -> float:
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), AMOUNTS), AMOUNTS, st.integers(0, 2**16))
-def test_sharing_gives_nobody_more_than_it_needs_and_levels_the_others(
+def test_sharing_gives_no_tenant_more_than_it_needs_and_levels_the_others(
     needs: dict[str, float], amount: float, seed: int
 ) -> None:
     r = Random(seed)
@@ -54,7 +54,7 @@ def test_sharing_gives_nobody_more_than_it_needs_and_levels_the_others(
 
 
 @given(contentions())
-def test_nobody_is_below_its_guarantee_while_it_asks_for_it_and_nothing_is_left_idle(
+def test_no_tenant_is_below_its_guarantee_while_it_needs_it_and_nothing_is_left_idle(
     given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float],
 ) -> None:
     terms, demands, gpus = given_

@@ -126,7 +126,7 @@ def test_the_same_shape_that_shows_otherwise_is_believed() -> None:
     assert course(1.0, 120, before=slow[-1], start=60)[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
 
 
-def test_a_profile_that_was_taken_anew_begins_without_a_correction() -> None:
+def test_a_changed_profile_begins_without_a_correction() -> None:
     slow = course(1.2, 60)[-1]
     anew = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
     assert anew.correction == Correction()
@@ -171,7 +171,7 @@ def test_a_late_minute_now_and_then_asks_for_nothing() -> None:
 # Memory and power
 
 
-def test_memory_taken_beyond_what_was_told_is_asked_for() -> None:
+def test_memory_taken_beyond_the_assigned_is_planned_for() -> None:
     found = update_correction(ProfileCorrection(KEY), observed(1.0, memory_ratio=1.08), at(20), SETTINGS)
     assert found.correction == Correction(memory_factor=1.08)
 

@@ -92,7 +92,7 @@ def test_an_instance_with_other_company_than_planned_does_not_count() -> None:
     assert watched(predicted=replace(SEARCH, neighbour_jobs=1)) == []
 
 
-def test_a_minute_that_was_not_told_whole_does_not_count() -> None:
+def test_a_minute_that_was_not_reported_whole_does_not_count() -> None:
     node, found = NodeMinutes(), list[Observation]()
     for second in (5, 15, 125, 135, 185, 195):
         said = served(30, batches=100, busySeconds=2)
@@ -130,7 +130,7 @@ def test_a_burst_of_misses_is_no_missed_promise() -> None:
     assert [one.late for one in some] == [False, False]
 
 
-def test_memory_that_was_told_shows_nothing_and_more_than_that_does() -> None:
+def test_only_memory_beyond_the_assigned_counts() -> None:
     assert [one.memory_ratio for one in watched(minute_fields={"measured": {"memoryGib": 2.0}})] == [None, None]
     assert watched(minute_fields={"measured": {"memoryGib": 2.4}})[0].memory_ratio == pytest.approx(1.2)
 

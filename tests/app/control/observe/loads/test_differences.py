@@ -25,7 +25,7 @@ def test_a_later_word_of_the_minute_says_what_came_since() -> None:
     assert span.rates == {"shop/search": 25.0}
 
 
-def test_a_word_that_was_lost_is_told_by_the_next() -> None:
+def test_the_next_report_includes_a_lost_one() -> None:
     node = NodeTotals()
     node.next(heard("n", 10, served(100)).report)
     span = node.next(heard("n", 40, served(700)).report)
@@ -62,7 +62,7 @@ def test_doubled_and_late_words_say_nothing() -> None:
     assert node.next(heard("n", 10, served(100)).report) is None
 
 
-def test_an_agent_that_began_anew_counts_from_nothing() -> None:
+def test_a_restarted_agent_counts_from_zero() -> None:
     node = NodeTotals()
     node.next(heard("n", 10, served(100)).report)
     span = node.next(heard("n", 20, served(50), incarnation=2).report)
@@ -111,7 +111,7 @@ def test_a_gateway_s_first_word_is_where_counting_begins() -> None:
     assert span.increases["shop/search"].requests == 50
 
 
-def test_a_gateway_that_began_anew_counts_from_nothing() -> None:
+def test_a_restarted_gateway_counts_from_zero() -> None:
     totals = GatewayTotals()
     totals.next(at(0), gateway("g", 0, search=1000).counts)
     span = totals.next(at(10), gateway("g", 10, began="b", search=30).counts)

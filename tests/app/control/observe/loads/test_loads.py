@@ -105,7 +105,7 @@ def test_a_steady_load_is_expected_as_it_was_planned() -> None:
     assert expected(loads, 2400) == 20.0
 
 
-def test_what_was_held_back_is_not_asked_anew_each_cycle() -> None:
+def test_a_rate_that_was_held_back_does_not_grow_with_each_cycle() -> None:
     loads = Loads()
     run(loads, 0, 2400, lambda _: 5.0)
     first = expected(loads, 2400)

@@ -23,7 +23,7 @@ def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
     return trials.of(ON_TRIAL)
 
 
-def test_the_minute_in_which_it_was_first_heard_does_not_count() -> None:
+def test_the_first_reported_minute_does_not_count() -> None:
     assert after() == {}
     assert after((500, 0)) == {"i-1": CopyTrial(500, 100.0)}
 

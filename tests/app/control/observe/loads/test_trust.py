@@ -22,14 +22,14 @@ def spoken_of(trusted: TrustedInstances, node: str, *instances: dict[str, object
     return [one.id for one in trusted.filter(heard(node, 10, *instances).report).instances]
 
 
-def test_a_node_is_believed_about_what_it_was_told_to_run() -> None:
+def test_a_node_is_trusted_about_its_assigned_instances() -> None:
     trusted = TrustedInstances()
     trusted.take([assignment("n", 3, "i-1")], NOON)
     assert trusted.version == 3
     assert spoken_of(trusted, "n", served(10)) == ["i-1"]
 
 
-def test_of_what_others_run_and_of_what_nobody_runs_it_is_not_believed() -> None:
+def test_a_node_is_not_trusted_about_instances_of_other_nodes_or_of_none() -> None:
     trusted = TrustedInstances()
     trusted.take([assignment("n", 3, "i-1"), assignment("liar", 4, "i-2")], NOON)
     assert spoken_of(trusted, "liar", served(10**6), served(10**6, "i-9"), served(5, "i-2")) == ["i-2"]
@@ -50,7 +50,7 @@ def test_what_left_is_spoken_of_for_a_while() -> None:
     assert spoken_of(trusted, "n", served(10)) == []
 
 
-def test_how_anothers_job_is_held_back_is_not_heard() -> None:
+def test_a_held_back_job_of_another_node_is_ignored() -> None:
     trusted = TrustedInstances()
     trusted.take([assignment("n", 3, "i-1")], NOON)
     held = [{"instance": "i-1", "reason": "no_room"}, {"instance": "their-job", "reason": "exited"}]
