@@ -27,14 +27,14 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What the server said."""
+    """The answer of the server."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
 
     def json(self) -> Any:
-        """The body, when the server says that it is JSON; else None."""
+        """Returns the decoded body if its content type is JSON, else None."""
         if "json" not in self.headers.get("content-type", ""):
             return None
         try:
@@ -44,7 +44,7 @@ class ServerAnswer:
 
 
 class Unreachable(Exception):
-    """No answer came; `refused` says that nobody listens there."""
+    """No answer came; `refused` means that trying again is of no use."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class ApiClient:
         except ValueError:
             port = -1
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.username:
-            raise Failed(f"server {connection.server!r} is no address: allowed is http(s)://HOST[:PORT]")
+            raise Failed(f"server {connection.server!r} is not an address: use http(s)://HOST[:PORT]")
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
@@ -78,13 +78,13 @@ class ApiClient:
         self.close()
 
     def close(self) -> None:
-        """Drop the kept connection."""
+        """Closes the open connection."""
         if self._open is not None:
             self._open.close()
             self._open = None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """The JSON at `path`."""
+        """Returns the JSON at `path`."""
         return self.send("GET", path, query).json()
 
     def send(
@@ -96,14 +96,14 @@ class ApiClient:
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> ServerAnswer:
-        """The answer of a request that went well; Failed says why another did not."""
+        """Returns the answer of a successful request; raises Failed for any other."""
         answer = self._accepted(method, path, query, body, media, headers)
         if not isinstance(answer.json(), dict):
             raise self._no_gpuwright(answer, "JSON")
         return answer
 
     def text(self, path: str, query: Mapping[str, Any], media: str) -> str:
-        """What is at `path`, as text of this media type."""
+        """Returns the text at `path`, which must have this media type."""
         answer = self._accepted("GET", path, query, None, "", None)
         if answer.headers.get("content-type", "").partition(";")[0] != media:
             raise self._no_gpuwright(answer, media)
@@ -137,7 +137,7 @@ class ApiClient:
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> ServerAnswer:
-        """Any answer, refusals included. A write carries one idempotency key through all its tries."""
+        """Returns any answer, refusals included. All tries of a write carry the same idempotency key."""
         sent = {**self._headers(), **(headers or {})}
         if body is not None:
             sent["Content-Type"] = media
@@ -153,13 +153,13 @@ class ApiClient:
                 pause = max(_seconds(answer.headers.get("retry-after")), _backoff(attempt))
                 failure: Unreachable | None = None
             except Unreachable as error:
-                if error.refused and attempt == 1:  # nobody is there: say so at once
+                if error.refused and attempt == 1:  # no server listens there: waiting does not help
                     raise self.unreachable(error) from None
                 failure, pause = error, _backoff(attempt)
-            spent = max(waited, time.monotonic() - started)  # an answer that did not come took its time, too
+            spent = max(waited, time.monotonic() - started)  # a request without an answer took time, too
             if attempt == self._tries or spent + pause > RETRY_SECONDS:
                 break
-            self.note(f"# {failure or f'answered {answer.status}'}; again in {pause:.1f} s")
+            self.note(f"# {failure or f'answered {answer.status}'}; trying again in {pause:.1f} s")
             self._sleep(pause)
             waited += pause
         if failure is not None:
@@ -167,7 +167,7 @@ class ApiClient:
         return answer
 
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The list at `path`, page after page as they come."""
+        """Yields the pages of the list at `path`."""
         cursor = None
         while True:
             page = self.get(path, {"limit": PAGE, **query, "cursor": cursor})
@@ -177,7 +177,7 @@ class ApiClient:
                 return
 
     def stream(self, path: str, query: Mapping[str, Any], silence_seconds: float) -> http.client.HTTPResponse:
-        """An open event stream on a connection of its own; reads time out after `silence_seconds`."""
+        """Opens an event stream on its own connection; reads time out after `silence_seconds`."""
         target = self.target(path, query)
         self.note(f"> GET {self.connection.server}{target}")
         connection = self._connect(silence_seconds)
@@ -197,19 +197,19 @@ class ApiClient:
         raise refusal(answer.status, answer.headers, answer.json(), self.connection)
 
     def target(self, path: str, query: Mapping[str, Any] | None) -> str:
-        """Path and query as sent; None and empty values are left out."""
+        """Returns path and query as sent, without None and empty values."""
         given = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
-        told = {name: str(v).lower() if isinstance(v, bool) else v for name, v in given.items()}
-        asked = urlencode(told, doseq=True)  # of a list, each
-        return self._prefix + path + (f"?{asked}" if asked else "")
+        words = {name: str(v).lower() if isinstance(v, bool) else v for name, v in given.items()}
+        encoded = urlencode(words, doseq=True)  # a list repeats its name
+        return self._prefix + path + (f"?{encoded}" if encoded else "")
 
     def note(self, line: str) -> None:
-        """A line of `-v`."""
+        """Prints a line with `-v`."""
         if self.connection.verbose:
             print(plain(line), file=sys.stderr)
 
     def unreachable(self, error: Unreachable) -> Failed:
-        """The failure that tells the user where we tried and what to do."""
+        """Returns the failure that names the server and the next step."""
         local = self._host in ("127.0.0.1", "localhost", "::1")
         step = "; start it with: gpuwright up" if local and error.refused else ""
         if not local and error.refused:
@@ -225,7 +225,7 @@ class ApiClient:
     def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> ServerAnswer:
         self.note(f"> {method} {self.connection.server}{target}" + (f" ({len(body)} bytes)" if body else ""))
         started = time.monotonic()
-        kept = self._open is not None
+        reused = self._open is not None
         connection = self._open or self._connect(self.connection.request_seconds)
         self._open = connection
         try:
@@ -234,12 +234,12 @@ class ApiClient:
             except (BrokenPipeError, ConnectionResetError):
                 if not body:
                     raise
-                # a body refused before it was sent whole: the answer says why
+                # the server refused the body before it was sent whole: its answer says why
             answer = _answer(connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            if kept and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
-                # an idle connection that the server had closed: not a failure, and safe to send again
+            if reused and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+                # the server had closed an idle connection: sending again is safe
                 return self._exchange(method, target, body, headers)
             raise self._failure(error) from None
         took_ms = (time.monotonic() - started) * 1000
@@ -266,17 +266,17 @@ class ApiClient:
         if isinstance(error, TimeoutError):
             return Unreachable(f"no answer within {self.connection.request_seconds:g} s")
         if isinstance(error, socket.gaierror):
-            return Unreachable(f"the name {self._host} is not known", refused=True)
+            return Unreachable(f"the host name {self._host} cannot be resolved", refused=True)
         if type(error).__name__ == "SSLCertVerificationError":
             why = getattr(error, "verify_message", "") or "it cannot be verified"
             return Unreachable(
-                f"its certificate is not trusted ({why}); name its CA with: gpuwright config set NAME --ca-file FILE",
+                f"its certificate is not trusted ({why}); set its CA with: gpuwright config set NAME --ca-file FILE",
                 refused=True,
             )
         if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead):
-            return Unreachable("the connection was closed before the whole answer came")
+            return Unreachable("the server closed the connection before it sent the whole answer")
         if isinstance(error, http.client.BadStatusLine):
-            return Unreachable("what answers there does not speak HTTP", refused=True)
+            return Unreachable("the server there does not speak HTTP", refused=True)
         return Unreachable(reason(error))
 
 

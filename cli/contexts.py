@@ -1,4 +1,4 @@
-"""Which server to talk to and with which token: flags, then the environment, then the config file."""
+"""The server and token of a command: from flags, then the environment, then the config file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KNOWN = {"server", "token", "tokenFile", "caFile", "tenant"}
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """Where requests go. `origin` says in words where the token came from, never what it is."""
+    """The server of a command and its token; `origin` names the token's source, never the token."""
 
     server: str
     token: str = ""
@@ -56,7 +56,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except ValueError as error:
-        raise Failed(f"the config file {path} is not JSON: {error}; mend it or remove it") from None
+        raise Failed(f"the config file {path} is not JSON: {error}; repair or remove it") from None
     contexts = config.get("contexts", {}) if isinstance(config, dict) else None
     if not isinstance(contexts, dict) or not all(isinstance(entry, dict) for entry in contexts.values()):
         raise Failed(f'the config file {path} must hold {{"current": NAME, "contexts": {{NAME: {{...}}}}}}')
@@ -104,12 +104,12 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     env = os.environ if environment is None else environment
     path = config_path(env)
     config = load(path)
-    asked = getattr(args, "context", None) or env.get("GPUWRIGHT_CONTEXT", "")
-    name = asked or config["current"]
+    chosen = getattr(args, "context", None) or env.get("GPUWRIGHT_CONTEXT", "")
+    name = chosen or config["current"]
     entry = config["contexts"].get(name, {})
-    if asked and not entry:
+    if chosen and not entry:
         known = ", ".join(sorted(config["contexts"])) or "none"
-        raise Failed(f"there is no context {asked!r} in {path}; there are: {known}")
+        raise Failed(f"context {chosen!r} does not exist in {path}; known contexts: {known}")
     own = entry.get("server", "")
     server = (getattr(args, "server", None) or env.get("GPUWRIGHT_SERVER") or own or DEFAULT_SERVER).rstrip("/")
     token, origin = _token(args, env, entry, name, path, same_server=not own or server == own.rstrip("/"))
@@ -141,7 +141,7 @@ def _token(
     if not (entry.get("token") or entry.get("tokenFile")):
         return "", f"no token is configured in {path}" if not name else f"context {name} has no token"
     if not same_server:  # a token goes to the server it was given for, and to no other
-        return "", f"the token of context {name} is for {entry['server']} and was not sent elsewhere"
+        return "", f"the token of context {name} is for {entry['server']}, so it was not sent to another server"
     if entry.get("tokenFile"):
         return token_from(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
     return checked(entry["token"], f"context {name}"), f"the token of context {name} ({path})"
@@ -153,19 +153,19 @@ def token_from(file: str) -> str:
         return checked(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
         lost = file.endswith("admin.token")
-        again = "; `gpuwright up`, started again on that folder, makes a new one" if lost else ""
-        raise Failed(f"cannot read the token file {file}: {reason(error)}{again}") from None
+        step = "; `gpuwright up` on that folder makes a new one" if lost else ""
+        raise Failed(f"cannot read the token file {file}: {reason(error)}{step}") from None
 
 
 def checked(text: str, where: str) -> str:
     """`text` without surrounding white space, refused (not shown) when it cannot be a token."""
     token = text.strip()
     if not token or len(token) > 512 or not all("!" <= char <= "~" for char in token):
-        raise Failed(f"{where} holds no token: one word of visible ASCII is expected, like gw_<id>_<secret>")
+        raise Failed(f"{where} holds no token: a token is a word of visible ASCII, like gw_<id>_<secret>")
     return token
 
 
 def reason(error: Exception) -> str:
-    """Why an operation on a file or socket failed, in the system's words and lower case."""
+    """Returns the system's reason for a failed file or socket operation, in lower case."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]

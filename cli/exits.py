@@ -16,12 +16,15 @@ BROKEN_PIPE = 141
 
 MEANINGS = (
     (OK, "done; for `diff`, no difference; for `solve`, all is served"),
-    (NO, "the answer is no: `diff` found differences, `verify` broken rules; no such object, a `wait` ran out of time"),
+    (
+        NO,
+        "the answer is no: `diff` found differences, `verify` broken rules, an object does not exist, `wait` timed out",
+    ),
     (BAD_INPUT, "wrong usage, or an input that is invalid (every fault is listed); any error of `diff`"),
     (REFUSED, "the server refused: token (401), rights (403), conflict (409), changed meanwhile (412)"),
-    (UNSERVED, "`solve`: there is a plan, but it leaves something unserved and says why"),
+    (UNSERVED, "`solve`: the plan leaves requests unserved and gives the reasons"),
     (UNREACHABLE, "the server cannot be reached, is overloaded (429, 503) or failed (5xx)"),
-    (INTERNAL, "a fault in the command line itself; `-v` shows where"),
+    (INTERNAL, "an error in gpuwright itself; `-v` shows where"),
     (INTERRUPTED, "interrupted with Ctrl-C"),
     (BROKEN_PIPE, "the reader of the output stopped, as in `gpuwright get services | head -1`"),
 )

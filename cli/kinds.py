@@ -41,7 +41,7 @@ def kind_of(word: str) -> Kind:
     near = get_close_matches(word.lower(), [known for known in WORDS if len(known) > 3], n=1, cutoff=0.7)
     meant = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(f"{kind.plural} ({SHORT[kind]})" for kind in STORED)
-    raise Failed(f"there is no kind {word!r}{meant}", particulars=[f"kinds: {known}"])
+    raise Failed(f"unknown kind {word!r}{meant}", particulars=[f"kinds: {known}"])
 
 
 def kinds_of(text: str) -> list[Kind]:
@@ -57,6 +57,6 @@ def label(kind: str, tenant: str | None, name: str) -> str:
 
 
 def object_path(kind: str, tenant: str, name: str) -> str:
-    """The path of one object; `kind` is its plural."""
+    """Returns the path of an object; `kind` is its plural."""
     parts = [kind, tenant, name] if tenant else [kind, name]
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)

@@ -15,7 +15,7 @@ from cli.exits import Failed
 
 
 class CommandVerb(NamedTuple):
-    """A verb of the command line; `extra` is what must be installed for it beside the bare client."""
+    """A verb of the command line; `extra` is what must be installed for it in addition to the bare client."""
 
     name: str
     module: str
@@ -37,7 +37,7 @@ VERBS = (
     CommandVerb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
     CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
     CommandVerb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
-    CommandVerb("apply", "cli.verbs.apply", "Declare", "make the world as the files say, all or nothing"),
+    CommandVerb("apply", "cli.verbs.apply", "Declare", "apply files to the server, all or nothing"),
     CommandVerb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
     CommandVerb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
     CommandVerb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
@@ -49,16 +49,18 @@ VERBS = (
     CommandVerb(
         "latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"
     ),
-    CommandVerb("verify", "cli.verbs.verify", "Plan", "judge a plan, ours or another's, against the files", "solvers"),
     CommandVerb(
-        "replay", "cli.verbs.replay", "Plan", "make a recorded decision again, offline, and compare", "planner"
+        "verify", "cli.verbs.verify", "Plan", "check any plan against the files that declare its problem", "solvers"
+    ),
+    CommandVerb(
+        "replay", "cli.verbs.replay", "Plan", "repeat a recorded decision offline and compare the result", "planner"
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
-    CommandVerb("events", "cli.verbs.events", "Look", "what happened"),
+    CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
     CommandVerb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
-    CommandVerb("report", "cli.verbs.report", "Look", "what was used, what it cost, what was saved and kept"),
+    CommandVerb("report", "cli.verbs.report", "Look", "usage, costs, savings and attained SLOs"),
     CommandVerb("get", "cli.verbs.get", "Look", "list objects, or show one"),
     CommandVerb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
     CommandVerb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
@@ -176,14 +178,14 @@ def load(verb: CommandVerb) -> ModuleType:
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """The help looks the same on every terminal."""
+    """Formats the help in the same way on every terminal."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32, width=100)
 
 
 class Parser(argparse.ArgumentParser):
-    """Wrong usage is one line with the next step, like every other failure; subparsers are of this kind, too."""
+    """Reports wrong usage as one line with the next step; its subparsers do the same."""
 
     def __init__(self, **given: Any) -> None:
         given.setdefault("formatter_class", HelpFormatter)
@@ -203,7 +205,7 @@ def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
 
 
 def overview() -> str:
-    """The help of the whole: verbs by topic."""
+    """Returns the help of the program: its verbs by topic."""
     lines = [
         "usage: gpuwright [connection flags] VERB ...",
         "",
@@ -224,7 +226,7 @@ def _unknown(word: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(word, [verb.name for verb in VERBS], n=1)
-    return f"there is no verb {word!r}; " + (f"did you mean {near[0]}?" if near else "see: gpuwright --help")
+    return f"unknown verb {word!r}; " + (f"did you mean {near[0]}?" if near else "see: gpuwright --help")
 
 
 def _missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:

@@ -1,4 +1,4 @@
-"""Text for people and scripts: safe names, tables, ages, colour only where it is seen, JSON and YAML."""
+"""Text for people and scripts: safe names, tables, ages, colour on terminals only, JSON and YAML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plain(value: object) -> str:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether colour is welcome on `stream`."""
+    """Returns True if `stream` is a terminal that should show colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -55,7 +55,7 @@ class OutputTable:
 
 
 def width(text: str) -> int:
-    """How many terminal cells `text` takes."""
+    """Returns the number of terminal cells that `text` takes."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -137,5 +137,5 @@ def labels(given: Mapping[str, str] | None) -> str:
 
 
 def say(line: str) -> None:
-    """A line for the user that is not the result: stderr, so that the result stays clean."""
+    """Prints a remark on stderr, so that stdout holds the result alone."""
     print(plain(line), file=sys.stderr)

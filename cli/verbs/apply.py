@@ -1,4 +1,4 @@
-"""`gpuwright apply`: make the world as the files say, all or nothing."""
+"""`gpuwright apply`: send files to the server, which applies all or nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from cli.output import OutputTable, as_json, plain, say
 
 EPILOG = """\
 The file is $GPUWRIGHT_CONFIG, else ~/.config/gpuwright/config.json. GPUWRIGHT_CONTEXT, GPUWRIGHT_SERVER and
-GPUWRIGHT_TOKEN win over it, flags over both. Tokens are never shown.
+GPUWRIGHT_TOKEN override it; flags override both. Tokens are never shown.
 
 Examples:
   gpuwright config set prod --server https://gpus.example.com --token-file ~/prod.token --tenant shop
@@ -28,12 +28,12 @@ Examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="contexts|current|use|set|delete")
-    listing = actions.add_parser("contexts", help="list them")
+    listing = actions.add_parser("contexts", help="list all contexts")
     listing.add_argument("-o", "--output", choices=("table", "json", "name"), default="table")
-    actions.add_parser("current", help="name the one in use")
-    use = actions.add_parser("use", help="make one the current")
-    change = actions.add_parser("set", help="make or change one")
-    delete = actions.add_parser("delete", help="forget one")
+    actions.add_parser("current", help="print the name of the context in use")
+    use = actions.add_parser("use", help="switch to a context")
+    change = actions.add_parser("set", help="create or change a context")
+    delete = actions.add_parser("delete", help="remove a context")
     for sub in (use, change, delete):
         completes(sub.add_argument("name", metavar="NAME"), "contexts")
     change.add_argument("--server", metavar="URL", help="http(s)://HOST[:PORT]")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
     )
     change.add_argument("--tenant", metavar="TENANT", help="tenant of services and jobs named without one")
-    change.add_argument("--use", action="store_true", help="and make it the current context")
+    change.add_argument("--use", action="store_true", help="also switch to this context")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,13 +60,13 @@ def run(args: argparse.Namespace) -> int:
         return exits.OK
     if args.name not in contexts:
         known = ", ".join(sorted(contexts)) or "none"
-        raise Failed(f"there is no context {args.name!r} in {path}; there are: {known}", exits.NO)
+        raise Failed(f"context {args.name!r} does not exist in {path}; known contexts: {known}", exits.NO)
     if args.action == "use":
         config["current"] = args.name
         save(path, config)
         print(plain(f"context {args.name} is in use"))
         if os.environ.get("GPUWRIGHT_CONTEXT", args.name) != args.name:
-            say("warning: GPUWRIGHT_CONTEXT is set and wins over it")
+            say("warning: GPUWRIGHT_CONTEXT is set and overrides it")
         return exits.OK
     del contexts[args.name]
     if config["current"] == args.name:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def change(args: argparse.Namespace, path: Path) -> int:
-    """Set what was given, keep the rest."""
+    """Sets the given fields and keeps the rest."""
     entry = dict(load(path)["contexts"].get(args.name, {}))
     if args.token_file and args.token_stdin:
         raise Failed("--token-file and --token-stdin exclude each other")
@@ -93,7 +93,7 @@ def change(args: argparse.Namespace, path: Path) -> int:
     _set_token(args, entry)
     if args.ca_file:
         if not Path(args.ca_file).expanduser().is_file():
-            raise Failed(f"there is no file {args.ca_file}")
+            raise Failed(f"the file {args.ca_file} does not exist")
         entry["caFile"] = str(Path(args.ca_file).expanduser().resolve())
     if args.tenant is not None:
         entry["tenant"] = args.tenant
@@ -119,7 +119,7 @@ def local(server: str) -> bool:
 
 
 def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]]) -> int:
-    """The contexts, with where their tokens are."""
+    """Prints the contexts and the places of their tokens."""
     current, contexts = str(config["current"]), config["contexts"]
     if args.output == "name":
         for name in sorted(contexts):
@@ -143,5 +143,5 @@ def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]])
         ["*" if row["current"] else " ", *(row[key] for key in ("name", "server", "tenant", "token"))] for row in rows
     )
     if not rows:
-        say("no contexts; make one with: gpuwright config set NAME --server URL --token-file FILE")
+        say("there are no contexts; create one with: gpuwright config set NAME --server URL --token-file FILE")
     return exits.OK

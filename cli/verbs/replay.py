@@ -1,4 +1,4 @@
-"""`gpuwright replay`: make a recorded decision again, offline, from its snapshot and by its steps, and compare."""
+"""`gpuwright replay`: repeat a recorded decision offline, from its snapshot, and compare the result."""
 
 from __future__ import annotations
 

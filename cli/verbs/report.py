@@ -1,4 +1,4 @@
-"""`gpuwright report`: what was used, what it cost, what was saved, which promises were kept."""
+"""`gpuwright report`: usage, costs, savings and attained SLOs."""
 
 from __future__ import annotations
 

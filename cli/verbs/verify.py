@@ -1,4 +1,4 @@
-"""`gpuwright verify`: judge a plan, ours or another's, against the files it was made for."""
+"""`gpuwright verify`: check any plan against the files that declare its problem."""
 
 from __future__ import annotations
 

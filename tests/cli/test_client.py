@@ -135,7 +135,7 @@ def test_what_does_not_speak_http_is_named_as_such() -> None:
 
 @pytest.mark.parametrize("server", ["", "localhost:8080", "ftp://x", "http://", "http://x:y", "http://me:pw@x"])
 def test_what_is_no_address_is_refused_before_anything_is_sent(server: str) -> None:
-    with pytest.raises(Failed, match="is no address"):
+    with pytest.raises(Failed, match="is not an address"):
         ApiClient(ServerContext(server))
 
 

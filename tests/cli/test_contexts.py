@@ -60,7 +60,7 @@ def test_the_token_of_a_context_is_never_sent_to_another_server(env: dict[str, s
 
 def test_an_unknown_context_is_refused_with_those_there_are(env: dict[str, str]) -> None:
     write(env, prod={"server": "https://p"})
-    with pytest.raises(Failed, match=r"no context 'prd'.*there are: prod"):
+    with pytest.raises(Failed, match=r"context 'prd' does not exist.*known contexts: prod"):
         resolve(args(context="prd"), env)
 
 
