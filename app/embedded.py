@@ -75,7 +75,7 @@ class EmbeddedPostgres:
         try:
             self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise PostgresError(f"the folder {self.data_dir} cannot be made: {error.strerror}") from error
+            raise PostgresError(f"cannot create the folder {self.data_dir}: {error.strerror}") from error
         self._lock = FolderLock(self.data_dir)
         try:
             cluster = self._cluster = self._prepare()
@@ -198,4 +198,4 @@ class EmbeddedPostgres:
         except OSError:
             lines = []
         fatal = [line for line in lines[-40:] if "FATAL" in line or "PANIC" in line]
-        return f"{(fatal or lines or ['it said nothing'])[-1][-300:]} (all of it: {self._log})"
+        return f"{(fatal or lines or ['it printed nothing'])[-1][-300:]} (all of it: {self._log})"

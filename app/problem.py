@@ -9,21 +9,21 @@ from app.manifests.faults import ManifestFault
 
 TITLES: Mapping[str, tuple[int, str]] = {
     "bad-request": (400, "The request is malformed"),
-    "unauthorized": (401, "A valid token is needed"),
+    "unauthorized": (401, "The request needs a valid token"),
     "forbidden": (403, "This token may not do that"),
     "not-found": (404, "No such thing"),
     "method-not-allowed": (405, "This method is not allowed here"),
     "request-timeout": (408, "The request took too long to arrive"),
-    "conflict": (409, "The request conflicts with what is there"),
-    "gone": (410, "What was asked for is no longer kept"),
+    "conflict": (409, "The request conflicts with the current state"),
+    "gone": (410, "The requested data is no longer stored"),
     "precondition-failed": (412, "The object has changed since it was read"),
     "too-large": (413, "The request is too large"),
-    "unsupported-media-type": (415, "This media type is not understood"),
+    "unsupported-media-type": (415, "This media type is not supported"),
     "invalid": (422, "The input is invalid"),
     "rate-limited": (429, "Too many requests"),
     "head-too-large": (431, "The head of the request is too large"),
-    "internal": (500, "Something went wrong inside gpuwright"),
-    "unavailable": (503, "Not available right now"),
+    "internal": (500, "An internal error occurred in gpuwright"),
+    "unavailable": (503, "The service is temporarily unavailable"),
 }
 
 

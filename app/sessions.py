@@ -38,7 +38,7 @@ class Sessions:
         """Whose session it is; 401 where it is none."""
         parsed = tokens.parse(cookie or "", COOKIE_PREFIX)
         if parsed is None:
-            raise HttpProblem("unauthorized", "this is no session")
+            raise HttpProblem("unauthorized", "this is not a valid session")
         session_id, secret = parsed
         row = self._database.read(lambda connection: sessions.live(connection, session_id))
         expected = row.secret_hash if row else bytes(32)
@@ -54,7 +54,7 @@ class Sessions:
             lambda connection: sessions.open_for(connection, who.id, new.id, new.secret_hash, SESSION_SECONDS)
         )
         if row is None:
-            raise HttpProblem("forbidden", f"a token of scope {who.role} does not read the console")
+            raise HttpProblem("forbidden", f"a token of scope {who.role} may not read the console")
         return Opened(new.text, _principal(row))
 
     def redeem(self, link: str) -> Opened:
@@ -69,7 +69,7 @@ class Sessions:
                 lambda c: sessions.redeem(c, link_id, link_hash, new.id, new.secret_hash, SESSION_SECONDS)
             )
         if row is None:
-            raise HttpProblem("unauthorized", "this link was used already, or is older than a minute")
+            raise HttpProblem("unauthorized", "this link was already used or is older than a minute")
         return Opened(new.text, _principal(row))
 
     def close(self, who: Principal) -> None:

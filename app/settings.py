@@ -60,7 +60,7 @@ class Settings:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port {self.port} is outside 0..65535")
         if not re.fullmatch("[A-Z]{3}", self.currency):
-            raise SettingsError(f"currency {self.currency!r} is no ISO 4217 code, as EUR")
+            raise SettingsError(f"currency {self.currency!r} is not an ISO 4217 code, such as EUR")
         self.proxies()
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
@@ -77,7 +77,7 @@ class Settings:
             return tuple(ip_network(one.strip()) for one in self.trusted_proxies.split(",") if one.strip())
         except ValueError as error:
             raise SettingsError(
-                f"trusted_proxies: {error}; allowed: addresses and networks, as 10.0.0.5,10.1.0.0/16"
+                f"trusted_proxies: {error}; allowed: addresses and networks, such as 10.0.0.5,10.1.0.0/16"
             ) from None
 
 

@@ -70,7 +70,7 @@ def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
         outcome="alarm",
         kind="Token",
         name=token_id,
-        detail=f"token {token_id} of node {node} came again after {successor}, which took its place, was used",
+        detail=f"token {token_id} of node {node} was used again after its successor {successor} was used",
     )
 
 
@@ -190,7 +190,7 @@ class Authenticator:
         try:
             self.refresh()
         except Unavailable:
-            log.warning("tokens_asked_one_by_one", extra={"reason": "the database is busy or away"})
+            log.warning("tokens_asked_one_by_one", extra={"reason": "the database is busy or unreachable"})
 
     def forget(self, token_id: str = "", node: str = "") -> None:
         """This token, or every one of this node, was revoked just now."""

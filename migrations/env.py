@@ -3,5 +3,5 @@
 from alembic import context
 
 context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
-# Not context.begin_transaction(): the caller's transaction holds the migrators' lock and commits the step.
+# Not context.begin_transaction(): the caller's transaction holds the migration lock and commits the step.
 context.run_migrations()

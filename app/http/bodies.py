@@ -69,7 +69,7 @@ class HeldBody:
             metrics.REFUSED_BODIES.labels("busy").inc()
             raise HttpProblem(
                 "unavailable",
-                "too many bytes of other requests are being worked on; send this one again shortly",
+                "the bodies of other requests fill the server's buffer; send this request again shortly",
                 headers={"Retry-After": BUSY_SECONDS},
             )
         self._held += amount

@@ -135,10 +135,10 @@ class GuardedConnection(HttpToolsProtocol):
             raise self._refused(self._head_too_large())
         if name in ONCE:
             if name in self._seen:
-                raise self._refused(MalformedRequest(400, f"the header {name.decode()} is there more than once"))
+                raise self._refused(MalformedRequest(400, f"the header {name.decode()} is repeated"))
             self._seen.add(name)
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._refused(MalformedRequest(400, "of transfer encodings only `chunked` is understood"))
+                raise self._refused(MalformedRequest(400, "the only supported transfer encoding is `chunked`"))
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -146,7 +146,11 @@ class GuardedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         seen = self._seen
         if b"transfer-encoding" in seen and (b"content-length" in seen or self.parser.get_http_version() != "1.1"):
-            raise self._refused(MalformedRequest(400, "Transfer-Encoding stands alone, and in HTTP/1.1 only"))
+            raise self._refused(
+                MalformedRequest(
+                    400, "Transfer-Encoding is allowed only in HTTP/1.1, and not together with Content-Length"
+                )
+            )
         if b"host" not in seen and self.parser.get_http_version() == "1.1":
             raise self._refused(MalformedRequest(400, "the Host header is missing"))
         if len(self.pipeline) >= PIPELINED:
@@ -159,7 +163,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._chunks += 1
         if self._chunks > PIECES:
-            raise self._refused(MalformedRequest(400, "the body comes in too many small chunks"))
+            raise self._refused(MalformedRequest(400, "the body arrives in too many small chunks"))
         super().on_body(body)
 
     def on_message_complete(self) -> None:

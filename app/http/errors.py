@@ -80,7 +80,7 @@ def problem_of(error: Exception) -> HttpProblem:
             return error
         case RequestValidationError():
             return HttpProblem(
-                "invalid", "the request does not have the form it should", faults=_faults(error.errors())
+                "invalid", "the request does not match the schema of this route", faults=_faults(error.errors())
             )
         case HTTPException():
             return _from_starlette(error)
@@ -90,13 +90,15 @@ def problem_of(error: Exception) -> HttpProblem:
                 return unavailable(redact(str(error)))
             # In our own words where we have them: a full disk is another night's work than a lost server.
             why = redact(str(error)) if isinstance(error, Unavailable) else "the database cannot be reached right now"
-            return unavailable(f"{why}; nothing is known to have changed")
+            return unavailable(f"{why}; as far as the server knows, nothing has changed")
         case DBAPIError(connection_invalidated=True):
             _away(error)
             return unavailable("the connection to the database was lost")
         case _:
             log.error("request_failed", exc_info=error)
-            return HttpProblem("internal", "the request failed inside; the log has it under this requestId")
+            return HttpProblem(
+                "internal", "the server failed on this request; its log holds the details under this requestId"
+            )
 
 
 def _away(error: Exception) -> None:
@@ -112,9 +114,9 @@ def unavailable(detail: str) -> HttpProblem:
 def _from_starlette(error: HTTPException) -> HttpProblem:
     slug = _SLUGS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal")
     details = {
-        "not-found": "there is nothing at this path",
-        "method-not-allowed": "this path does not take that method; see the Allow header",
-        "bad-request": "the request cannot be understood",
+        "not-found": "this path does not exist",
+        "method-not-allowed": "this path does not allow that method; see the Allow header",
+        "bad-request": "the server cannot parse the request",
     }
     return HttpProblem(slug, details.get(slug, redact(str(error.detail))), headers=error.headers)
 

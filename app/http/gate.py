@@ -211,7 +211,9 @@ class Gate:
             if not self._working.try_take(holder) and not await self._working.take(
                 holder, self._capacity.queue_seconds
             ):
-                raise unavailable("too many requests are being worked on; send this one again shortly")
+                raise unavailable(
+                    "the server already works on as many requests as it may; send this request again shortly"
+                )
             try:
                 await self._run(visit, receive)
             finally:

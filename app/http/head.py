@@ -45,8 +45,8 @@ def check_head(scope: Scope, head: Head) -> None:
         metrics.REFUSED_BODIES.labels("encoded").inc()
         raise HttpProblem(
             "unsupported-media-type",
-            "compressed bodies are not taken; send it without Content-Encoding",
+            "compressed bodies are not supported; send the body without Content-Encoding",
             headers={"Accept-Encoding": "identity"},
         )
     if not scope["path"].isprintable() or b"%00" in scope["query_string"]:
-        raise HttpProblem("bad-request", "the path or query holds control characters")
+        raise HttpProblem("bad-request", "the path or query contains control characters")

@@ -21,7 +21,7 @@ ProcessCollector(namespace="gpuwright", registry=REGISTRY)
 
 REQUESTS = Counter(
     "gpuwright_requests",
-    "Requests answered; the route is its template, or `(gate)` when it was refused before it had one.",
+    "Requests answered; the route is its template, or `(gate)` when the request was refused before routing.",
     ["method", "route", "status"],
     registry=REGISTRY,
 )
@@ -34,7 +34,9 @@ REQUEST_SECONDS = Histogram(
 )
 IN_FLIGHT = Gauge("gpuwright_requests_in_flight", "Requests being answered.", registry=REGISTRY)
 OPEN_LONG = Gauge("gpuwright_open_long_requests", "Watches and long polls that are open.", ["lane"], registry=REGISTRY)
-REFUSED_BODIES = Counter("gpuwright_refused_bodies", "Bodies refused before any route.", ["reason"], registry=REGISTRY)
+REFUSED_BODIES = Counter(
+    "gpuwright_refused_bodies", "Bodies refused before they reached a route.", ["reason"], registry=REGISTRY
+)
 RATE_LIMITED = Counter("gpuwright_rate_limited", "Requests answered 429.", ["lane"], registry=REGISTRY)
 FAILED_AUTHENTICATIONS = Counter(
     "gpuwright_failed_authentications", "Requests without a valid token.", registry=REGISTRY
@@ -42,7 +44,7 @@ FAILED_AUTHENTICATIONS = Counter(
 CONNECTIONS = Gauge("gpuwright_connections", "Open connections.", registry=REGISTRY)
 CUT_CONNECTIONS = Counter(
     "gpuwright_cut_connections",
-    "Connections that the server ended, by reason.",
+    "Connections that the server closed, by reason.",
     ["reason"],
     registry=REGISTRY,
 )

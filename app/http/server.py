@@ -215,7 +215,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_no_password)
     except ssl.SSLError as error:
         raise SettingsError(
-            f"certificate {settings.tls_cert} and key {settings.tls_key} are no pair of PEM files: {error}"
+            f"certificate {settings.tls_cert} and key {settings.tls_key} are not a matching pair of PEM files: {error}"
         ) from error
     return context
 
@@ -229,7 +229,7 @@ def _readable(path: Path) -> None:
 
 
 def _no_password() -> NoReturn:
-    raise SettingsError("the TLS key is encrypted; a server that starts by itself needs one without a passphrase")
+    raise SettingsError("the TLS key is encrypted; a server that starts unattended needs a key without a passphrase")
 
 
 def _affordable(connections: int) -> int:

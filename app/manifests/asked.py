@@ -33,4 +33,4 @@ def named(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], 
 
 
 def _disagrees(field: str, value: JSON, path_says: JSON) -> ManifestFault:
-    return ManifestFault("body", field, f"{quoted(value)} is not what the path says", str(path_says), shown(value))
+    return ManifestFault("body", field, f"{quoted(value)} differs from the path", str(path_says), shown(value))

@@ -54,8 +54,10 @@ def condition(
             fastest = found if fastest is None else min(fastest, found)
     if fastest is None:
         where = f"on {_listed(types)}" if types else "on any GPU type"
-        told = f"no profile says how fast {_listed(admitted)} of Model {service['model']} runs {where}"
-        return SloCondition("False", SloReason.NO_PROFILE, f"{told}; apply a Profile or admit others")
+        told = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
+        return SloCondition(
+            "False", SloReason.NO_PROFILE, f"{told}; apply a Profile or admit other variants or GPU types"
+        )
     exec_ms, variant, gpu_type = fastest
     margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
     least = exec_ms * (1 + margin)
@@ -65,7 +67,7 @@ def condition(
         f" {least:.4g} ms with the margin of {100 * margin:.3g} %"
     )
     if least > slo:
-        told = f"no load can be served within {slo:g} ms: {numbers}; the least SLO that could be met is {least:.4g} ms"
+        told = f"no request can finish within {slo:g} ms: {numbers}; the smallest attainable SLO is {least:.4g} ms"
         return SloCondition("False", SloReason.SLO_BELOW_FASTEST_EXEC, told)
     return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
 

@@ -38,7 +38,7 @@ class GpuTypeSpec(Spec):
     memory_gib: Positive = Field(description="Memory of one GPU")
     sm_count: Count = Field(description="Streaming multiprocessors")
     price_per_hour: Positive = Field(description="Price of one GPU for an hour where `prices` names none")
-    idle_w: NotNegative = Field(description="Watts of a GPU that does nothing")
+    idle_w: NotNegative = Field(description="Watts of an idle GPU")
     max_w: Positive = Field(description="Watts a GPU may draw at most")
     clocks_mhz: Annotated[list[Positive], Field(min_length=1, max_length=1_000), distinct] = Field(
         description="SM clocks that can be set, in any order; profiles are taken at the highest"

@@ -57,7 +57,7 @@ def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline:
     tally.unknown(called, "metadata.", metadata, METADATA, SHOWN_METADATA)
     name = _name(metadata, "name", called, tally)
     if kind is Kind.POLICY and name not in (None, "default"):
-        tally.add(called, "metadata.name", f"there is one Policy, not one named {quoted(name)}", "default", name)
+        tally.add(called, "metadata.name", f"the only Policy is named `default`, not {quoted(name)}", "default", name)
     tenant = _tenant(metadata, kind, called, default_tenant, tally)
     labels = _labels(metadata["labels"], called, tally) if "labels" in metadata else {}
     if kind is None or name is None or tenant is None:
@@ -89,9 +89,9 @@ def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: FaultTal
     if which not in metadata:
         told = "this field is required"
     elif isinstance(name, str):
-        told = f"{quoted(name)} cannot be a name"
+        told = f"{quoted(name)} is not a valid name"
     else:
-        told = f"{quoted(name)} is not a text" + _hint(name)
+        told = f"{quoted(name)} is not a string" + _hint(name)
     tally.add(called, f"metadata.{which}", told, NAME_ALLOWED, name)
     return None
 
@@ -102,21 +102,21 @@ def _tenant(
     """The tenant; empty for a cluster-wide kind, None when it cannot be told."""
     if kind not in TENANTED:
         if kind is not None and "tenant" in metadata:
-            told = f"a {kind} belongs to no tenant; leave the field out"
+            told = f"a {kind} has no tenant; leave the field out"
             tally.add(called, "metadata.tenant", told, "no tenant", metadata["tenant"])
         return ""
     if "tenant" in metadata:
         return _name(metadata, "tenant", called, tally)
     if default_tenant:
         return default_tenant
-    tally.add(called, "metadata.tenant", f"a {kind} belongs to a tenant: this field is required", NAME_ALLOWED)
+    tally.add(called, "metadata.tenant", f"a {kind} needs a tenant: this field is required", NAME_ALLOWED)
     return None
 
 
 def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     at = "metadata.labels"
     if not isinstance(labels, dict):
-        tally.add(called, at, f"{quoted(labels)} is not a mapping", "a mapping of texts", labels)
+        tally.add(called, at, f"{quoted(labels)} is not a mapping", "a mapping of strings", labels)
         return {}
     if len(labels) > MAX_LABELS:
         tally.add(called, at, f"there are {len(labels)} labels", f"at most {MAX_LABELS}")
@@ -124,11 +124,11 @@ def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     right: dict[str, str] = {}
     for key, value in labels.items():
         if not LABEL_KEY.fullmatch(key):
-            tally.add(called, at, f"{quoted(key)} cannot be a label's key", LABEL_KEY_ALLOWED, key)
+            tally.add(called, at, f"{quoted(key)} is not a valid label key", LABEL_KEY_ALLOWED, key)
         elif not isinstance(value, str):
-            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a text{_hint(value)}", "a text", value)
+            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a string{_hint(value)}", "a string", value)
         elif not LABEL_VALUE.fullmatch(value):
-            tally.add(called, f"{at}.{key}", f"{quoted(value)} cannot be a label's value", LABEL_VALUE_ALLOWED, value)
+            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a valid label value", LABEL_VALUE_ALLOWED, value)
         else:
             right[key] = value
     return right

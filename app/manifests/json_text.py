@@ -80,12 +80,12 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     if len(built) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Unwanted(f"the key {quoted(twice)} stands twice in one object", "each key once", key=twice)
+        raise _Unwanted(f"the key {quoted(twice)} appears twice in one object", "each key once", key=twice)
     return built
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Unwanted(f"{name} is not a number that can be used", "a finite number")
+    raise _Unwanted(f"{name} is not a finite number", "a finite number")
 
 
 def _finite(digits: str) -> float:
@@ -139,10 +139,10 @@ def _check_texts(value: JSON, source: str) -> None:
         elif isinstance(item, str):
             if "\0" in item:
                 raise ManifestsRefused(
-                    [ManifestFault(source, "", "a text holds the character NUL", value=escaped(item))]
+                    [ManifestFault(source, "", "a string contains the character NUL", value=escaped(item))]
                 )
             if not item.isascii() and any("\ud800" <= character <= "\udfff" for character in item):
-                message = "a text holds half of a surrogate pair"
+                message = "a string contains half of a surrogate pair"
                 raise ManifestsRefused([ManifestFault(source, "", message, "whole characters", value=escaped(item))])
 
 

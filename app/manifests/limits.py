@@ -22,7 +22,7 @@ class InputLimits:
                 ManifestFault(
                     source,
                     "",
-                    f"the input holds more than {self.max_values:,} values, aliases written out",
+                    f"the input has more than {self.max_values:,} values, aliases written out",
                     allowed=f"at most {self.max_values:,} values",
                 )
             ],

@@ -160,7 +160,7 @@ class _Worker:
                 raise _Killed from None
             if status in (OUT_OF_MEMORY, -signal.SIGKILL):
                 return _refused(order.source, f"reading the input takes more than {self._memory_mb} MB of memory"), 0
-            raise RuntimeError(f"the process that reads manifests ended with status {status}") from None
+            raise RuntimeError(f"the manifest parser ended with exit status {status}") from None
         finally:
             timer.cancel()
 
@@ -190,4 +190,4 @@ class _Worker:
 
 
 def _refused(source: str, message: str) -> ManifestsRefused:
-    return ManifestsRefused([ManifestFault(source, "", message, "a smaller input, or several")], too_large=True)
+    return ManifestsRefused([ManifestFault(source, "", message, "a smaller input, or several inputs")], too_large=True)

@@ -73,7 +73,7 @@ def _moment(value: object) -> object:
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
             pass
-    raise wrong("this is not a time with its zone", "RFC 3339, as 2026-12-01T00:00:00Z")
+    raise wrong("this is not a time with a time zone", "RFC 3339, such as 2026-12-01T00:00:00Z")
 
 
 def _shape_of_curve(value: object) -> str:

@@ -35,7 +35,7 @@ def read(data: bytes, media: Media, limits: InputLimits = OFFLINE, source: str =
     text = decode(data, source)
     documents = _files(text, limits, source) if media == "files" else _documents(text, media, limits, source)[0]
     if not documents:
-        raise ManifestsRefused([ManifestFault(source, "", "the input holds no manifest", "at least one document")])
+        raise ManifestsRefused([ManifestFault(source, "", "the input contains no manifest", "at least one document")])
     return documents
 
 
@@ -99,13 +99,15 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
     files = envelope.get("files") if isinstance(envelope, dict) and len(envelope) == 1 else None
     shape = '{"files": [{"name": "...", "text": "..."}]}'
     if not isinstance(files, list):
-        raise ManifestsRefused([ManifestFault(source, "files", "the envelope of files is not in order", shape)])
+        raise ManifestsRefused([ManifestFault(source, "files", "the envelope of files is malformed", shape)])
     documents: list[Document] = []
     faults: list[ManifestFault] = []
     for index, file in enumerate(files):
         name, content = (file.get("name"), file.get("text")) if isinstance(file, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(content, str):
-            faults.append(ManifestFault(source, f"files[{index}]", "this is not a file with its name and text", shape))
+            faults.append(
+                ManifestFault(source, f"files[{index}]", "this entry lacks the name or the text of its file", shape)
+            )
             continue
         media: Media = "json" if name.endswith(".json") else "yaml"
         try:
@@ -118,7 +120,7 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
             faults += refused.faults
             continue
         if not found:
-            faults.append(ManifestFault(escaped(name), "", "the file holds no manifest", "at least one document"))
+            faults.append(ManifestFault(escaped(name), "", "the file contains no manifest", "at least one document"))
         documents += found
         left -= counted
     if faults:

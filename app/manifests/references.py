@@ -94,7 +94,7 @@ def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterab
         document=f"{manifest.document} {manifest.key}".strip(),
         field=field,
         message=f"there is no {noun} named {quoted(name)}",
-        allowed=allowed or "the name of one that is declared",
+        allowed=allowed or "the name of a declared object",
         value=name,
         suggestion=nearest(name, compared),
     )
@@ -141,9 +141,9 @@ def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> li
                 ManifestFault(
                     document=f"{manifest.document} {manifest.key}".strip(),
                     field="spec",
-                    message=f"Profile {holder} is already of model {measured.model}, variant"
+                    message=f"Profile {holder} already measures model {measured.model}, variant"
                     f" {measured.variant}, GPU type {measured.gpu_type}",
-                    allowed="one Profile for each of these",
+                    allowed="one Profile for each combination of them",
                     value=holder,
                 )
             )

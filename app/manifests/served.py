@@ -30,9 +30,9 @@ from app.manifests.spec import Contradiction, Spec
 def _argument(value: str | float | bool) -> str | float | bool:
     if isinstance(value, str):
         if len(value) > 1_000:
-            raise wrong(f"the text has {len(value)} characters", "at most 1,000 characters")
+            raise wrong(f"the string has {len(value)} characters", "at most 1,000 characters")
         if not value.isprintable():
-            raise wrong("the text holds characters that cannot be printed", "printable characters")
+            raise wrong("the string contains characters that cannot be printed", "printable characters")
     elif not isinstance(value, bool) and abs(value) > LARGEST:
         raise wrong(f"{value:g} is too large", "a number up to 1e12")
     return value
@@ -50,7 +50,7 @@ class RuntimeSpec(Spec):
     args: dict[ArgumentName, Argument] = Field(
         default_factory=dict,
         max_length=64,
-        description="Arguments of the template: texts, numbers, true or false",
+        description="Arguments of the template: strings, numbers, true or false",
     )
 
 
@@ -100,12 +100,12 @@ class ProfileSpec(DemandSpec):
 
     model: Name = Field(description="Model")
     variant: Word = Field(description="Variant of the model")
-    gpu_type: Name = Field(description="GpuType that the figures are for")
+    gpu_type: Name = Field(description="GpuType that the figures belong to")
     latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] = Field(
         description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
     )
     memory_gib: Annotated[dict[Batch, Positive], Field(min_length=1)] = Field(
-        description="Batch -> GPU memory; every batch with a latency has one"
+        description="Batch -> GPU memory; every batch with a latency needs an entry"
     )
 
     @classmethod

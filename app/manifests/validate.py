@@ -82,7 +82,7 @@ def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) 
     model = SPECS[kind]
     nulls, counted = _nulls(spec, model.nullable)
     if counted > MAX_SPEC_VALUES and kind is not Kind.STATE:
-        tally.add(called, "spec", f"the spec holds {counted:,} values", f"at most {MAX_SPEC_VALUES:,}")
+        tally.add(called, "spec", f"the spec has {counted:,} values", f"at most {MAX_SPEC_VALUES:,}")
         return None
     for field in nulls:
         tally.add(called, field, "null is not allowed here", "leave the field out to use its default")

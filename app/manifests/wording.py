@@ -14,7 +14,7 @@ from app.manifests.model import JSON, Kind
 TYPES: Mapping[str, str] = {
     "float_type": "a number",
     "int_type": "a whole number",
-    "string_type": "a text",
+    "string_type": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -72,15 +72,15 @@ def _fault(
     if what == "string_pattern_mismatch":
         noun = "key" if is_key else "name"
         return ManifestFault(
-            document, field, f"{quoted(value)} cannot be a {noun} here", _pattern(context), shown(value)
+            document, field, f"{quoted(value)} is not a valid {noun} here", _pattern(context), shown(value)
         )
     if what in LENGTHS:
         return _length_fault(detail, document, field)
     if is_key:
-        return ManifestFault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
+        return ManifestFault(document, field, f"{quoted(value)} is not a valid key here", "a string", shown(value))
     if what in TYPES:
-        wanted = allowed if allowed.startswith("a text or") else TYPES[what]
-        kindly = " (a text: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
+        wanted = allowed if allowed.startswith("a string or") else TYPES[what]
+        kindly = " (a string: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
         return ManifestFault(
             document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value)
         )
@@ -116,7 +116,7 @@ def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
             document, field, f"the {noun} is too long", f"at most {context.get('max_length'):,} entries"
         )
     most = f"at most {context.get('max_length')} characters"
-    return ManifestFault(document, field, f"the text has {len(value)} characters", most, shown(value))
+    return ManifestFault(document, field, f"the string has {len(value)} characters", most, shown(value))
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -133,7 +133,7 @@ def dotted(path: Sequence[str | int]) -> str:
 def _pattern(context: Mapping[str, Any]) -> str:
     pattern = str(context.get("pattern", ""))
     if pattern == "^[A-Z]{3}$":
-        return "three capital letters, as EUR"
+        return "three capital letters, such as EUR"
     if pattern.startswith("^[a-z0-9]"):
         if "/" in pattern:
             return "tenant/name, both of a-z, 0-9 and -"
@@ -155,7 +155,7 @@ def _allowed(node: Mapping[str, Any], value: JSON) -> str:
     noun = {
         "number": "a number",
         "integer": "a whole number",
-        "string": "a text",
+        "string": "a string",
         "boolean": "true or false",
         "array": "a list",
         "object": "a mapping",

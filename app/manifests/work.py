@@ -43,7 +43,7 @@ class ServiceSpec(Spec):
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
     rate_per_second: Positive = Field(description="Requests a second, as declared")
-    gpu_types: Names | None = Field(None, description="GPU types it may use, the preferred one first; all if left out")
+    gpu_types: Names | None = Field(None, description="GPU types it may use, the preferred type first; all if left out")
     min_instances: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Smallest number of instances")
     isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")
     priority: Priority = Field(100, description="Weight of its unserved load")
@@ -134,6 +134,6 @@ class RunningJob(Spec):
 class StateSpec(Spec):
     """What runs now; for solving a file offline. Its lists may be empty: nothing may be running."""
 
-    now: Moment | None = Field(None, description="The time deadlines are judged at")
+    now: Moment | None = Field(None, description="The time at which deadlines are judged")
     running: list[RunningInstance] = Field(default_factory=list, description="Instances that run")
     jobs: list[RunningJob] = Field(default_factory=list, description="Jobs that run")

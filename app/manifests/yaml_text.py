@@ -39,7 +39,7 @@ def load(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
     builder = _Builder(limits, source)
     if text.count("\n%TAG") > MAX_DIRECTIVES:  # libyaml compares each with all before it
         raise ManifestsRefused(
-            [ManifestFault(source, "", "the text is full of %TAG directives", "values without tags")]
+            [ManifestFault(source, "", "the text has too many %TAG directives", "values without tags")]
         )
     try:
         parser: Any = CParser(text) if CParser is not None else _PythonParser(text)
@@ -109,13 +109,13 @@ class _Builder:
                 characters += len(text)
                 if event.style:
                     if "\0" in text:
-                        self.fault(event, "a text holds the character NUL")
+                        self.fault(event, "a string contains the character NUL")
                     elif not text.isascii() and SURROGATE.search(text):  # libyaml finds these by itself
-                        self.fault(event, "a text holds half of a surrogate pair", "whole characters")
+                        self.fault(event, "a string contains half of a surrogate pair", "whole characters")
                 elif not text or text[0] in SUSPECTS:
                     value = self.plain(event, text)
                 if event.tag is not None:
-                    self.fault(event, f"the tag {quoted(event.tag)} is not read", "values without tags")
+                    self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
                 if event.anchor is not None:
                     anchors[event.anchor] = (value, 1, len(text), 0)
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
@@ -123,7 +123,7 @@ class _Builder:
                 if values > max_values:
                     raise limits.too_many(source)
                 if event.tag is not None:
-                    self.fault(event, f"the tag {quoted(event.tag)} is not read", "values without tags")
+                    self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
                 if event.anchor is not None:
                     anchors.pop(event.anchor, None)  # so that an alias inside finds nothing, or itself
                 if level is not None:
@@ -151,7 +151,7 @@ class _Builder:
                 event = start
             elif kind is yaml.AliasEvent:
                 if event.anchor not in anchors:
-                    self.fault(event, f"the alias {quoted(event.anchor)} names nothing that was read before it")
+                    self.fault(event, f"the alias {quoted(event.anchor)} refers to no earlier anchor")
                     value = None
                 else:
                     value, repeated, length, height = anchors[event.anchor]
@@ -212,7 +212,7 @@ class _Builder:
         if BASED.fullmatch(text) and len(text) <= self.limits.max_number_characters:
             return int(text, 0)
         if NOT_FINITE.fullmatch(text):
-            self.fault(event, f"{text} is not a number that can be used", "a finite number", text)
+            self.fault(event, f"{text} is not a finite number", "a finite number", text)
             return None
         return text
 
@@ -220,14 +220,14 @@ class _Builder:
         """A mapping's key as text: JSON has no other, and 8 is what "8" is in a table of batches."""
         if value.__class__ is not str:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                self.fault(event, f"{quoted(value)} cannot be a key", "a text or a number")
+                self.fault(event, f"{quoted(value)} is not a valid key", "a string or a number")
                 return _DROPPED
             value = str(int(value)) if value == int(value) else repr(value)
         elif value == "<<" and not getattr(event, "style", None):
-            self.fault(event, "merge keys (`<<`) are not read", "every field written out")
+            self.fault(event, "merge keys (`<<`) are not supported", "every field written out")
             return _DROPPED
         if value in mapping:
-            self.fault(event, f"the key {quoted(value)} stands twice in one mapping", value=escaped(value))
+            self.fault(event, f"the key {quoted(value)} appears twice in one mapping", value=escaped(value))
             return _DROPPED
         return value  # type: ignore[no-any-return]
 
@@ -235,9 +235,9 @@ class _Builder:
 _DROPPED = "".join(("a refused key's ", "value is dropped"))  # compared by identity
 
 
-# What libyaml says of the slips that everybody makes, and what is to be done.
+# Common mistakes by libyaml's message, each with its remedy.
 SLIPS = {
-    "mapping values are not allowed in this context": " (a key is indented too far, or a text holds ': ': quote it)",
+    "mapping values are not allowed in this context": " (a key is indented too far, or a string has ': ': quote it)",
     "found character that cannot start any token": " (indent with spaces, not tabs; quote what begins with @ or `)",
 }
 
@@ -265,4 +265,4 @@ def _character(text: str, source: str) -> ManifestFault:
     line = text.count("\n", 0, found.start()) + 1
     column = found.start() - text.rfind("\n", 0, found.start())
     code = f"U+{ord(found[0]):04X}"
-    return ManifestFault(f"{source}:{line}:{column}", "", f"the control character {code} cannot stand in YAML")
+    return ManifestFault(f"{source}:{line}:{column}", "", f"the control character {code} is not allowed in YAML")

@@ -65,7 +65,7 @@ def _copied(install: Path, cache: Path) -> Path:
     try:
         cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         if cache.stat().st_uid != 0 or cache.stat().st_mode & 0o022:
-            raise PostgresError(f"{cache} can be written by others than root; the server is not run from there")
+            raise PostgresError(f"{cache} is writable by users other than root, so the server does not run from there")
         if copy.exists() and _listing(copy) == wanted:
             return copy / SERVER
         shutil.rmtree(copy, ignore_errors=True)  # cut short by a power loss: sizes differ

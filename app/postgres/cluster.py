@@ -149,7 +149,7 @@ class PostgresCluster:
         if written_by != self.major:
             raise PostgresError(
                 f"{self.folder} was written by Postgres {written_by}, and this gpuwright runs {self.major}; "
-                "run `gpuwright db backup` of the one that wrote it, and restore into a new --data-dir"
+                "run `gpuwright db backup` with the gpuwright that wrote it, and restore into a new --data-dir"
             )
 
 

@@ -82,7 +82,7 @@ def _too_dear(manifests: Sequence[Manifest]) -> list[ManifestFault]:
         ManifestFault(
             document=manifest.document,
             field=f"spec.{field}",
-            message=f"{price:g} an hour is more than can be accounted for",
+            message=f"{price:g} an hour is more than the ledger can hold",
             allowed=f"a price of at most {prices.HIGHEST:g}",
             value=price,
         )
@@ -103,7 +103,7 @@ def foreign(manifests: Sequence[Manifest], currency: str) -> list[ManifestFault]
                 ManifestFault(
                     document=f"{manifest.document} {manifest.key}".strip(),
                     field="spec.budget.currency",
-                    message=f"{quoted(named)} is not the currency of the prices that are spent",
+                    message=f"{quoted(named)} is not the currency that prices are in",
                     allowed=f"{currency}, or leave the field out",
                     value=named,
                 )
@@ -137,7 +137,7 @@ def _refuse_orphans(
         gone = sorted({str(referred) for referred, _ in found})
         raise HttpProblem(
             "conflict",
-            f"{', '.join(gone[:5])} cannot be deleted: others refer to it; delete or change those first",
+            f"{', '.join(gone[:5])} cannot be deleted: other objects refer to it; delete or change those first",
             referrers=_told(principal, [referrer for _, referrer in found]),
         )
 
@@ -161,7 +161,7 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
         whys = sorted({f"{key}: {found.why}" for key, found in broken})
         raise HttpProblem(
             "conflict",
-            f"others count on what would change ({'; '.join(whys[:5])}); change those first",
+            f"other objects depend on what would change ({'; '.join(whys[:5])}); change those first",
             referrers=_told(principal, [found.referrer.key for _, found in broken]),
         )
 

@@ -132,11 +132,11 @@ def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None
 def _unchanged_since(expected: int, key: Key, current: Mapping[Key, StoredObject]) -> None:
     found = current.get(key)
     if found is None:
-        raise HttpProblem("precondition-failed", f"there is no {key} to write over")
+        raise HttpProblem("precondition-failed", f"there is no {key} to replace")
     if expected not in (ANY_VERSION, found.resource_version):
         now = found.resource_version
         raise HttpProblem(
-            "precondition-failed", f"{key} is not at version {expected}: it is at {now} now; read it again"
+            "precondition-failed", f"{key} is not at version {expected}: its version is now {now}; read it again"
         )
 
 

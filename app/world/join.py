@@ -30,7 +30,10 @@ def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str
     if there is not None:
         declared, brought = there.spec.get("gpuType"), spec.get("gpuType")
         if brought is not None and brought != declared:
-            return f"node {name} is declared with gpuType {declared}, and joins with {brought}; change one of the two"
+            return (
+                f"node {name} is declared with gpuType {declared}, but its machine has {brought}; "
+                "change the declaration or the machine"
+            )
         _forget_devices(connection, actor, there)
         return ""
     document: dict[str, JSON] = {

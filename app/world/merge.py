@@ -21,7 +21,7 @@ def merged(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Man
     document = Document("patch", merge(known, change))
     manifests, faults = validate([document], default_tenant=key.tenant or "default", offline=False)
     if not faults and manifests[0].key != key:
-        faults = [ManifestFault("patch", "metadata", f"a patch cannot turn {key} into {manifests[0].key}")]
+        faults = [ManifestFault("patch", "metadata", f"a patch cannot change {key} into {manifests[0].key}")]
     if faults:
         raise invalid(faults)
     return manifests[0]

@@ -89,7 +89,7 @@ CONTRADICTORY = {
     "the same object twice": (FLEET + "---\n" + FLEET.split("---\n")[1], ["Node n1 is already declared"]),
     "two profiles of one thing": (
         FLEET + "---\n" + FLEET.split("---\n")[3].replace("{name: p}", "{name: q}"),
-        ["Profile p is already of model m"],
+        ["Profile p already measures model m"],
     ),
     "a job on an unknown type": (FLEET + "---\n" + bad.job(), ["spec.profiles.t4: there is no GpuType named"]),
     "two States": (

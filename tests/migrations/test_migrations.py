@@ -136,7 +136,7 @@ def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> N
 def test_who_holds_up_a_migration_is_named_and_it_goes_on_without_them(
     each_empty: GivenDatabase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any role of the database may take the migrators' lock."""
+    """Any role of the database may take the migration lock."""
     monkeypatch.setattr(schema, "SOON", statement("soon", "SET LOCAL lock_timeout = '200ms'"))
     with psycopg.connect(each_empty.direct_url, autocommit=True) as stranger:
         stranger.execute("SELECT pg_advisory_lock(%s)", [schema.MIGRATING])

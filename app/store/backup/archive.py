@@ -66,7 +66,7 @@ class Pieces:
     def of(self, table: str) -> Iterator[bytes]:
         while self._next is not None and self._next.name.rpartition(".")[0] == f"data/{table}":
             if self._next.size > 64 * PIECE_BYTES:
-                raise ValueError(f"{self._next.name} is larger than any piece we write")
+                raise ValueError(f"{self._next.name} is larger than any piece of a backup")
             yield content_of(self._archive, self._next)
             self._next = self._archive.next()
 
@@ -88,14 +88,14 @@ def parsed(archive: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
         raise ValueError(f"{member.name} is too large")
     parsed = json.loads(content_of(archive, member))
     if not isinstance(parsed, dict):
-        raise ValueError(f"{member.name} is no JSON object")
+        raise ValueError(f"{member.name} is not a JSON object")
     return parsed
 
 
 def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     opened = archive.extractfile(member)
     if opened is None:
-        raise ValueError(f"{member.name} is no file")
+        raise ValueError(f"{member.name} is not a file")
     content = opened.read()
     if len(content) != member.size:
         raise ValueError(f"{member.name} is cut short")

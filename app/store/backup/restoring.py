@@ -44,7 +44,7 @@ def restore(url: str, file: Path) -> Contents:
         raise BackupError(f"there is no file {file}") from error
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:200]
-        raise BackupError(f"{file} is damaged or no backup of gpuwright ({reason}); nothing was restored") from error
+        raise BackupError(f"{file} is damaged or is not a gpuwright backup ({reason}); nothing was restored") from error
     except OSError as error:
         raise BackupError(f"cannot read {file}: {error.strerror or error}; nothing was restored") from error
     finally:
@@ -83,7 +83,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
     schema.require_own(connection)
     tables = {row.relname: list(row.columns) for row in connection.execute(TABLES)}
     if tables != header["tables"]:
-        raise BackupError(f"{file} holds other tables or columns than schema {schema.KNOWN} has")
+        raise BackupError(f"{file} has other tables or columns than schema {schema.KNOWN} has")
     _refuse_filled(connection, list(tables))
     connection.execute(statement("clear_seeds", f"DELETE FROM {SEEDED}"))
     partitions.ensure(connection, [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in header["days"]])

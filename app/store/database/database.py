@@ -248,7 +248,7 @@ def translated(error: DBAPIError) -> Exception:
         case pg.DiskFull():
             return Unavailable("the database's disk is full")
         case pg.LockNotAvailable() | pg.QueryCanceled() | pg.IdleInTransactionSessionTimeout():
-            return Unavailable("the database is too busy: a statement waited for longer than it may")
+            return Unavailable("the database is too busy: a statement exceeded its time limit")
         case pg.TooManyConnections():
             return Unavailable("the database has no connection left")
         case pg.ReadOnlySqlTransaction():

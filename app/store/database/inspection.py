@@ -77,7 +77,7 @@ def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
         value = str(_value(connection, f"SHOW {name}"))
         # `local` and the remote levels wait for our own disk too.
         safe = value != "off"
-        advice = "" if safe else f"an acknowledged write can be lost or torn; set {name} = on"
+        advice = "" if safe else f"a crash can lose or corrupt an acknowledged write; set {name} = on"
         findings.append(DatabaseFinding(name, value, "ok" if safe else "wrong", advice))
     return findings
 
@@ -85,7 +85,7 @@ def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
 def _role(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     name = str(_value(connection, "SELECT current_user"))
     if _value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"):
-        advice = "use a role that owns this database and is no superuser"
+        advice = "use a role that owns this database but is not a superuser"
         return DatabaseFinding("role", f"{name}, a superuser", "note", advice)
     return DatabaseFinding("role", name)
 
@@ -97,7 +97,7 @@ def _round_trip(connection: psycopg.Connection[Any]) -> DatabaseFinding:
         connection.execute("SELECT 1")
         milliseconds.append((time.perf_counter() - started) * 1000)
     median = statistics.median(milliseconds)
-    advice = "every request waits for several of these; move the server nearer" if median > 5 else ""
+    advice = "each request makes several round trips; move the server closer to the database" if median > 5 else ""
     return DatabaseFinding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
 
 
@@ -108,7 +108,9 @@ def _pooled(connection: psycopg.Connection[Any]) -> bool:
 
 def _pooler(pooled: bool) -> DatabaseFinding:
     if pooled:
-        return DatabaseFinding("pooler", "yes", "note", "leave GPUWRIGHT_DATABASE_DIRECT unset: no prepared statements")
+        return DatabaseFinding(
+            "pooler", "yes", "note", "leave GPUWRIGHT_DATABASE_DIRECT unset: a pooler may break prepared statements"
+        )
     return DatabaseFinding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
 
 
@@ -124,8 +126,10 @@ def _listening(heard: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
     if heard:
         return DatabaseFinding("LISTEN", f"works through {through}")
     if own_url:
-        return DatabaseFinding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must lead past every pooler")
-    advice = "changes are polled every 100 ms" + ("; DATABASE_LISTEN_URL may name a direct way" if pooled else "")
+        return DatabaseFinding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must bypass every pooler")
+    advice = "gpuwright polls for changes every 100 ms instead" + (
+        "; set DATABASE_LISTEN_URL to an address that bypasses the pooler" if pooled else ""
+    )
     return DatabaseFinding("LISTEN", "receives nothing", "note", advice)
 
 

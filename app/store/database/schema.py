@@ -80,7 +80,7 @@ def advice(version: str | None) -> str:
     if version not in VERSIONS:
         return (
             f"the database has schema {version}, unknown to this gpuwright (which knows up to {KNOWN}); "
-            f"install the newer gpuwright that made it; its command is: {COMMAND}"
+            f"install the newer gpuwright that created it, then run: {COMMAND}"
         )
     return f"the database has schema {version}, and this gpuwright needs {KNOWN}; run: {COMMAND}"
 
@@ -119,9 +119,9 @@ def require_own(connection: Connection) -> None:
 def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
     """Go to `target` (a version, `head`, or `base` for nothing at all), forward or back; the versions passed.
 
-    Going back drops tables with all that is in them; without `back` it is refused.
+    Going back drops tables with all their rows; without `back` it is refused.
 
-    Each step is one transaction that begins by taking the migrators' lock and reading where the database
+    Each step is one transaction that begins by taking the migration lock and reading where the database
     stands, so that any number of migrators may run, and any may be killed, at any moment.
     """
     target = KNOWN if target == "head" else target
@@ -153,10 +153,10 @@ def _in_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | 
                 raise
         with engine.connect() as connection:
             holders = connection.scalar(HOLDERS)
-        log.warning("schema_waits", extra={"for": "connections that hold the migrators' lock", "processes": holders})
+        log.warning("schema_waits", extra={"for": "connections that hold the migration lock", "processes": holders})
     raise SchemaError(
-        f"others have held the migrators' lock for {WAITS * SAID_AFTER_SECONDS} s: processes {holders} of Postgres; "
-        "end them there (pg_terminate_backend) and come again"
+        f"other processes have held the migration lock for {WAITS * SAID_AFTER_SECONDS} s: "
+        f"processes {holders} of Postgres; end them with pg_terminate_backend and run the migration again"
     )
 
 
@@ -178,8 +178,8 @@ def _step(connection: Connection, target: str, *, back: bool) -> str | None:
     direction: Literal[1, -1] = 1 if there > here else -1
     if direction == -1 and not back:
         raise SchemaError(
-            f"going back from schema {current} to {target} drops tables with all that is in them; "
-            "make a backup (gpuwright db backup FILE), then say --drop-data"
+            f"going back from schema {current} to {target} drops tables with all their rows; "
+            "make a backup (gpuwright db backup FILE), then repeat the command with --drop-data"
         )
     following = line[here + direction]
     logging.getLogger("alembic").setLevel(logging.WARNING)

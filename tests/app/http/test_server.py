@@ -60,7 +60,7 @@ def test_a_certificate_that_will_not_do_is_refused_by_name(tmp_path: Path, pair:
     cert, key = pair
     with pytest.raises(SettingsError, match=r"missing\.pem cannot be read"):
         serve(nothing, Settings(port=0, tls_cert=tmp_path / "missing.pem", tls_key=key))
-    with pytest.raises(SettingsError, match="are no pair of PEM files"):
+    with pytest.raises(SettingsError, match="are not a matching pair of PEM files"):
         serve(nothing, Settings(port=0, tls_cert=cert, tls_key=cert))
     locked = tmp_path / "locked.pem"
     subprocess.run(

@@ -158,8 +158,8 @@ def test_sixty_four_levels_are_read_and_one_more_is_not(media: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "place", "says"),
     [
-        (b'{"a": 1,\n "a": 2}', "f.json:2:2", "stands twice"),
-        (b'{"a": {"b": 1},\n "c": {"b": 1,\n\n  "b": 2}}', "f.json:4:3", "stands twice"),
+        (b'{"a": 1,\n "a": 2}', "f.json:2:2", "appears twice"),
+        (b'{"a": {"b": 1},\n "c": {"b": 1,\n\n  "b": 2}}', "f.json:4:3", "appears twice"),
         (b'{"a": NaN}', "f.json", "NaN"),
         (b'{"a": -Infinity}', "f.json", "-Infinity"),
         (b'{"a": 1e400}', "f.json", "too large"),

@@ -70,7 +70,7 @@ def test_a_model_of_others_reads_like_one_that_does_not_exist() -> None:
 def test_two_profiles_of_the_same_thing_clash() -> None:
     again = Manifest(Kind.PROFILE, "", "q", PROFILE.spec)
     (fault,) = clashes([PROFILE, again], {})
-    assert "Profile p is already of model resnet50, variant fp16, GPU type t4" in fault.message
+    assert "Profile p already measures model resnet50, variant fp16, GPU type t4" in fault.message
     there = {ProfileOf("resnet50", "fp16", "t4"): "p"}
     assert clashes([PROFILE], there) == []
     assert len(clashes([again], there)) == 1

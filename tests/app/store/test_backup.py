@@ -206,7 +206,7 @@ def test_names_in_a_hostile_file_reach_no_statement(filled: str, database_url: s
 def test_a_file_that_is_no_backup_is_refused(database_url: str, tmp_path: Path) -> None:
     for name, content in {"text": b"hello", "empty": b"", "gzip": gzip.compress(b"hello")}.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(backup.BackupError, match="no backup of gpuwright"):
+        with pytest.raises(backup.BackupError, match="not a gpuwright backup"):
             backup.restore(database_url, tmp_path / name)
 
 

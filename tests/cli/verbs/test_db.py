@@ -29,7 +29,7 @@ def test_migrate_goes_forward_and_back_and_says_so(
     assert main(["db", "migrate"]) == 0
     assert "already there" in capsys.readouterr().out
     assert main(["db", "migrate", "--to", "base"]) == 3, "all data would be lost"
-    assert "drops tables with all that is in them" in capsys.readouterr().err
+    assert "drops tables with all their rows" in capsys.readouterr().err
     assert main(["db", "migrate"]) == 0
     assert "already there" in capsys.readouterr().out
     assert main(["db", "migrate", "--to", "base", "--drop-data"]) == 0
