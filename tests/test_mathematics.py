@@ -182,7 +182,7 @@ def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, perce
 @pytest.mark.parametrize(
     "phrase",
     [
-        f"Up to {finish.MOST_SIMULATED} instances are simulated",
+        f"Up to {finish.MOST_SIMULATED_INSTANCES} instances are simulated",
         f"Up to {scope.MOST_GPUS} GPUs and {scope.MOST_SERVICES} services",
         f"at most {every_placement.MOST_PLACEMENTS:,}",
         f"drifts {100 * replanner.DRIFT:g} % above",

@@ -1,4 +1,4 @@
-"""From the best draft to the plan that leaves: realised, with jobs, judged; what the judge refuses is left out."""
+"""Turns the best draft into a plan: adds instances and jobs, has it judged and drops what the judge refuses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import Tables
 
-MOST_SIMULATED = 300  # instances: beyond it a simulation takes longer than a plan is waited for
-TRIES = 4
-WRONG = 2e-6  # of a cost: a bound that is above it by more was never one
+MOST_SIMULATED_INSTANCES = 300  # beyond it a simulation takes longer than a caller waits for a plan
+REPAIR_ROUNDS = 4
+BOUND_ERROR_SHARE = 2e-6  # of a cost: a bound that exceeds the cost by more than rounding is wrong
 
 
 def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
-    """The plan of a draft, passed by the judge."""
+    """Returns the plan of a draft once the judge accepts it."""
     problem = t.problem
     stand, unserved = instances(t, best.stands)
     if unserved and stand:
@@ -34,7 +34,7 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
 
         roomy = fill_unserved(problem, Plan(tuple(stand), unserved=tuple(unserved)))
         more = len(unserved) - len(roomy.unserved)
-        method = f"{more} services fitted in beside {method}" if more else method
+        method = f"{more} services added in free capacity; {method}" if more else method
         stand, unserved = list(roomy.instances), list(roomy.unserved)
     if problem.state and problem.state.running:
         from solvers.planning.replan.running import beside_running  # most problems begin with nothing
@@ -42,9 +42,9 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
         choice = beside_running(t, stand, unserved)
         stand, unserved = choice.instances, choice.unserved
         method = choice.origin or method
-    for attempt in range(TRIES + 1):
+    for attempt in range(REPAIR_ROUNDS + 1):
         plan, of_jobs = _whole(problem, stand, unserved)
-        simulated = len(stand) <= MOST_SIMULATED
+        simulated = len(stand) <= MOST_SIMULATED_INSTANCES
         verdict = judge(problem, plan, simulate=simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
             break
@@ -52,26 +52,27 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
         if staying:
             from solvers.planning.explain import reseat
 
-            method += f"; services made way for {len(staying)} running jobs"
+            method += f"; services moved to make room for {len(staying)} running jobs"
             stand = reseat(problem, stand, staying)
         else:
-            method += f"; the judge refused {len(verdict.violations)} things, left out"
-            stand = _spared(problem, stand, verdict) if attempt < TRIES - 1 else []
+            method += f"; {len(verdict.violations)} violations found by the judge, services concerned left out"
+            stand = _spared(problem, stand, verdict) if attempt < REPAIR_ROUNDS - 1 else []
         unserved = list(unserved_rest(problem, stand))
     if not simulated:
-        method += f"; SLOs by the latency table ({len(stand)} instances: no simulation)"
+        method += f"; SLOs checked by the latency table ({len(stand)} instances are too many to simulate)"
     method += of_jobs
-    told = _explained(problem, plan)
+    explanations = _explained(problem, plan)
     cost = verdict.cost
     sound = known
     if known is not None and known > cost.total:
         sound = cost.total
-        if known > cost.total + WRONG * max(1.0, cost.total):
-            sound, method = None, f"{method}; its bound of {known:.9g} is above it and was dropped: a fault of ours"
+        if known > cost.total + BOUND_ERROR_SHARE * max(1.0, cost.total):
+            sound = None
+            method += f"; the bound {known:.9g} exceeded the cost and was dropped: a bug in the planner"
     return Plan(
         instances=plan.instances,
         jobs=plan.jobs,
-        unserved=told,
+        unserved=explanations,
         unplaced=plan.unplaced,
         warnings=plan.warnings + warnings(problem) + _thin(t, plan),
         releasable=releasable(problem, plan),
@@ -81,15 +82,15 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
 
 
 def about_bound(found: Round, left_out: Sequence[str]) -> str:
-    """What a bound's own model could prove at most, where that is known, and the rules that it knows nothing of."""
-    told = f"; bound {found.bound:.6g}"
+    """Describes a bound: its value, the most its model could prove if known, and the rules it ignores."""
+    text = f"; bound {found.bound:.6g}"
     if found.bound < found.limit < inf:
-        told += f" of at most {found.limit:.6g} that its model can prove"
-    return told + (f", which leaves out {', '.join(left_out)}" if left_out else "")
+        text += f" (this method could prove at most {found.limit:.6g})"
+    return text + (f", ignoring {', '.join(left_out)}" if left_out else "")
 
 
 def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
-    """The services' plan with the jobs that fit beside it, and how they were placed."""
+    """Adds the jobs that fit next to the services; returns the plan and how its jobs were placed."""
     if not problem.jobs:
         return Plan(tuple(stand), unserved=tuple(unserved)), ""
     from solvers.planning.jobs import place_jobs  # most problems have none
@@ -99,14 +100,14 @@ def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unser
 
 
 def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:
-    """Services that are served under SLOs which let hardly any load be accepted."""
+    """Warns of services whose SLOs leave room for hardly any load."""
     from solvers.planning import explain
 
     return explain.warnings(t, {instance.service for instance in plan.instances})
 
 
 def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
-    """What is unserved, with reasons and what would serve it."""
+    """Returns the unserved services with reasons and with the changes that would serve them."""
     if not plan.unserved:
         return ()
     from solvers.planning.explain import explained  # most plans serve everything
@@ -115,13 +116,13 @@ def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
 
 
 def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:
-    """Running jobs that services left no room, though they must stay."""
+    """Returns the running jobs that must stay but lost their room to services."""
     at = {violation.where for violation in verdict.violations if violation.rule == "running_job_stays"}
     return [job for job in problem.state.jobs if job.job in at] if problem.state else []
 
 
 def _spared(problem: Problem, stand: Sequence[Instance], verdict: Verdict) -> list[Instance]:
-    """Without the services that a violation names, and those on GPUs that one names; without all for any other."""
+    """Drops the services that a violation names or that use a GPU it names; drops all if it names neither."""
     at = {violation.where for violation in verdict.violations}
     at |= {f"{job.node}/{job.gpu}" for job in _staying(problem, verdict)}
     gone = {i.service for i in stand if i.service in at or f"{i.node}/{i.gpu}" in at or i.node in at}
@@ -131,16 +132,18 @@ def _spared(problem: Problem, stand: Sequence[Instance], verdict: Verdict) -> li
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
-    """What no plan can make right."""
+    """Names the limits that no plan can keep."""
     budget_w = problem.policy.power_budget_w
     idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
     if budget_w is None or idle_w <= budget_w * (1 + BUDGET):
         return ()
-    return (f"powerBudgetW: {budget_w:g} W is less than the {idle_w:g} W that the fleet draws idle; no plan keeps it",)
+    return (
+        f"powerBudgetW: {budget_w:g} W is less than the {idle_w:g} W that the idle fleet draws; no plan can keep it",
+    )
 
 
 def releasable(problem: Problem, plan: Plan) -> tuple[Releasable, ...]:
-    """Nodes that nothing runs on, and what giving them back would save."""
+    """Returns the nodes that run nothing, with what releasing each would save."""
     used = {instance.node for instance in plan.instances} | {job.node for job in plan.jobs}
     return tuple(
         Releasable(name, node.gpu_count * node.price_per_hour)

@@ -1,7 +1,7 @@
-"""One function: the plan for a problem, judged, with its bound, as good as the budget allows.
+"""Solves a problem: finds the best plan that the budget allows, judges it and gives it a bound.
 
-The first plan is made here. Better ones come from a process of their own, the bound from another: whatever becomes of
-them, the last plan that came stands. Nothing leaves that the judge has not passed.
+This process makes the first plan. A second process improves it and a third one raises the bound; if either dies, the
+last plan received is used. The judge checks every plan before it is returned.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
-CLOSED = 1e-6
+CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
 EXACT = "exact"
-AT_ONCE = 1.0  # seconds that the first draft may be bettered, however few there are
-BOUND_WORK = 2_000  # steps of the bound for one of the planner
+FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
+BOUND_STEPS = 2_000  # of the bound, for each step of the planner
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
 
 @dataclass(frozen=True, slots=True)
 class SolveBudget:
-    """What a plan may cost to find: steps of work, which are the same everywhere, and seconds, which cut them short."""
+    """Limits a search: by steps of work, which are the same on every machine, and by seconds."""
 
     seconds: float | None = 10.0
     work: int | None = None
@@ -39,35 +39,35 @@ class SolveBudget:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPlan:
-    """What a worker says: a plan, a bound, or that no better bound will come."""
+    """A message from a worker: a plan, a bound, or that no better bound will come."""
 
     draft: SearchDraft | None = None
     bound: float | None = None
-    proof: str = ""  # what is to be said of the bound
+    proof: str = ""  # how the bound was found, for the method text
     is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SolvedPlan:
-    """A plan, and what makes it again anywhere: see `again`."""
+    """A plan, and what finds it again on any machine: see `replay_plan`."""
 
     plan: Plan
     work: int  # steps to its draft
-    is_exact: bool  # whether they are the exact planner's steps
-    is_cut: bool  # whether the seconds ended the search
+    is_exact: bool  # they are the exact planner's steps
+    is_cut: bool  # the seconds ended the search
 
 
 def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
-    """The cheapest right plan found within the budget, with its certificate."""
+    """Returns the cheapest valid plan found within the budget, with its certificate."""
     return find(problem, budget, on_better).plan
 
 
 def find(
     problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None, *, alone: bool = False
 ) -> SolvedPlan:
-    """The plan of `solve`, and how it was come by. `alone`: no process is forked, the same work is done in turn."""
+    """Returns the plan of `solve` and how it was found. `alone` does the same work in turn, without forking."""
     if alone and budget.work is None:
-        raise ValueError("a plan that is found alone ends by its work: budget.work is None")
+        raise ValueError("alone needs a limit of work: budget.work is None")
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
     t = tables(problem)
@@ -84,15 +84,15 @@ def find(
     notes, of_bound, is_bounded = "", "", False
     is_cut = budget.seconds is not None and budget.seconds <= 0
 
-    def tell() -> None:
+    def report() -> None:
         if on_better:
             on_better(time.monotonic() - began, best.cost, known, best.method)
 
-    tell()
+    report()
     if not t.pools:
         known = best.cost
     elif pays:
-        # The planner goes on where the first plan was made: a forked process has all that is known here.
+        # The planner continues after the first plan: a forked process has all data that this one has.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
         claim: FinishedPlan
         for claim in run_in_turn([bounding, workers[0]]) if alone else gather(workers, deadline):
@@ -103,18 +103,18 @@ def find(
                 known, of_bound = claim.bound, claim.proof
             is_bounded = is_bounded or claim.is_last
             if before != (best.cost, known):
-                tell()
-            # Counted work gives the same plan whichever process comes first: the bound's is heard to its end.
+                report()
+            # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
             if known is not None and _closed(best.cost, known) and (is_bounded or budget.work is None):
                 notes, of_bound = notes + "; proved", ""
                 break
         else:
             is_cut = deadline is not None and time.monotonic() >= deadline
             if is_cut and budget.work is not None:
-                notes += "; cut short by the seconds"
+                notes += "; cut short by the time limit"
         for worker in workers:
             if worker.failed:
-                notes += f"; the {worker.name} process died, what it had sent stands"
+                notes += f"; the {worker.name} process died; its results so far are used"
     plan = finish_plan(t, best, known, best.method + notes + of_bound)
     certificate = plan.certificate
     assert certificate
@@ -123,25 +123,25 @@ def find(
 
 
 def _closed(cost: float, bound: float) -> bool:
-    return cost - bound <= CLOSED * max(1.0, cost)
+    return cost - bound <= CLOSED_SHARE * max(1.0, cost)
 
 
 def _is_better(draft: SearchDraft, best: SearchDraft) -> bool:
-    """Cheaper by more than what counts as closed; of two that cost the same, the proved one."""
+    """Tells if the draft is cheaper by more than rounding; of two drafts of the same cost, the proved one is better."""
     if draft.method == EXACT:
-        return draft.cost <= best.cost + CLOSED * max(1.0, best.cost)
-    return draft.cost < best.cost - CLOSED * max(1.0, best.cost)
+        return draft.cost <= best.cost + CLOSED_SHARE * max(1.0, best.cost)
+    return draft.cost < best.cost - CLOSED_SHARE * max(1.0, best.cost)
 
 
 def _first(making: Iterator[SearchDraft], deadline: float | None, began: float) -> SearchDraft:
-    """The first draft that serves everything, or the best of the first few: of one where there is no time."""
+    """Returns the first draft that serves everything, or else the best of those that the time allows."""
     best: SearchDraft | None = None
     for draft in making:
         if best is None or draft.cost < best.cost:
             best = draft
-        if draft.ends_the_beginning or (deadline and time.monotonic() > max(deadline, began + AT_ONCE)):
+        if draft.ends_the_beginning or (deadline and time.monotonic() > max(deadline, began + FIRST_DRAFT_SECONDS)):
             break
-    assert best, "the planner's first draft always comes"
+    assert best, "the planner always makes a first draft"
     return best
 
 
@@ -154,15 +154,15 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
 
 
 def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
-    most = None if work is None else work * BOUND_WORK
-    said = False
+    most = None if work is None else work * BOUND_STEPS
+    is_proved = False
     if exact.applies(t):
         for proof in exact.prove(t, most):
             yield FinishedPlan(
-                draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search"
+                draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} from the exact search"
             )
-            said = proof.proved
-    if said:
+            is_proved = proof.proved
+    if is_proved:
         yield FinishedPlan(is_last=True)
         return
     left_out = bound.left_out(t)
@@ -172,13 +172,13 @@ def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
 
 
 def proved(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
-    """The exact planner's plan, once it has one."""
-    steps = -(-proof.work // BOUND_WORK)
-    return SearchDraft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
+    """Returns the exact planner's plan, once it has found it."""
+    steps = -(-proof.work // BOUND_STEPS)
+    return SearchDraft(_placed(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
 
 
-def _standing(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> PlacedInstances:
-    """What the exact planner found, as a board would keep it."""
+def _placed(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> PlacedInstances:
+    """Converts what the exact planner found to the arrays of a board."""
     start = [0]
     for pool in t.pools:
         start.append(start[-1] + len(pool.gpus))

@@ -1,4 +1,4 @@
-"""Where the bound holds: everything the contract admits, but for numbers that turn its monotony round."""
+"""Tells where the bound holds: for every problem but those whose negative numbers break its monotonicity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from solvers.planning.search.tables import Tables
 
 
 def why_not(t: Tables) -> str | None:
-    """Why no bound can be given, or None."""
+    """Returns the reason why no bound can be computed, or None."""
     if (t.sensitivity < 0).any() or (t.pressure < 0).any():
         return "a pressure or sensitivity below 0"
     if (t.clock_exponent < 0).any():
@@ -20,7 +20,7 @@ def why_not(t: Tables) -> str | None:
 
 
 def left_out(t: Tables) -> tuple[str, ...]:
-    """The rules of this problem that the bound knows nothing of: it holds, and could be higher with them."""
+    """Returns the rules of this problem that the bound ignores: it holds, but could be higher with them."""
     policy, limits = t.problem.policy, t.problem.limits.values()
     types = t.problem.gpu_types.values()
     memory = t.memory_gib  # infinite for batches that a profile does not have
@@ -33,7 +33,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
         "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),
         "tenants' limits": any(limit.gpus is not None or limit.price_per_hour is not None for limit in limits),
         "clientsPerGpu across models": policy.clients_per_gpu < MOST_RESIDENTS,
-        "jobs' room": bool(t.problem.jobs),
-        "what is left of a shared GPU": policy.pricing == "share" and policy.share_pressure > 0,
+        "the room that jobs take": bool(t.problem.jobs),
+        "idle SMs of a shared GPU": policy.pricing == "share" and policy.share_pressure > 0,
     }
     return tuple(rule for rule, binds in rules.items() if binds)

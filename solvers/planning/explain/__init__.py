@@ -1,4 +1,4 @@
-"""Why a service is not served, and the least change, found by solving and checked by applying, that would serve it."""
+"""Explains why a service is unserved and finds the least change that would serve it, checked by applying it."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = [
     "STEPS",
     "Relaxation",
     "case",
+    "explain_service",
     "explained",
     "fill_unserved",
     "least_relaxation",
     "reseat",
-    "told",
     "warnings",
 ]
 
-IN_FULL = 20  # a plan
-STEPS = 15_000_000  # for all of them together: about three quarters of a second
-ASSURED = 500_000  # for each, whatever dearer ones spend
-NOTHING_HELPS = "no single change serves it while the others keep their plan"
-MORE_WORK = "none is needed: more work may serve it"
-CUT = "not every change was tried, as the steps for reasons were spent"
+IN_FULL = 20  # services of a plan with a full explanation
+STEPS = 15_000_000  # for all services of a plan: about three quarters of a second
+ASSURED_STEPS = 500_000  # for each service, however many the dearer services use
+NOTHING_HELPS = "no single change serves it while the other services keep their plan"
+MORE_WORK = "none needed: a longer search may serve it"
+CUT = "the steps for explanations ran out before every change was tried"
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The reason of one service, what would serve it, and whether all was looked at for it."""
+    """Why a service is unserved and what would serve it; `is_whole` if every change was tried."""
 
     reason: str
     relaxation: str
@@ -53,54 +53,55 @@ class Explained:
     is_whole: bool
 
 
-def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = ASSURED) -> tuple[Unserved, ...]:
-    """What is unserved, with reasons: the dearest to miss in full, the rest in short."""
+def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = ASSURED_STEPS) -> tuple[Unserved, ...]:
+    """Adds a reason to each unserved service: a full explanation for the most expensive, a short one for the rest."""
 
-    def missed(one: Unserved) -> tuple[float, str]:
-        return (-problem.services[one.service].priority * max(one.rate_per_second, 1.0), one.service)
+    def by_loss(unserved: Unserved) -> tuple[float, str]:
+        loss = problem.services[unserved.service].priority * max(unserved.rate_per_second, 1.0)
+        return (-loss, unserved.service)
 
-    dearest = [one.service for one in sorted(plan.unserved, key=missed)[:IN_FULL]]
+    dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:IN_FULL]]
     known = ground(problem, plan.instances, plan.jobs)
     kinds = fleet(problem, known.at)
     notes = Notes()
     in_full: dict[str, Explained] = {}
-    left = steps
+    remaining = steps
     for number, name in enumerate(dearest):
-        meter = Meter(left - assured * (len(dearest) - 1 - number))
-        in_full[name] = told(case(problem, plan, name, known, Notes(meter, notes.measured)), kinds)
-        left -= min(meter.steps, meter.most or 0)
+        meter = Meter(remaining - assured * (len(dearest) - 1 - number))
+        in_full[name] = explain_service(case(problem, plan, name, known, Notes(meter, notes.measured)), kinds)
+        remaining -= min(meter.steps, meter.most or 0)
 
-    def one(left: Unserved) -> Unserved:
-        said = in_full.get(left.service)
-        if said:
-            return replace(left, reason=said.reason, relaxation=said.relaxation)
-        service = problem.services[left.service]
-        return replace(left, reason=short(kinds, service, known, notes.measured))
+    def with_reason(unserved: Unserved) -> Unserved:
+        explanation = in_full.get(unserved.service)
+        if explanation:
+            return replace(unserved, reason=explanation.reason, relaxation=explanation.relaxation)
+        service = problem.services[unserved.service]
+        return replace(unserved, reason=short(kinds, service, known, notes.measured))
 
-    return tuple(one(left) for left in plan.unserved)
+    return tuple(with_reason(unserved) for unserved in plan.unserved)
 
 
-def told(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
-    """All of one service, within the steps of its meter."""
+def explain_service(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
+    """Explains one service in full, within the steps of its meter."""
     try:
         why = reason(about, kinds)
     except SpentError:
         words = short(kinds, about.terms.service, about.whole, about.notes.measured)
         return Explained(
-            f"{words}; the steps for reasons were spent before every limit was looked at", CUT, None, False
+            f"{words}; the steps for explanations ran out before every limit was checked", CUT, None, False
         )
     if why.worth:
         change = dearer(about, why.worth) if not why.worth.is_worth_it else None
         return Explained(why.words, change.words if change else MORE_WORK, change, True)
     found = least_relaxation(about)
     if about.problem.policy.unserved_price <= 0 and found.least:
-        words = f"unservedPrice over 0, and {found.least.words}"
+        words = f"an unservedPrice over 0, and {found.least.words}"
     elif found.least:
-        words = found.least.words if found.is_whole else f"{found.least.words}; {CUT}: less may do"
+        words = found.least.words if found.is_whole else f"{found.least.words}; {CUT}: a smaller change may be enough"
     elif not found.is_whole:
         words = f"none found; {CUT}"
     else:
         words = wanted_profile(kinds, about.terms.service) or NOTHING_HELPS
         least_ms = needed_slo_ms(about, kinds) if why.words.startswith("its SLO") else None
-        words += f"; slo.latencyMs of {least_ms:.10g} at least is needed in any case" if least_ms else ""
+        words += f"; in any case, slo.latencyMs must be at least {least_ms:.10g}" if least_ms else ""
     return Explained(why.words, words, found.least, found.is_whole)

@@ -1,4 +1,4 @@
-"""What keeps a service from running even on this fleet with nobody else on it."""
+"""Finds what keeps a service from running even if the whole fleet were empty."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from solvers.planning.explain.options import (
 )
 from solvers.planning.problem import Problem, Profile, Service
 
-CLOSE = 1.002  # an SLO is found within this factor
+CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
 
 
 def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind], memo: Measurements) -> str | None:
-    """The first thing that no plan could mend, in words; `able` are the kinds that may run it."""
+    """Names the first obstacle that no plan can remove; `able` are the node kinds that may run the service."""
     there = sum(kind.gpus for kind in able)
     if there >= max(service.min_instances, 1):
         return None
     problem = fleet.problem
     if not service.variants:
-        return f"no variant of model {service.model} is admitted by its variants and minAccuracy"
+        return f"its variants and minAccuracy admit no variant of model {service.model}"
     if not fleet.kinds:
         return "the fleet has no GPU"
     among = sorted(_allowed(fleet, service))
@@ -49,9 +49,9 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind],
             f"its SLO of {service.slo_ms:.6g} ms is below the fastest exec, {judged:.6g} ms with execMargin "
             f"({by[1]} on {by[2]})"
         )
-    if all(problem.gpu_types[one.gpu_type].memory_gib < min(one.memory_gib.values()) for one in profiles):
-        least = min(min(one.memory_gib.values()) for one in profiles)
-        return f"it needs {least:.6g} GiB of GPU memory at least, more than any GPU of {', '.join(among)} has"
+    if all(problem.gpu_types[p.gpu_type].memory_gib < min(p.memory_gib.values()) for p in profiles):
+        least = min(min(profile.memory_gib.values()) for profile in profiles)
+        return f"it needs at least {least:.6g} GiB of GPU memory, more than any GPU of {', '.join(among)} has"
     kinds = [kind for kind in fleet.kinds if kind.node.gpu_type in among]
     if all(_least(profiles, kind.node.gpu_type, "cpu_cores") > kind.most_cpu_cores for kind in kinds):
         return f"no node of {', '.join(among)} has the CPU cores that one instance takes"
@@ -63,19 +63,19 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind],
         if templates and all(some is not None and not templates & some for some in offered):
             return f"no node of {', '.join(among)} offers the template {' or '.join(sorted(templates))}"
         return (
-            f"on an empty GPU of {', '.join(among)} no load keeps its SLO of {service.slo_ms:.6g} ms at percentile "
+            f"even an empty GPU of {', '.join(among)} cannot meet its SLO of {service.slo_ms:.6g} ms at percentile "
             f"{service.percentile:g} within memory and maxW; the fastest exec is {judged:.6g} ms with execMargin"
         )
-    return f"minInstances {service.min_instances} must stand on different GPUs, and {there} of the fleet may run it"
+    return f"minInstances {service.min_instances} must run on different GPUs, and only {there} of the fleet may run it"
 
 
 def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> list[NodeKind]:
-    """Kinds on which an instance carries anything, alone on its GPU and its node."""
+    """Returns the node kinds on which an instance carries some load, alone on its GPU and node."""
     policy = fleet.problem.policy
     margin = 1 + policy.exec_margin
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
 
-    def is_one(kind: NodeKind, spot: FreeGpu) -> bool:
+    def is_able_kind(kind: NodeKind, spot: FreeGpu) -> bool:
         if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
             return False
         watts = spot.gpu_type.max_w - spot.gpu_type.idle_w
@@ -93,16 +93,16 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
                 return True
         return False
 
-    return [kind for kind, spot in zip(fleet.kinds, fleet.lot.spots, strict=True) if is_one(kind, spot)]
+    return [kind for kind, spot in zip(fleet.kinds, fleet.lot.spots, strict=True) if is_able_kind(kind, spot)]
 
 
 def alone(fleet: FleetCapacity, service: Service, memo: Measurements) -> ShapeOptions:
-    """What an instance carries on an empty GPU of each kind."""
+    """Returns what an instance carries on an empty GPU of each kind."""
     return options(fleet.problem, fleet.lot, ServiceTerms(service, fleet.problem.policy, None), Notes(measured=memo))
 
 
 def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
-    """For which GPU types a profile would help a service that has none on any of the fleet's; those empty first."""
+    """Names the GPU types for which a service without a profile would need one, those with most empty GPUs first."""
     among = _allowed(fleet, service)
     if not service.variants or _profiles(fleet.problem, service, sorted(among)):
         return None
@@ -115,8 +115,8 @@ def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
             free[kind.node.gpu_type] = free.get(kind.node.gpu_type, 0) + kind.empty
     if not free:
         return None
-    told = [f"{name} ({free[name]} empty)" for name in sorted(free, key=lambda name: (-free[name], name))]
-    return f"a profile of {' or '.join(service.variants)} on {' or '.join(told)}"
+    types = [f"{name} ({free[name]} empty)" for name in sorted(free, key=lambda name: (-free[name], name))]
+    return f"a profile of {' or '.join(service.variants)} on {' or '.join(types)}"
 
 
 def _unmeasured(fleet: FleetCapacity, service: Service) -> str:
@@ -124,16 +124,16 @@ def _unmeasured(fleet: FleetCapacity, service: Service) -> str:
     of_model = [key for key in problem.profiles if key[0] == service.model]
     elsewhere = sorted({kind for _, variant, kind in of_model if variant in service.variants})
     if not of_model:
-        said = f"model {service.model} has no profile at all"
+        words = f"model {service.model} has no profile at all"
     else:
         among = ", ".join(sorted(_allowed(fleet, service)))
-        said = f"model {service.model} has no profile of {', '.join(service.variants)} on {among}"
+        words = f"model {service.model} has no profile of {', '.join(service.variants)} on {among}"
         there = [name for name in elsewhere if name in fleet.gpu_types]
         gone = [name for name in elsewhere if name not in fleet.gpu_types]
-        said += f"; it has on {', '.join(there)}, not of its gpuTypes" if there else ""
-        said += f"; it has on {', '.join(gone)}, of which the fleet has no GPU" if gone and not there else ""
+        words += f"; it has one on {', '.join(there)}, which its gpuTypes exclude" if there else ""
+        words += f"; it has one on {', '.join(gone)}, but the fleet has no such GPU" if gone and not there else ""
     wanted = wanted_profile(fleet, service)
-    return f"{said}; {wanted} would help" if wanted else said
+    return f"{words}; {wanted} would help" if wanted else words
 
 
 def _allowed(fleet: FleetCapacity, service: Service) -> frozenset[str]:
@@ -157,11 +157,11 @@ def _fastest_ms(profile: Profile, memo: Measurements) -> float:
 
 
 def _least(profiles: list[Profile], gpu_type: str, field: str) -> float:
-    return min((getattr(one.demand, field) for one in profiles if one.gpu_type == gpu_type), default=inf)
+    return min((getattr(profile.demand, field) for profile in profiles if profile.gpu_type == gpu_type), default=inf)
 
 
 def least_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements, longest: float) -> float | None:
-    """The SLO below which the fleet's GPUs, were all of them its own, do not carry its rate; None where none do."""
+    """Returns the shortest SLO at which the whole empty fleet carries the service's rate, or None."""
     many = np.array([kind.gpus for kind in fleet.kinds]) * fleet.problem.policy.same_model_per_gpu
 
     def carries(slo_ms: float) -> bool:
@@ -175,7 +175,7 @@ def least_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements, lon
     low, high = max(service.slo_ms, fastest * (1 + fleet.problem.policy.exec_margin)), longest
     if not carries(high):
         return None
-    while high > low * CLOSE:
+    while high > low * CLOSE_FACTOR:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if carries(middle) else (middle, high)
     return low

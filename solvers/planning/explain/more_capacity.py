@@ -31,7 +31,7 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
         carries = _most_on(case, like)
         if not carries > 0:
             continue
-        # Fewer than these cannot be enough; a few more may be, as loads are not to be too uneven.
+        # Fewer GPUs cannot be enough; a few more may be needed, because loads must not be too uneven.
         fewest = max(1, ceil((service.rate_per_second * ENOUGH - served) / carries))
         most = fewest + max(fewest, service.min_instances, 8)
         most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
@@ -72,14 +72,14 @@ def tenant_limit(case: RelaxedCase, below: float) -> Proposal | None:
         return None
 
     def helping(*ways: tuple[str, ...]) -> list[tuple[tuple[str, ...], Offer]]:
-        """Limits without which it is served, and how."""
+        """Returns the limits without which it is served, each with the offer."""
         lifted = [(names, serves(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
         return [(names, found) for names, found in lifted if found]
 
     alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
     ways = helping(*alone) or (helping(("gpus", "price_per_hour")) if len(alone) == 2 else [])
-    raised = [one for names, found in ways if (one := _raised(case, limit, names, found, below))]
-    return min(raised, key=lambda one: one.relative, default=None)
+    raised = [raise_ for names, found in ways if (raise_ := _raised(case, limit, names, found, below))]
+    return min(raised, key=lambda proposal: proposal.relative, default=None)
 
 
 def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
@@ -106,7 +106,7 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
 
 
 def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
-    """The least raise of these limits together that serves the service, which it is without them as `found`."""
+    """Finds the least raise of these limits that serves the service; without them it is served as in `found`."""
 
     def under(values: list[float]) -> RelaxedCase:
         return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
@@ -122,19 +122,19 @@ def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offe
     values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], below, under)
     if values is None:
         return None
-    said = ", ".join(
+    words = ", ".join(
         f"limit.{LIMIT_FIELDS[name]}: {value:.10g} (now {was:.6g})"
         for name, value, was in zip(names, values, now, strict=True)
     )
-    return propose("limit", f"{said} of tenant {tenant}", _part_raised(now, values), under(values))
+    return propose("limit", f"{words} of tenant {tenant}", _part_raised(now, values), under(values))
 
 
 def _least_raise(
     low: list[float], high: list[float], below: float, under: Callable[[list[float]], RelaxedCase]
 ) -> list[float] | None:  # fmt: skip
-    """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to.
+    """Finds the lowest values between `low` and `high`, all raised by the same part of the way, that serve.
 
-    None where they would have to be raised by a part beyond `below`: what lies there is not looked at.
+    The high end is known to serve. None if the relative raise would exceed `below`.
     """
 
     def at(part: float) -> list[float]:
@@ -151,12 +151,12 @@ def _least_raise(
 
 
 def _part_raised(now: list[float], raised: list[float]) -> float:
-    """The larger raise of them, as a part of what is."""
+    """Returns the largest relative raise."""
     return max(value / was - 1 if was > 0 else inf for value, was in zip(raised, now, strict=True))
 
 
 def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
-    """The node that one more GPU stands on: like the cheapest that suits; where there is none, one that would."""
+    """Describes the node of one more GPU: like the cheapest that suits or, if none does, a node that would."""
     problem, service = case.problem, case.terms.service
     demands = [
         profile.demand for key, profile in problem.profiles.items()
@@ -166,8 +166,8 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     suiting = [
         node for node in {(n.price_per_hour, n.templates, n.cpu_cores, n.host_memory_gib): n for n in nodes}.values()
         if any(
-            one.demand.cpu_cores <= node.cpu_cores and one.demand.host_memory_gib <= node.host_memory_gib
-            for one in admitted(problem, node, service)
+            profile.demand.cpu_cores <= node.cpu_cores and profile.demand.host_memory_gib <= node.host_memory_gib
+            for profile in admitted(problem, node, service)
         )
     ]  # fmt: skip
     known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
@@ -185,7 +185,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
 
 
 def _most_on(case: RelaxedCase, like: Node) -> float:
-    """The most that one instance carries on an empty GPU of such a node."""
+    """Returns the most that one instance carries on an empty GPU of such a node."""
     spots = lot([empty(case.problem, like, [(like.name, 0)])])
     cap = options(case.problem, spots, case.terms, case.notes).cap
     return float(cap.max()) if cap.size else 0.0

@@ -1,4 +1,4 @@
-"""The limit that leaves a service unserved, in words: first what no fleet could mend, then what the others leave."""
+"""Names the limit that leaves a service unserved: first what no plan could change, then what other services use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from solvers.planning.problem import Limit, Policy, Service
 
 @dataclass(frozen=True, slots=True)
 class UnservedReason:
-    """In words; and what serving it would cost, where it could be served as things are."""
+    """The reason in words, and the cost of serving it where that is possible without a change."""
 
     words: str
     worth: Worth | None = None
@@ -31,20 +31,20 @@ class UnservedReason:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """A limit, in words, and the same case without it."""
+    """A limit in words, and a function that removes it from a case."""
 
     words: str
     without: Callable[[RelaxedCase], RelaxedCase]
 
 
 def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
-    """Why the service is not served whole, with what the others leave of each limit."""
+    """Finds why the service is not served whole, given what other services leave of each limit."""
     service = case.terms.service
     able = able_kinds(fleet, service, case.notes.measured)
     own = impossible(fleet, service, able, case.notes.measured)
     if own:
         least_ms = needed_slo_ms(case, fleet) if "its SLO" in own else None
-        return UnservedReason(f"{own}; its rate needs {least_ms:.10g} ms, alone on this fleet" if least_ms else own)
+        return UnservedReason(f"{own}; its rate needs {least_ms:.10g} ms even alone on this fleet" if least_ms else own)
     if service.priority * case.terms.policy.unserved_price <= 0:
         offered = offer(case)
         known = worth(case, offered) if _is_whole(case, offered) else None
@@ -53,47 +53,47 @@ def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
 
 
 def needed_slo_ms(case: RelaxedCase, fleet: FleetCapacity) -> float | None:
-    """The SLO, to four digits, below which nothing serves its rate; None where its SLO is none too short for that."""
+    """Returns the shortest SLO, to four digits, at which its rate can be served; None if its own SLO is long enough."""
     least_ms = least_slo_ms(fleet, case.terms.service, case.notes.measured, longest_slo_ms(case))
     return rounded_down(least_ms) if least_ms and least_ms > case.terms.service.slo_ms else None
 
 
 def short(fleet: FleetCapacity, service: Service, known: FreeCapacity, memo: Measurements) -> str:
-    """What is known without looking at what the others leave."""
+    """Gives the reason that needs no look at what other services leave."""
     policy = fleet.problem.policy
     able = able_kinds(fleet, service, memo)
     own = impossible(fleet, service, able, memo)
     if own:
         return own
     if policy.unserved_price <= 0:
-        return "unservedPrice 0: leaving it out costs nothing"
+        return "unservedPrice is 0, so leaving it out costs nothing"
     gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
     if not free:
-        return f"all {gpus} GPUs that may run it are taken, and the plan found no room for it beside the others"
-    said = f"{free} of {gpus} GPUs that may run it are empty; what keeps it off them was not looked into"
+        return f"all {gpus} GPUs that may run it are in use, and the plan found no room for it next to other services"
+    words = f"{free} of {gpus} GPUs that may run it are empty; why it cannot use them was not examined"
     limit = fleet.problem.limits.get(service.tenant)
     may = [_limit_words(known, service.tenant, limit)] if limit else []
     may += [_budget_words(known, policy)] if policy.power_budget_w is not None else []
-    return f"{said}; it may be {', or '.join(may)}" if may else said
+    return f"{words}; the cause may be {', or '.join(may)}" if may else words
 
 
 def _free(case: RelaxedCase, known: Worth | None) -> str:
-    said = f"unservedPrice {case.terms.policy.unserved_price:g}: leaving it out costs nothing"
-    return f"{said}, serving it would add {known.adds:.4g} an hour" if known else said
+    words = f"unservedPrice is {case.terms.policy.unserved_price:g}, so leaving it out costs nothing"
+    return f"{words}; serving it would add {known.adds:.4g} an hour" if known else words
 
 
 def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) -> UnservedReason:
-    """Which limits, lifted, let it be served beside the others, or more of it; else the fleet is full or too small."""
+    """Finds the limits without which more of it could be served; otherwise the fleet is full or too small."""
     service, offered = case.terms.service, offer(case)
     if _is_whole(case, offered):
         known = worth(case, offered)
         if known and not known.is_worth_it:
-            said = f"it could be served for {known.adds:.4g} an hour more, but leaving it out costs only"
-            return UnservedReason(f"{said} {known.saves:.4g} (unservedPrice and priority): not worth it", known)
+            words = f"serving it would cost {known.adds:.4g} an hour more, but leaving it out costs only"
+            return UnservedReason(f"{words} {known.saves:.4g} (by unservedPrice and priority): not worth it", known)
         if known:
-            said = f"there is room for it beside the others, for {known.adds:.4g} an hour more"
-            return UnservedReason(f"{said}, which this search did not find: more work may serve it", known)
-    so_far = max(offered.rate_per_second, sum(one.rate_per_second for one in case.own))
+            words = f"there is room for it next to other services, for {known.adds:.4g} an hour more"
+            return UnservedReason(f"{words}, but this search did not find it: a longer search may serve it", known)
+    so_far = max(offered.rate_per_second, sum(instance.rate_per_second for instance in case.own))
     lifts = _lifts(case)
     most, needed = _needed(case, lifts, so_far * (1 + 1e-6))
     if not needed:
@@ -101,12 +101,12 @@ def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) 
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
-        return UnservedReason(f"{words}; {raised.words} would do" if raised and confirm(raised) else words)
-    return UnservedReason(f"{words}; without that, {_carries(case, most)}")
+        return UnservedReason(f"{words}; {raised.words} would be enough" if raised and confirm(raised) else words)
+    return UnservedReason(f"{words}; without this limit, {_carries(case, most)}")
 
 
 def _needed(case: RelaxedCase, lifts: Sequence[Lift], so_far: float) -> tuple[float, list[Lift]]:
-    """The limit whose lifting carries most; where none alone helps, those that it takes together."""
+    """Returns the limit whose removal serves most or, if none helps alone, the limits that must go together."""
 
     def carried(some: Sequence[Lift]) -> float:
         return offer(reduce(lambda about, lift: lift.without(about), some, case)).rate_per_second
@@ -120,14 +120,14 @@ def _needed(case: RelaxedCase, lifts: Sequence[Lift], so_far: float) -> tuple[fl
         return so_far, []
     needed = list(lifts)
     for lift in lifts:
-        fewer = [one for one in needed if one is not lift]
+        fewer = [other for other in needed if other is not lift]
         if carried(fewer) > so_far:
             needed = fewer
     return carried(needed), needed
 
 
 def _lifts(case: RelaxedCase) -> list[Lift]:
-    """Every rule that may keep it off GPUs which have room, and the case without that rule."""
+    """Lists the rules that may keep it off GPUs with room, each with the case without it."""
     service, policy, limit = case.terms
     problem = case.problem
     found: list[Lift] = []
@@ -135,12 +135,12 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         words = _limit_words(case.whole, service.tenant, limit)
         found.append(Lift(f"{words}, leaves no room for it", lambda about: about.under(limit=None)))
     if policy.power_budget_w is not None:
-        words = f"{_budget_words(case.whole, policy)}, leaves no watts for it"
+        words = f"{_budget_words(case.whole, policy)}, leaves no power for it"
         found.append(Lift(words, _under(power_budget_w=None)))
     if any(
-        one.demand.cpu_cores or one.demand.host_memory_gib
+        profile.demand.cpu_cores or profile.demand.host_memory_gib
         for node in {node.gpu_type: node for node in problem.nodes.values()}.values()
-        for one in admitted(problem, node, service)
+        for profile in admitted(problem, node, service)
     ):
         words = "the CPU cores of the nodes leave no room for it"
         found.append(Lift(words, lambda about: about.on(_with_endless_cpu)))
@@ -148,27 +148,25 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         found.append(Lift(words, lambda about: about.on(_with_endless_host_memory)))
     words = f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs"
     found.append(Lift(words, _under(same_model_per_gpu=100_000)))
-    words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs that have room"
+    words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs with room"
     found.append(Lift(words, _under(clients_per_gpu=100_000)))
     if service.is_dedicated:
-        words = "it is dedicated, and too few GPUs that nobody else is on may run it"
+        words = "it is dedicated, and too few of the GPUs that may run it are empty"
         found.append(Lift(words, lambda about: about.wishing(is_dedicated=False)))
     if service.gpu_types is not None:
-        words = f"its gpuTypes, {', '.join(service.gpu_types)}, keep it off others that have room"
+        words = f"its gpuTypes, {', '.join(service.gpu_types)}, keep it off other GPUs with room"
         found.append(Lift(words, lambda about: about.wishing(gpu_types=None)))
     if service.min_instances > 1:
-        words = (
-            f"minInstances {service.min_instances} on different GPUs: too few have room, with half an even share each"
-        )
+        words = f"too few GPUs have room for minInstances {service.min_instances}, each with half an even share"
         found.append(Lift(words, lambda about: about.wishing(min_instances=1)))
     return found
 
 
 def _limit_words(known: FreeCapacity, tenant: str, limit: Limit) -> str:
     gpus, price = known.gpus_taken.get(tenant, 0.0), known.price_taken.get(tenant, 0.0)
-    told = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
-    told += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
-    return f"the limit of tenant {tenant}, {' and '.join(told)}"
+    limits = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
+    limits += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
+    return f"the limit of tenant {tenant}, {' and '.join(limits)}"
 
 
 def _budget_words(known: FreeCapacity, policy: Policy) -> str:
@@ -176,21 +174,23 @@ def _budget_words(known: FreeCapacity, policy: Policy) -> str:
 
 
 def _full(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind], carried: float) -> str:
-    """No GPU that may run it is empty; or some are, and are too few for its rate."""
+    """Says that no GPU that may run it is empty, or that the empty GPUs are too few for its rate."""
     service = case.terms.service
     gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
     if free:
-        said = f"the fleet is too small for its rate: of {gpus} GPUs that may run it {free} are empty"
-        return f"{said}, and {_carries(case, carried)}"
+        words = f"the fleet is too small for its rate: of {gpus} GPUs that may run it {free} are empty"
+        return f"{words}, and {_carries(case, carried)}"
     unfit: dict[str, int] = {}
     for kind in fleet.kinds:
         if kind.empty and kind not in able:
             unfit[kind.node.gpu_type] = unfit.get(kind.node.gpu_type, 0) + kind.empty
-    said = f"the fleet is full: all {gpus} GPUs that may run it are taken, and {_carries(case, carried)}"
+    words = f"the fleet is full: all {gpus} GPUs that may run it are in use, and {_carries(case, carried)}"
     if not unfit:
-        return said
-    told = ", ".join(f"{count} of {name} ({_why_unfit(fleet, service, name)})" for name, count in sorted(unfit.items()))
-    return f"{said}; empty, but no use to it: {told}"
+        return words
+    unusable = ", ".join(
+        f"{count} of {name} ({_why_unfit(fleet, service, name)})" for name, count in sorted(unfit.items())
+    )
+    return f"{words}; empty but unusable for it: {unusable}"
 
 
 def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
@@ -201,13 +201,13 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
     nodes = [kind.node for kind in fleet.kinds if kind.node.gpu_type == gpu_type]
     if not any(True for node in nodes for _ in admitted(fleet.problem, node, service)):
         return "template not offered"
-    return "SLO, memory, maxW or its node's room not kept there"
+    return "SLO, memory, maxW or room on its node insufficient"
 
 
 def _carries(case: RelaxedCase, carried: float) -> str:
-    some = "what the others leave"
+    some = "what other services leave"
     if any(ground.is_partly_seen for ground in case.grounds):
-        some = f"what they leave on the {MOST_SHARED} roomiest GPUs of each kind"
+        some = f"what other services leave on the {MOST_SHARED} roomiest GPUs of each kind"
     return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
 

@@ -17,14 +17,14 @@ PERCENTILES = (99.5, *(float(whole) for whole in range(99, 49, -1)))
 
 @dataclass(frozen=True, slots=True)
 class RelaxationSearch:
-    """The least change found, and whether every dimension was looked at to its end."""
+    """The least change found; `is_whole` if every dimension was searched to its end."""
 
     least: Relaxation | None
     is_whole: bool
 
 
 def least_relaxation(case: RelaxedCase) -> RelaxationSearch:
-    """The one of least relative change, as far as the steps that the case's meter allows."""
+    """Finds the relaxation of least relative change, within the steps of the case's meter."""
     best: Relaxation | None = None
     try:
         for find in DIMENSIONS:
@@ -39,7 +39,7 @@ def least_relaxation(case: RelaxedCase) -> RelaxationSearch:
 def rate(case: RelaxedCase, below: float) -> Proposal | None:
     """A lower rate: what can be served, and at least what is"""
     asked = case.terms.service.rate_per_second
-    served = sum(one.rate_per_second for one in case.own)
+    served = sum(instance.rate_per_second for instance in case.own)
     for most in (offer(case).rate_per_second, served):
         value = rounded_down(most)
         if not value > 0:
@@ -101,7 +101,7 @@ def slo(case: RelaxedCase, below: float) -> Proposal | None:
 
 
 def longest_slo_ms(case: RelaxedCase) -> float:
-    """An SLO so long that a longer one changes nothing."""
+    """Returns an SLO so long that a longer SLO changes nothing."""
     execs = [
         time for key, profile in case.problem.profiles.items() if key[0] == case.terms.service.model
         for curve in profile.latency_ms.values() for _, time in curve
@@ -120,5 +120,5 @@ def percentile(case: RelaxedCase, below: float) -> Proposal | None:
     return propose("percentile", words, 1 - grid[at] / now, case.wishing(percentile=grid[at]))
 
 
-# What is told from what is known of the GPUs comes first: what it finds spares the others work.
+# Dimensions that need only known facts of the GPUs come first: what they find saves the others work.
 DIMENSIONS = (rate, gpus, min_instances, tenant_limit, power_budget, variants, gpu_types, percentile, slo)

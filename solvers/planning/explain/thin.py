@@ -1,4 +1,4 @@
-"""Services whose SLO lets hardly any load be accepted: served, with a warning that names the SLO at half the cost."""
+"""Warns of services whose SLO is so tight that instances carry hardly any load, and names the SLO at half the cost."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from math import inf
 import numpy as np
 
 from solvers.planning.explain.fleet import FleetCapacity, fleet
-from solvers.planning.explain.impossible import CLOSE, alone
+from solvers.planning.explain.impossible import CLOSE_FACTOR, alone
 from solvers.planning.explain.options import Measured, Measurements
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.problem import ProfileKey, Service
 from solvers.planning.search.promise import accepted_loads
 from solvers.planning.search.tables import SM, Tables
 
-THIN = 0.1  # of the time of an instance: less than this accepted load everywhere is worth a word
-LONGEST = 100.0  # times the SLO
+THIN_LOAD = 0.1  # of an instance's time: a service that may use less on every GPU gets a warning
+LONGEST_SLO_FACTOR = 100.0  # of the SLO searched
 IN_FULL = 20
 
 
 def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
-    """One sentence for each of them; the SLO of half the cost is computed for the first few."""
-    found = [name for name, load in zip(t.services, most_load(t).tolist(), strict=True) if 0 < load < THIN]
+    """Returns a sentence for each such service; the first few name the SLO at half the cost."""
+    found = [name for name, load in zip(t.services, most_load(t).tolist(), strict=True) if 0 < load < THIN_LOAD]
     found = [name for name in found if name in served]
     if not found:
         return ()
@@ -32,7 +32,7 @@ def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
 
 
 def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The largest load = rate x exec / batch that one instance of each service may carry anywhere, alone on its GPU."""
+    """Returns the largest load = rate x exec / batch of an instance of each service, alone on its best GPU."""
     most = np.zeros(len(t.services))
     if not len(t.offer_service):
         return most
@@ -49,23 +49,23 @@ def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def half_cost_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements) -> float | None:
-    """The least SLO, to four digits, at which the service alone costs half; None where none does that."""
+    """Returns the shortest SLO, to four digits, at which the service alone costs half, or None."""
     half = cost(fleet, service, memo) / 2
 
     def cheap(slo_ms: float) -> bool:
         return cost(fleet, replace(service, slo_ms=slo_ms), memo) <= half
 
-    low, high = service.slo_ms, service.slo_ms * LONGEST
+    low, high = service.slo_ms, service.slo_ms * LONGEST_SLO_FACTOR
     if not 0 < half < inf or not cheap(high):
         return None
-    while high > low * CLOSE:
+    while high > low * CLOSE_FACTOR:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if cheap(middle) else (middle, high)
     return rounded_up(high)
 
 
 def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
-    """The least price an hour of the parts of GPUs that serve it alone: instances x price x max(SM, memory share)."""
+    """Returns the least price an hour of serving it alone: instances x price x max(SM share, memory share)."""
     at = alone(fleet, service, memo)
     least = inf
     for row, (spot, number) in enumerate(zip(at.spot.tolist(), at.way.tolist(), strict=True)):
@@ -80,10 +80,10 @@ def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
 
 def _sentence(kinds: FleetCapacity, name: str, memo: Measurements, in_full: bool) -> str:
     service = kinds.problem.services[name]
-    said = f"{name}: under its SLO of {service.slo_ms:.6g} ms no instance may be loaded to {THIN:g} of its time"
+    warning = f"{name}: its SLO of {service.slo_ms:.6g} ms keeps each instance below {THIN_LOAD:.0%} load"
     if not in_full:
-        return said
+        return warning
     slo_ms = half_cost_slo_ms(kinds, service, memo)
     if slo_ms is None:
-        return f"{said}; no longer SLO halves its cost"
-    return f"{said}; at {slo_ms:.10g} ms its cost halves"
+        return f"{warning}; no longer SLO would halve its cost"
+    return f"{warning}; an SLO of {slo_ms:.10g} ms would halve its cost"

@@ -1,4 +1,4 @@
-"""What serving a service beside the others would cost an hour, and what leaving it out costs."""
+"""Compares what serving a service next to the others would cost an hour with what leaving it out costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIGHEST_PRIORITY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What an hour of serving adds to the plan's cost, what it takes off, and the plan that serves."""
+    """What an hour of serving adds to the plan's cost and what it saves, and the plan that serves."""
 
     adds: float
     saves: float
@@ -28,23 +28,23 @@ class Worth:
 
 
 def worth(case: RelaxedCase, offered: Offer) -> Worth | None:
-    """Of an offer of the whole rate; None where the judge refuses it."""
+    """Returns the worth of an offer of the whole rate; None if the judge refuses it."""
     plan = applied(case, offered)
     if plan is None:
         return None
     problem, service = case.problem, case.terms.service
-    new = [one for one in plan.instances if one.service == case.name]
-    at = {one.node for one in (*new, *case.own)}
+    new = [instance for instance in plan.instances if instance.service == case.name]
+    at = {instance.node for instance in (*new, *case.own)}
     adds = resource_cost(case, plan, at) - resource_cost(case, case.plan, at)
     state = problem.state
-    if state and case.name not in {one.service for one in state.running}:
-        price = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in new)
+    if state and case.name not in {running.service for running in state.running}:
+        price = sum(problem.nodes[i.node].price_per_hour * i.sm_percent / 100 for i in new)
         adds += problem.policy.move_price * price * 60 / problem.policy.horizon_minutes
     return Worth(max(adds, 0.0), problem.policy.unserved_price * service.priority / 100 * _missed(case), plan)
 
 
 def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
-    """The least priority, or price of what is unserved, at which serving it costs no more than leaving it out."""
+    """Returns the least priority, or unservedPrice, at which serving it costs no more than leaving it out."""
     policy, service = case.terms.policy, case.terms.service
     needed = known.adds / _missed(case)  # unservedPrice x priority / 100
     if policy.unserved_price > 0:
@@ -61,10 +61,10 @@ def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
 
 
 def _missed(case: RelaxedCase) -> float:
-    """What is unserved, as it is priced."""
-    return max(1.0, *(left.rate_per_second for left in case.plan.unserved if left.service == case.name))
+    """Returns the unserved rate as it is priced."""
+    return max(1.0, *(u.rate_per_second for u in case.plan.unserved if u.service == case.name))
 
 
 def resource_cost(case: RelaxedCase, plan: Plan, at: set[str]) -> float:
-    """Of some nodes."""
+    """Returns the plan's cost of resources on these nodes."""
     return judge(*part(case.problem, plan, at, case.name, case.whole), simulate=False).cost.resource

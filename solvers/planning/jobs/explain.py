@@ -1,4 +1,4 @@
-"""Why a job runs nowhere, and the least change, found by trying it, that would let it run with all else kept."""
+"""Explains why a job is not placed and tries to find the least change that would place it while all else stays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from solvers.planning.jobs.placement import JobPlacement
 from solvers.planning.plan import Unplaced
 
-IN_FULL = 20  # a plan
+IN_FULL = 20  # jobs of a plan with a relaxation
 SECONDS_A_YEAR = 31_557_600
 
 
 def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
-    """Everyone who waits, and who stays although its deadline passes; the dearest to leave first."""
+    """Explains the jobs that wait and the jobs that stay but miss their deadline, the most expensive first."""
     late = [job for job in sorted(s.room.stays) if is_late(s, job)]
     found = [Unplaced(s.room.jobs[job].name, *_of_who_stays(s, job)) for job in [*sorted(s.left_out), *late]]
     for place, job in enumerate(s.waiting()):
@@ -24,16 +24,16 @@ def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
 
 
 def is_late(s: JobPlacement, job: int) -> bool:
-    """Whether it runs where it must, too slowly for its deadline."""
-    one, state = s.room.jobs[job], s.room.problem.state
-    if one.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
+    """Tells if the job must stay where it runs, too slowly for its deadline."""
+    spec, state = s.room.jobs[job], s.room.problem.state
+    if spec.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
         return False
-    left = (one.deadline - state.now).total_seconds()
-    return left <= 0 or pace(s, job) * left < one.units * (1 - 1e-9)
+    left = (spec.deadline - state.now).total_seconds()
+    return left <= 0 or pace(s, job) * left < spec.units * (1 - 1e-9)
 
 
 def pace(s: JobPlacement, job: int) -> float:
-    """Units a second of a job that runs."""
+    """Returns the units a second of a running job."""
     gpu = int(s.board.home[job])
     fleet, work = s.room.fleet, s.room.work
     profile = int(work.profile[job, fleet.kind[gpu]])
@@ -51,35 +51,35 @@ def pace(s: JobPlacement, job: int) -> float:
 def _of_who_stays(s: JobPlacement, job: int) -> tuple[str, str]:
     placed = s.room.stays[job]
     if job in s.left_out:
-        return (f"it runs on {placed.node}/{placed.gpu} and is not preemptible, but there is no room beside what "
-                "the plan puts there", "preemptible: true")  # fmt: skip
-    return (f"it is not preemptible, and at {pace(s, job):.6g} units a second on {placed.node}/{placed.gpu} misses its "
-            "deadline", _later(s, job, pace(s, job)))  # fmt: skip
+        return (f"it runs on {placed.node}/{placed.gpu} and is not preemptible, but what the plan puts there "
+                "leaves no room for it", "preemptible: true")  # fmt: skip
+    return (f"it is not preemptible, and at {pace(s, job):.6g} units a second on {placed.node}/{placed.gpu} it misses "
+            "its deadline", _later(s, job, pace(s, job)))  # fmt: skip
 
 
 def reason(s: JobPlacement, job: int) -> str:
-    """What binds, counted over the GPUs that it has a profile for."""
+    """Counts what excludes the GPUs that it has a profile for."""
     fleet, work, board = s.room.fleet, s.room.work, s.board
     profile = work.profile[job, fleet.kind]
     of = np.flatnonzero(profile >= 0)
-    one, now = s.room.jobs[job], s.room.problem.state.now if s.room.problem.state else None
-    if one.deadline and now and one.deadline <= now:
-        return f"its deadline, {one.deadline.isoformat()}, has passed"
+    spec, now = s.room.jobs[job], s.room.problem.state.now if s.room.problem.state else None
+    if spec.deadline and now and spec.deadline <= now:
+        return f"its deadline, {spec.deadline.isoformat()}, has passed"
     if not len(of):
-        return f"no GPU is of a type that it has a profile for ({', '.join(sorted(s.room.jobs[job].profiles))})"
+        return f"the fleet has no GPU of a type in its profiles ({', '.join(sorted(s.room.jobs[job].profiles))})"
     p = profile[of]
     tests = {
-        "no seat for a job": board.taken[of] >= fleet.seats[of],
+        "no free place for a job": board.taken[of] >= fleet.seats[of],
         "too few SM% left": fleet.spare[of] < work.low[p],
         "too little GPU memory left": fleet.memory_gib[of] < work.memory_gib[p],
-        "services that bear no more pressure": fleet.bears[of] < work.least_pressure[p],
+        "services that tolerate no more pressure": fleet.bears[of] < work.least_pressure[p],
         "too few CPU cores left": board.cpu_cores[fleet.node[of]] < work.cpu_cores[p],
         "too little host memory left": board.host_memory_gib[fleet.node[of]] < work.host_memory_gib[p],
-        "a price that is more than it may pay or its wait costs": board.is_open[of] == 0,
+        "a price above its limit or above the cost of its wait": board.is_open[of] == 0,
     }
-    if one.deadline and now and not (_fastest(s, job) >= work.need[job]):
-        left = (one.deadline - now).total_seconds()
-        return f"{left:.6g} s are left to its deadline, and on no GPU that has room for it is it done by then"
+    if spec.deadline and now and not (_fastest(s, job) >= work.need[job]):
+        left = (spec.deadline - now).total_seconds()
+        return f"its deadline is in {left:.6g} s, and no GPU with room for it finishes it by then"
     open_ = np.ones(len(of), np.bool_)
     counts = []
     for words, fails in tests.items():
@@ -98,11 +98,11 @@ def _of_the_open(s: JobPlacement, job: int) -> str:
         return f"where its energy, {cost:.4g} an hour, costs more than its wait, {s.penalty[job]:.4g}"
     need = float(s.room.work.need[job])
     late = f"too slow for the {need:.6g} units a second of its deadline, or " if need > 0 else ""
-    return f"{late}with too little left beside what runs there"
+    return f"{late}with too little capacity left next to what runs there"
 
 
 def _fastest(s: JobPlacement, job: int) -> float:
-    """Units a second on the best GPU that has room for it, whatever its deadline; infinite where none has."""
+    """Returns the units a second on the best GPU with room, whatever its deadline; infinite if no GPU has room."""
     need = float(s.room.work.need[job])
     s.room.work.need[job] = 0.0
     found = [_pace_on(s, job, gpu) for gpu in [s.home(job)[0], *s.openable(job)] if gpu >= 0]
@@ -111,8 +111,8 @@ def _fastest(s: JobPlacement, job: int) -> float:
 
 
 def relaxation(s: JobPlacement, job: int) -> str:
-    """A later deadline, a higher price or priority, or one more GPU: what helps, in its least form."""
-    room, one = s.room, s.room.jobs[job]
+    """Proposes the least change that helps: a later deadline, a higher price or priority, or one more GPU."""
+    room, spec = s.room, s.room.jobs[job]
     need = float(room.work.need[job])
     cheapest = _cheapest(s, job)
     if cheapest is None and need > 0:
@@ -122,21 +122,21 @@ def relaxation(s: JobPlacement, job: int) -> str:
     if cheapest:
         cost, price, gpu = cheapest
         words = []
-        if one.deadline is None or (one.max_price_per_hour is not None and price > one.max_price_per_hour):
+        if spec.deadline is None or (spec.max_price_per_hour is not None and price > spec.max_price_per_hour):
             words.append(f"maxPricePerHour: {_up(cost):g}")
-        if one.deadline is not None and cost > s.penalty[job]:
+        if spec.deadline is not None and cost > s.penalty[job]:
             words.append(f"priority: {ceil(cost * (1 + 1e-9) / s.room.problem.policy.unplaced_price * 100)}")
         node, index = room.places[gpu]
         return f"{' and '.join(words)}; {node}/{index} has room for it"
-    types = sorted(name for name in one.profiles if name in room.problem.gpu_types)
+    types = sorted(name for name in spec.profiles if name in room.problem.gpu_types)
     if not types:
         return f"a profile on {' or '.join(sorted(room.problem.gpu_types))}"
-    paid = "" if one.deadline or one.max_price_per_hour else " and a maxPricePerHour of its price, unless it is owned"
+    paid = "" if spec.deadline or spec.max_price_per_hour else " and a maxPricePerHour of its price, unless it is owned"
     return f"one more GPU of {types[0]}{paid}"
 
 
 def _cheapest(s: JobPlacement, job: int) -> tuple[float, float, int] | None:
-    """Where it could run if it paid: its cost, the GPU's price, the GPU."""
+    """Returns the cheapest GPU where it could run if it paid: the cost, the GPU's price, the GPU."""
     gpu, cost, _ = s.home(job)
     found = [(cost, 0.0, gpu)] if gpu >= 0 else []
     for (_, price), gpus in s.pools.items():
@@ -147,7 +147,7 @@ def _cheapest(s: JobPlacement, job: int) -> tuple[float, float, int] | None:
 
 
 def _pace_on(s: JobPlacement, job: int, gpu: int) -> float:
-    """Units a second there, beside those there; 0 where it does not fit."""
+    """Returns its units a second on this GPU next to the jobs there; 0 if it does not fit."""
     mark = s.mark()
     found = pace(s, job) if s.put(job, gpu) else 0.0
     s.back(mark)
@@ -161,7 +161,7 @@ def _later(s: JobPlacement, job: int, units_per_second: float) -> str:
     try:
         return f"deadline: {(now + timedelta(seconds=seconds)).isoformat()}"
     except OverflowError:
-        return f"fewer steps or requests: they would take {seconds / SECONDS_A_YEAR:.3g} years"
+        return f"fewer steps or requests: these would take {seconds / SECONDS_A_YEAR:.3g} years"
 
 
 def _up(value: float) -> float:

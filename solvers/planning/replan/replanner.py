@@ -103,7 +103,7 @@ class Replanner:
         verdict, told = self._judged(found, problem)
         reasons: list[str] = []
         if verdict.violations:
-            reasons.append(f"no right plan by small changes: {verdict.violations[0]}")
+            reasons.append(f"small changes give no valid plan: {verdict.violations[0]}")
         for part in HELD_PARTS:
             # What was wrong before is no fault of the change: to carry less would not mend it.
             if all((one.where, one.rule) in self.wrong for one in verdict.violations):
@@ -124,7 +124,7 @@ class Replanner:
             if left:
                 self.unserved[name] = left
         # What stays unserved is said each time: small changes do not come back to it, and a full plan may serve it.
-        reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} are left unserved" for name in self._missed()]
+        reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._missed()]
         reasons += self._drifted(verdict)
         counts = verdict.changes
         return Replanned(
@@ -136,7 +136,7 @@ class Replanner:
     def plan(self) -> Plan:
         """The plan as it stands."""
         verdict = self.standing.verdict()
-        certificate = Certificate(verdict.cost, None, "the running plan, changed where rates did", 0, 0.0)
+        certificate = Certificate(verdict.cost, None, "the running plan with changed rates", 0, 0.0)
         return replace(
             self.base, instances=predicted(self.desk), changes=Changes(), certificate=certificate, releasable=(),
             unserved=tuple(self.unserved[name] for name in sorted(self.unserved)),
@@ -145,7 +145,7 @@ class Replanner:
     def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
         names = self.desk.t.services
         left = {
-            names[s]: Unserved(names[s], rate, "no room for it by small changes; a full plan is due") if rate else None
+            names[s]: Unserved(names[s], rate, "small changes give no room; a full plan is due") if rate else None
             for s, rate in found.left.items()
             if rate or names[s] in self.unserved
         }
@@ -183,10 +183,10 @@ class Replanner:
         expected = worth * self.per_worth
         now = verdict.cost.resource
         if now > expected * (1 + DRIFT):
-            return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+            return [f"it costs {now:.6g}; by the prices, a full plan would cost about {expected:.6g}"]
         used = int((self.desk.b.count > 0).sum())
         if 0 < used * DRIFT < 1:  # and a full plan takes no time
-            return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan may well save that"]
+            return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan would probably save it"]
         return []
 
 

@@ -20,7 +20,7 @@ from solvers.planning.search.tables import Tables
 
 SAME = 1e-9  # of a value: what sums of floats may differ by
 PASSES = 5
-AS_IT_RUNS = "the plan as it runs"
+AS_IT_RUNS = "the running plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _fitted_in(t: Tables, choice: Choice) -> Choice:
     more = len(choice.unserved) - len(roomy.unserved)
     if not more:
         return choice
-    origin = f"{more} services fitted in beside {choice.origin or 'the plan'}"
+    origin = f"{more} services added in free capacity; {choice.origin or 'the plan'}"
     return Choice(list(roomy.instances), list(roomy.unserved), origin)
 
 

@@ -185,6 +185,6 @@ def test_a_power_budget_below_the_idle_fleet_is_told_once(solve: Solve) -> None:
     done = solve("--work", "1", "--json", text=FLEET + policy)
     assert (done.code, done.err) == (3, "")
     plan = json.loads(done.out)
-    told = "powerBudgetW: 70 W is less than the 80 W that the fleet draws idle; no plan keeps it"
+    told = "powerBudgetW: 70 W is less than the 80 W that the idle fleet draws; no plan can keep it"
     assert plan["warnings"] == [told]
     assert plan["certificate"]["method"].count("refused") <= 1

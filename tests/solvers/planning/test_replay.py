@@ -56,7 +56,7 @@ def test_alone_and_in_processes_the_same_work_finds_the_same(seed: int) -> None:
 
 
 def test_alone_there_is_no_end_by_seconds() -> None:
-    with pytest.raises(ValueError, match="ends by its work"):
+    with pytest.raises(ValueError, match="needs a limit of work"):
         find(random_problem(0), SolveBudget(1.0), alone=True)
 
 

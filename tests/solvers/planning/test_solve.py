@@ -87,4 +87,4 @@ def test_the_method_says_what_the_bound_leaves_out() -> None:
     assert certificate
     assert certificate.bound
     assert f"; bound {certificate.bound:.6g}" in certificate.method
-    assert certificate.method.endswith("which leaves out memory beyond the smallest batch, the power budget, maxW")
+    assert certificate.method.endswith("ignoring memory beyond the smallest batch, the power budget, maxW")

@@ -59,7 +59,7 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
 def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedWhy:
     """Finds the full reason, and the least change that serves the service while the others keep what they have."""
     about = explain.case(problem, plan, left.service)
-    options = explain.told(about, fleet(problem, about.whole.at))
+    options = explain.explain_service(about, fleet(problem, about.whole.at))
     change = options.change
     proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
     return UnservedWhy(left.rate_per_second, options.reason, options.relaxation, proved)
@@ -68,7 +68,7 @@ def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedW
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
     """Returns the problem after the named change, and the plan that serves the service then; None where none helps."""
     about = explain.case(problem, plan, name)
-    change = explain.told(about, fleet(problem, about.whole.at)).change
+    change = explain.explain_service(about, fleet(problem, about.whole.at)).change
     return (change.problem, change.plan) if change else None
 
 

@@ -250,8 +250,8 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     assert last.converged
     assert last.limit <= last.bound * 1.0005
     assert about_bound(last, bound.left_out(t)) == (
-        f"; bound {last.bound:.6g} of at most {last.limit:.6g} that its model can prove, which leaves out memory"
-        " beyond the smallest batch, what is left of a shared GPU"
+        f"; bound {last.bound:.6g} (this method could prove at most {last.limit:.6g}), ignoring memory"
+        " beyond the smallest batch, idle SMs of a shared GPU"
     )
     assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
 
@@ -275,7 +275,7 @@ def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
     assert bound.left_out(tables(replace(problem, profiles=one_batch))) == ()
     crowded = replace(problem, policy=replace(problem.policy, clients_per_gpu=MOST_RESIDENTS - 1))
     assert bound.left_out(tables(crowded)) == (memory, "clientsPerGpu across models")
-    assert bound.left_out(tables(family("F", 8, 4, 0))) == (memory, "jobs' room")
+    assert bound.left_out(tables(family("F", 8, 4, 0))) == (memory, "the room that jobs take")
 
 
 def test_a_limit_holds_until_classes_become_finer() -> None:

@@ -47,20 +47,26 @@ MIXED = replace(
 )
 BINDING = {
     "profile": (world(profiles={}), "model m has no profile at all; a profile of v on big (2 empty) would help"),
-    "profile there": (a(MIXED, gpu_types=("old",)), "no profile of v on old; it has on big, not of its gpuTypes"),
+    "profile there": (
+        a(MIXED, gpu_types=("old",)),
+        "of v on old; it has one on big, which its gpuTypes exclude",
+    ),
     "slo": (a(BIG, slo_ms=8.0), "below the fastest exec, 8.4 ms with execMargin (v on big); its rate needs"),
     "slo, tiny": (a(BIG, slo_ms=1e-7), "its SLO of 1e-07 ms is below the fastest exec, 8.4 ms"),
     "variants": (a(BIG, variants=()), "no variant"),
     "gpuTypes": (a(BIG, gpu_types=("old",)), "no GPU of its gpuTypes: old"),
-    "minInstances": (a(BIG, min_instances=3), "minInstances 3 must stand on different GPUs, and 2 of the fleet"),
+    "minInstances": (a(BIG, min_instances=3), "minInstances 3 must run on different GPUs, and only 2 of the fleet"),
     "tenant": (world(limits={"shop": Limit(gpus=0.05)}), "the limit of tenant shop, 0.05 GPUs (0 taken)"),
     "tenant's price": (world(limits={"shop": Limit(price_per_hour=0.1)}), "shop, 0.1 an hour (0 taken)"),
     "power": (world(policy=Policy(power_budget_w=81)), "powerBudgetW 81, of which"),
     "cpu": (world(nodes={"n1": Node("n1", "big", (0, 1), 1, 64, 2.0)}), "the CPU cores that one instance takes"),
     "host": (world(nodes={"n1": Node("n1", "big", (0, 1), 16, 1, 2.0)}), "the host memory that one instance takes"),
-    "full": (a(BIG, rate_per_second=5000.0), "the fleet is full: all 2 GPUs that may run it are taken"),
-    "full for it": (a(MIXED, rate_per_second=5000.0), "empty, but no use to it: 2 of old (no profile)"),
-    "price 0": (world(policy=Policy(unserved_price=0.0)), "unservedPrice 0: leaving it out costs nothing, serving"),
+    "full": (a(BIG, rate_per_second=5000.0), "the fleet is full: all 2 GPUs that may run it are in use"),
+    "full for it": (a(MIXED, rate_per_second=5000.0), "empty but unusable for it: 2 of old (no profile)"),
+    "price 0": (
+        world(policy=Policy(unserved_price=0.0)),
+        "unservedPrice is 0, so leaving it out costs nothing; serving",
+    ),
 }
 
 
@@ -92,7 +98,7 @@ def test_a_service_served_in_part_may_ask_for_what_is_served() -> None:
 def test_where_two_limits_bind_no_single_change_is_claimed() -> None:
     problem = a(world(limits={"shop": Limit(gpus=0.0)}), slo_ms=8.0)
     (left,) = solve(problem, QUICK).unserved
-    assert left.relaxation.startswith(f"{explain.NOTHING_HELPS}; slo.latencyMs of ")
+    assert left.relaxation.startswith(f"{explain.NOTHING_HELPS}; in any case, slo.latencyMs must be at least ")
 
 
 def test_an_slo_far_below_any_exec_is_told_the_one_it_needs() -> None:
@@ -107,7 +113,7 @@ def test_an_slo_far_below_any_exec_is_told_the_one_it_needs() -> None:
 def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) -> None:
     problem = a(world(limits={"shop": limit}), rate_per_second=120.0)
     (left,) = solve(problem, QUICK).unserved
-    assert left.reason.endswith("of tenant shop would do")
+    assert left.reason.endswith("of tenant shop would be enough")
     plan = Plan((), unserved=(left,))
     (change,) = [one for one in every_change(explain.case(problem, plan, "shop/a")) if one.dimension == "limit"]
     assert change.words in left.reason
@@ -125,7 +131,7 @@ def nearly(now: float | None, raised: float | None) -> float | None:
 def test_what_is_not_worth_serving_is_told_the_price_at_which_it_is(price: float, named: str) -> None:
     problem = world(policy=Policy(unserved_price=price))
     plan = Plan((), unserved=(Unserved("shop/a", 50.0),))
-    told = explain.told(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
+    told = explain.explain_service(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
     change = told.change
     assert change
     assert ("not worth it" if price else "leaving it out costs nothing") in told.reason
@@ -173,8 +179,8 @@ def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_mu
 def test_many_instances_wanted_cost_no_more_to_explain() -> None:
     problem = a(BIG, min_instances=10_000)
     about = explain.case(problem, Plan((), unserved=(Unserved("shop/a", 50.0),)), "shop/a")
-    told = explain.told(about, fleet(problem, ()))
-    assert "minInstances 10000 must stand on different GPUs" in told.reason
+    told = explain.explain_service(about, fleet(problem, ()))
+    assert "minInstances 10000 must run on different GPUs" in told.reason
     assert told.relaxation == "minInstances: 2 (now 10000)"
     assert about.notes.meter.steps < 1_000_000
 
@@ -186,7 +192,7 @@ def test_reasons_that_are_cut_short_say_so() -> None:
         (left,) = explain.explained(problem, plan, steps, steps)
         assert explain.CUT in left.relaxation
     (left,) = explain.explained(problem, plan, 1, 1)
-    assert "the steps for reasons were spent before every limit was looked at" in left.reason
+    assert "the steps for explanations ran out before every limit was checked" in left.reason
     (whole,) = explain.explained(problem, plan)
     assert explain.CUT not in whole.relaxation
     assert explain.explained(problem, plan) == (whole,)
@@ -197,7 +203,7 @@ def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_c
     plan = solve(problem, QUICK)
     assert plan.unserved == ()
     (words,) = plan.warnings
-    slo_ms = float(words.split("; at ")[1].split()[0])
+    slo_ms = float(words.split("; an SLO of ")[1].split()[0])
     kinds = fleet(problem, ())
     now, then = (cost(kinds, replace(problem.services["shop/a"], slo_ms=ms), {}) for ms in (9.0, slo_ms))
     assert now / 2 * 0.9 < then <= now / 2

@@ -29,7 +29,7 @@ def test_every_change_named_serves_and_no_reason_contradicts_the_plan(seed: int)
     plan = solve(problem, QUICK)
     for left in plan.unserved:
         about = explain.case(problem, plan, left.service)
-        told = explain.told(about, fleet(problem, about.whole.at))
+        told = explain.explain_service(about, fleet(problem, about.whole.at))
         assert (left.reason, left.relaxation) == (told.reason, told.relaxation)
         assert told.is_whole
         changes = every_change(about)
@@ -90,8 +90,8 @@ def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
             for curve in profile.latency_ms.values() for _, time in curve
         )  # fmt: skip
         assert service.slo_ms < quickest * (1 + problem.policy.exec_margin) or service.gpu_types or service.variants
-    if "must stand on different GPUs" in said:
-        assert service.min_instances > int(said.split(", and ")[1].split()[0])
+    if "must run on different GPUs" in said:
+        assert service.min_instances > int(said.split(", and only ")[1].split()[0])
     if "leaving it out costs" in said:
         assert left.rate_per_second * problem.policy.unserved_price * service.priority < 1e4
 

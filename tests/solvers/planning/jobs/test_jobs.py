@@ -184,7 +184,7 @@ def test_a_gpu_too_dear_for_one_is_opened_for_three() -> None:
 def test_a_deadline_nobody_can_meet_is_told_with_one_that_can_be() -> None:
     found = place_jobs(fleet(job("a", deadline=NOON + timedelta(minutes=10))), ())
     (one,) = found.unplaced
-    assert one.reason == "600 s are left to its deadline, and on no GPU that has room for it is it done by then"
+    assert one.reason == "its deadline is in 600 s, and no GPU with room for it finishes it by then"
     assert one.relaxation == "deadline: 2026-12-01T12:15:02+00:00"  # 3,600 units at 4 a second, rounded up
     without = replace(fleet(job("a", deadline=NOON)), state=None)
     assert len(place_jobs(without, ()).jobs) == 1  # without a now, deadlines are not judged
@@ -195,7 +195,7 @@ def test_a_deadline_that_has_passed_and_one_beyond_all_calendars_are_told_so() -
     assert passed.reason == "its deadline, 2026-12-01T11:50:00+00:00, has passed"
     endless = replace(job("a", deadline=NOON + timedelta(minutes=10)), units=1.1e12)
     (one,) = place_jobs(fleet(endless), ()).unplaced
-    assert one.relaxation.startswith("fewer steps or requests: they would take 8.71e+03 years")
+    assert one.relaxation.startswith("fewer steps or requests: these would take 8.71e+03 years")
 
 
 def test_who_must_stay_is_late_and_says_so() -> None:
@@ -203,7 +203,9 @@ def test_who_must_stay_is_late_and_says_so() -> None:
     problem = replace(fleet(late, owned=1), state=RunningState(NOON, (), (PlacedJob("a", "owned", 0, 50, 4.0),)))
     found = place_jobs(problem, ())
     assert homes(found) == {"a": ("owned", 0)} and found.jobs[0].sm_percent == 50
-    assert "is not preemptible, and at 2.125 units a second on owned/0 misses its deadline" in found.unplaced[0].reason
+    assert (
+        "is not preemptible, and at 2.125 units a second on owned/0 it misses its deadline" in found.unplaced[0].reason
+    )
 
 
 def test_the_faster_job_does_not_take_what_only_the_larger_can_use() -> None:
