@@ -59,7 +59,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
         problem = replace(problem, services=_demanding(np.random.default_rng([seed, 2]), problem.services))
     found = loaded(problem, LOADS.get(name, LOAD) if load is None else load)
     problem = problem.with_rates(
-        {one.name: rounded(one.rate_per_second * found.scale) for one in problem.services.values()}
+        {service.name: rounded(service.rate_per_second * found.scale) for service in problem.services.values()}
     )
     if name == "E":
         idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())

@@ -123,7 +123,7 @@ def solve(problem: Problem) -> Plan:
 
 def _price(problem: Problem, plan: Plan) -> float:
     used = {instance.place for instance in plan.instances}
-    missed = sum(one.rate_per_second for one in plan.unserved) * problem.policy.unserved_price
+    missed = sum(unserved.rate_per_second for unserved in plan.unserved) * problem.policy.unserved_price
     return sum(problem.nodes[node].price_per_hour for node, _ in used) + missed
 
 
@@ -183,24 +183,26 @@ def _of_profile(
 def _plan(problem: Problem, shapes: Mapping[str, list[HetsevShape]], level: float, fit: str) -> Plan:
     fleet = _fleet(problem, level)
     models = {name: number for number, name in enumerate(sorted(problem.models))}
-    left = {service.name: service.rate_per_second for service in problem.services.values()}
+    remaining = {service.name: service.rate_per_second for service in problem.services.values()}
     full: set[tuple[str, HetsevShape]] = set()  # with no place for one more
     placed: list[tuple[CountedInstance, tuple[str, int]]] = []
-    while wanted := list(_counted(problem, shapes, left, fleet, full)):
-        for number in fair_order([(one.shape.memory_gib, models[one.service.model]) for one in wanted], len(models)):
-            one = wanted[number]
-            gpus, model = fleet[one.shape.gpu_type], models[one.service.model]
-            gpu = gpus.fit(one.shape, model, fit)
+    while wanted := list(_counted(problem, shapes, remaining, fleet, full)):
+        for number in fair_order(
+            [(instance.shape.memory_gib, models[instance.service.model]) for instance in wanted], len(models)
+        ):
+            instance = wanted[number]
+            gpus, model = fleet[instance.shape.gpu_type], models[instance.service.model]
+            gpu = gpus.fit(instance.shape, model, fit)
             if gpu is None:
-                full.add((one.service.name, one.shape))
-                gpus.give_back(one.shape, model)
+                full.add((instance.service.name, instance.shape))
+                gpus.give_back(instance.shape, model)
                 continue
-            gpus.take(gpu, one.shape, model)
-            left[one.service.name] -= one.rate_per_second
-            placed.append((one, gpus.places[gpu]))
+            gpus.take(gpu, instance.shape, model)
+            remaining[instance.service.name] -= instance.rate_per_second
+            placed.append((instance, gpus.places[gpu]))
     unserved = tuple(
         Unserved(name, rate, "HetSev's greedy found no GPU with room")
-        for name, rate in left.items()
+        for name, rate in remaining.items()
         if rate > 1e-9 * problem.services[name].rate_per_second
     )
     return Plan(instances=tuple(_instances(problem, placed)), unserved=unserved)
@@ -227,14 +229,14 @@ def _fleet(problem: Problem, level: float) -> dict[str, Gpus]:
 def _counted(
     problem: Problem,
     shapes: Mapping[str, list[HetsevShape]],
-    left: Mapping[str, float],
+    remaining: Mapping[str, float],
     fleet: Mapping[str, Gpus],
     full: set[tuple[str, HetsevShape]],
 ) -> Iterator[CountedInstance]:
     """H2: the cheapest type's count for each service; as many as there is room for where no type has room for all."""
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     for service in problem.services.values():
-        rate, model = left[service.name], models[service.model]
+        rate, model = remaining[service.name], models[service.model]
         if rate <= 1e-9 * service.rate_per_second:
             continue
         whole: dict[str, tuple[float, HetsevShape, int]] = {}  # by type, the first shape with room for all
@@ -265,16 +267,16 @@ def _counted(
 def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, int]]]) -> Iterator[Instance]:
     """The instances with the timeout that each needs among the neighbours it got."""
     pressure: dict[tuple[str, int], float] = {}
-    for one, place in placed:
-        pressure[place] = pressure.get(place, 0.0) + one.shape.pressure
-    for number, (one, place) in enumerate(placed):
-        service, shape = one.service, one.shape
+    for instance, place in placed:
+        pressure[place] = pressure.get(place, 0.0) + instance.shape.pressure
+    for number, (instance, place) in enumerate(placed):
+        service, shape = instance.service, instance.shape
         profile = problem.profiles[service.model, shape.variant, shape.gpu_type]
         alone_ms = float(np.interp(shape.sm_percent, *_points(profile.latency_ms[shape.batch])))
         exec_ms = alone_ms * (1 + profile.demand.sensitivity * max(0.0, pressure[place] - shape.pressure))
         judged_ms = exec_ms * (1 + problem.policy.exec_margin)
         timeout_ms = latency.timeout_for(
-            shape.batch, judged_ms, service.slo_ms, service.percentile, one.rate_per_second
+            shape.batch, judged_ms, service.slo_ms, service.percentile, instance.rate_per_second
         )
         yield Instance(
             id=f"h{number}",
@@ -287,7 +289,7 @@ def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, 
             sm_percent=shape.sm_percent,
             memory_gib=shape.memory_gib,
             clock_mhz=problem.gpu_types[shape.gpu_type].top_clock_mhz,
-            rate_per_second=one.rate_per_second,
+            rate_per_second=instance.rate_per_second,
         )
 
 

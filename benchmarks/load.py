@@ -109,7 +109,7 @@ def _alike(problem: Problem) -> tuple[list[Service], Ints]:
     def rule(service: Service) -> tuple[str, tuple[str, ...], tuple[str, ...], float]:
         return (service.model, service.variants, service.gpu_types or (), service.percentile)
 
-    services = sorted(problem.services.values(), key=lambda one: (rule(one), one.slo_ms, one.name))
+    services = sorted(problem.services.values(), key=lambda service: (rule(service), service.slo_ms, service.name))
     size = -(-len(services) // GROUPS)
     group: list[int] = []
     for _, members in groupby(services, key=rule):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.rows import Told, gap
+from benchmarks.rows import TimedLines, gap
 
 MOST_PERCENT = 100.0  # what leaves something unserved is far above
 LEAST_PERCENT = 0.1
 
 
-def gap_over_time(traces: Mapping[str, Told], title: str, file: Path) -> None:
+def gap_over_time(traces: Mapping[str, TimedLines], title: str, file: Path) -> None:
     """Each plan's gap as a step line over its time, both on logarithmic axes."""
     import matplotlib
 
@@ -20,14 +20,14 @@ def gap_over_time(traces: Mapping[str, Told], title: str, file: Path) -> None:
 
     lowest = MOST_PERCENT
     figure, axes = pyplot.subplots(figsize=(8, 5))
-    for name, told in traces.items():
+    for name, lines in traces.items():
         known = [
             (line["at"], 100 * found)
-            for line in told
+            for line in lines
             if line["what"] == "better" and (found := gap(line["cost"], line["bound"])) is not None
         ]
         if known:
-            end = max(line["at"] for line in told if "at" in line)
+            end = max(line["at"] for line in lines if "at" in line)
             seconds, percents = zip(*known, (end, known[-1][1]), strict=True)
             lowest = min(lowest, known[-1][1])
             axes.step(seconds, percents, where="post", label=name, linewidth=1.2)

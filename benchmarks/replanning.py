@@ -69,7 +69,8 @@ def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
         found = changes_on(new, old)
         started, stopped, resized = started + len(found.starts), stopped + len(found.stops), resized + found.resize
         untouched = changes_on(
-            [one for one in new if one.service not in touched], [one for one in old if one.service not in touched]
+            [instance for instance in new if instance.service not in touched],
+            [instance for instance in old if instance.service not in touched],
         )
         strangers += len(untouched.starts) + len(untouched.stops) + untouched.resize
     return Moved(started, stopped, resized, strangers)
@@ -80,15 +81,15 @@ def rounds(
 ) -> Iterator[tuple[Problem, dict[str, Any]]]:
     """Round by round: the problem as it stands then, and the row."""
     rng = np.random.default_rng(seed)
-    standing = problem
+    current = problem
     for number in range(count):
         rates = new_rates(problem, changed, rng)
         began = clock()
         answer = replans.change(rates)
         ms = (clock() - began) * 1000
         after = replans.plan
-        standing = standing.with_rates(rates)
-        verdict = judge(standing, after, simulate=False, keeps=keep)
+        current = current.with_rates(rates)
+        verdict = judge(current, after, simulate=False, keeps=keep)
         found = moved(plan, after, rates.keys())
         row = {
             "round": number,
@@ -102,7 +103,7 @@ def rounds(
             "violations": [str(violation) for violation in verdict.violations[:5]],
             "full_plan_due": list(answer.reasons[:2]),
         }
-        yield standing, row
+        yield current, row
         plan = after
 
 

@@ -7,18 +7,18 @@ from math import log
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
-Told: TypeAlias = Sequence[Mapping[str, Any]]  # the lines of benchmarks/timed.py
+TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the lines of benchmarks/timed.py
 Row: TypeAlias = dict[str, Any]
 
 MARKS_SECONDS = (1, 3, 10, 60)
 FIGURES = ("first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb")
 
 
-def row(told: Told, peak_mb: float, allowed_seconds: float) -> Row:
+def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
     """The figures of one plan. The first plan's gap is against the best bound, known in the end."""
-    better = [line for line in told if line["what"] == "better"]
-    planned = next(line for line in told if line["what"] == "planned")
-    judged = next(line for line in told if line["what"] == "judged")
+    better = [line for line in lines if line["what"] == "better"]
+    planned = next(line for line in lines if line["what"] == "planned")
+    judged = next(line for line in lines if line["what"] == "judged")
     seconds, cost, bound, unserved = planned["at"], judged["cost"], judged["bound"], judged["unserved_cost"]
     first = better[0] if better else {"at": seconds, "cost": cost}
     final = gap(cost, bound, unserved)
@@ -52,17 +52,17 @@ def gap(cost: float, bound: float | None, unserved: float = 0.0) -> float | None
     return max(0.0, cost - bound) / (bound - unserved)
 
 
-def gap_at(better: Told, seconds: float) -> float | None:
+def gap_at(better: TimedLines, seconds: float) -> float | None:
     """The gap that was known at this moment; None before there was one."""
     known = [line for line in better if line["at"] <= seconds]
     return gap(known[-1]["cost"], known[-1]["bound"]) if known else None
 
 
-def gap_seconds(told: Told, found: Row, wanted: float | None) -> float | None:
+def gap_seconds(lines: TimedLines, found: Row, wanted: float | None) -> float | None:
     """When a gap was first known to be reached."""
     if wanted is None or found["gap"] is None:
         return None
-    for line in told:
+    for line in lines:
         if line["what"] == "better" and (known := gap(line["cost"], line["bound"])) is not None and known <= wanted:
             return float(line["at"])
     return float(found["seconds"])

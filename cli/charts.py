@@ -30,9 +30,9 @@ def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
     from matplotlib import pyplot
 
     values: dict[tuple[str, str], float] = {}
-    for one in items:
-        if one[figure] is not None:
-            values[one["name"], one.get("start", "")[:16]] = float(one[figure])
+    for item in items:
+        if item[figure] is not None:
+            values[item["name"], item.get("start", "")[:16]] = float(item[figure])
     canvas, axes = pyplot.subplots(figsize=(10, 4.5))
     times = sorted({start for _, start in values})
     if times == [""]:
@@ -77,4 +77,4 @@ def _over_time(axes: Any, values: Mapping[tuple[str, str], float], times: list[s
 
 def _short(time: str, times: list[str]) -> str:
     """The date alone where every period begins at the same time of day."""
-    return time[:10] if len({one[11:] for one in times}) == 1 else time.replace("T", " ")
+    return time[:10] if len({moment[11:] for moment in times}) == 1 else time.replace("T", " ")

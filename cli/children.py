@@ -45,7 +45,7 @@ class Children:
         module: Sequence[str],
         log: Path,
         environment: Mapping[str, str],
-        said: str = "",
+        stdin: str = "",
         *,
         comes_back: bool = False,
     ) -> None:
@@ -53,7 +53,7 @@ class Children:
         from simulation.ending import bind_command
 
         command = bind_command([sys.executable, "-m", *module])
-        child = _Child(name, command, log, environment, _launched(command, log, environment, said), time.monotonic())
+        child = _Child(name, command, log, environment, _launched(command, log, environment, stdin), time.monotonic())
         self._running.append(child)
         watch = self._keep if comes_back else self._watch
         threading.Thread(target=watch, args=(child,), daemon=True).start()
@@ -98,7 +98,7 @@ class Children:
 
 
 def _launched(
-    command: Sequence[str], log: Path, environment: Mapping[str, str], said: str = ""
+    command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str = ""
 ) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         process = subprocess.Popen(
@@ -111,5 +111,5 @@ def _launched(
         )
     assert process.stdin
     with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(said.encode())
+        process.stdin.write(stdin.encode())
     return process

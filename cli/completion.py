@@ -53,9 +53,9 @@ def _walk(parser: argparse.ArgumentParser, path: tuple[str, ...], text: str) -> 
         if action.help is argparse.SUPPRESS:
             continue
         if isinstance(action, argparse._SubParsersAction):
-            told = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            help_texts = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, sub in action.choices.items():
-                below += _walk(sub, (*path, name), told.get(name, ""))
+                below += _walk(sub, (*path, name), help_texts.get(name, ""))
             command.positions.append(Argument((), True, tuple(action.choices), "", ""))
             continue
         choices = tuple(map(str, action.choices)) if action.choices else ()
@@ -208,8 +208,8 @@ def fish(known: list[Command]) -> str:
         verb = command.path[0]
         if len(command.path) == 1:
             lines.append(f"complete -c gpuwright -n __fish_use_subcommand -a {verb} -d {_quoted(command.help)}")
-        seen = f"-n '__fish_seen_subcommand_from {command.path[-1]}'"
-        lines += [f"complete -c gpuwright {seen} {_fish_flag(flag)}" for flag in command.flags]
+        condition = f"-n '__fish_seen_subcommand_from {command.path[-1]}'"
+        lines += [f"complete -c gpuwright {condition} {_fish_flag(flag)}" for flag in command.flags]
         for at, position in enumerate(command.positions, start=len(command.path) + 1):
             where = f"-n '__gpuwright_at {at} {verb}'"
             lines.append(f"complete -c gpuwright {where} {_fish_values(position)}".rstrip())

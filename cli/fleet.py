@@ -84,7 +84,7 @@ def generated(gpus: int, services: int) -> DeclaredFiles:
     from simulation.world import of_documents
 
     problem = family("A", gpus, services, seed=0, load=ROOM)
-    documents = [one for one in manifests(problem) if one["kind"] != "Policy"]
+    documents = [document for document in manifests(problem) if document["kind"] != "Policy"]
     policy = {"apiVersion": "gpuwright/v1", "kind": "Policy", "metadata": {"name": "default"}, "spec": {"mode": "auto"}}
     return of_documents([*documents, policy])
 
@@ -93,20 +93,20 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
     """Which node may have a real agent, and how its services are asked."""
     from app.manifests.model import Kind
 
-    nodes = {one.name: one.spec for one in world.of(Kind.NODE)}
+    nodes = {manifest.name: manifest.spec for manifest in world.of(Kind.NODE)}
     node = next((name for name, spec in nodes.items() if spec.get("templates") == [REAL_TEMPLATE]), "")
     models: dict[str, str] = {}
-    for one in world.of(Kind.MODEL):
-        variants: Any = one.spec["variants"]
+    for manifest in world.of(Kind.MODEL):
+        variants: Any = manifest.spec["variants"]
         for runtime in (variant.get("runtime") or {} for variant in variants):
             if runtime.get("template") == REAL_TEMPLATE:
-                models[one.name] = runtime["args"]["model"]
+                models[manifest.name] = runtime["args"]["model"]
     real: list[tuple[str, str]] = []
-    for one in world.of(Kind.SERVICE):
-        model = str(one.spec["model"])
+    for manifest in world.of(Kind.SERVICE):
+        model = str(manifest.spec["model"])
         if model in models:
-            name = f"{one.tenant}/{one.name}"
-            real.append((name, f"{name}=/v1/models/{models[model]}:infer={one.spec['ratePerSecond']}"))
+            name = f"{manifest.tenant}/{manifest.name}"
+            real.append((name, f"{name}=/v1/models/{models[model]}:infer={manifest.spec['ratePerSecond']}"))
     asked, services = tuple(words for _, words in real), tuple(name for name, _ in real)
     return DeclaredFleet(tuple(nodes), node, nodes.get(node), asked, services)
 
@@ -175,7 +175,7 @@ def await_served(settings: Settings, say: Say, began: float, ended: threading.Ev
     from simulation.progress import read_progress
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    told = 0.0
+    reported_seconds = 0.0
     try:
         while not ended.wait(1.0):
             try:
@@ -186,8 +186,8 @@ def await_served(settings: Settings, say: Say, began: float, ended: threading.Ev
             if found.services and not found.waiting:
                 say(f"all {found.services} services are served after {seconds:.0f} s, by {found.copies} instances")
                 return
-            if seconds > told + 60:
-                told = seconds
+            if seconds > reported_seconds + 60:
+                reported_seconds = seconds
                 names = ", ".join(found.waiting[:3])
                 say(f"after {seconds:.0f} s {len(found.waiting)} of {found.services} services wait: {names}")
     finally:

@@ -43,10 +43,10 @@ def follow(
     away_since: float | None = None
     tries = 0
     while time.monotonic() < deadline:
-        asked = {**query, "resourceVersion": version}
+        resumed = {**query, "resourceVersion": version}
         silence = max(0.05, min(SILENCE_SECONDS, deadline - time.monotonic()))
         try:
-            with client.stream("/api/v1/watch", asked, silence) as response:
+            with client.stream("/api/v1/watch", resumed, silence) as response:
                 for event in events(response):
                     away_since, tries = None, 0
                     version = max(version or 0, event.version)

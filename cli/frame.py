@@ -14,13 +14,13 @@ TROUBLES = 3  # events that are more than news
 RESET = "\x1b[0m"
 
 
-def frame(said: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None) -> list[str]:
+def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None) -> list[str]:
     """The whole picture in at most so many lines; what does not fit is counted."""
     paint = colours or {}
-    services: Sequence[Mapping[str, Any]] = said.get("services", ())
-    gpus: Sequence[Mapping[str, Any]] = said.get("gpus", ())
-    head = [*_head(said, services, gpus), *(plain(f"left out: {why}") for why in said.get("leftOut", ()))]
-    decided = [*_decisions(said), *_troubles(said)]
+    services: Sequence[Mapping[str, Any]] = overview.get("services", ())
+    gpus: Sequence[Mapping[str, Any]] = overview.get("gpus", ())
+    head = [*_head(overview, services, gpus), *(plain(f"left out: {why}") for why in overview.get("leftOut", ()))]
+    decided = [*_decisions(overview), *_troubles(overview)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
     of_gpus = _gpus(gpus, None if room is None else max(3, room - len(of_services)), paint)
@@ -32,14 +32,17 @@ def frame(said: Mapping[str, Any], lines: int | None = None, colours: Paint | No
     return found if lines is None else found[:lines]
 
 
-def _head(said: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any]) -> list[str]:
-    plan = said.get("plan")
-    leader = said.get("leader") or {}
+def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any]) -> list[str]:
+    plan = overview.get("plan")
+    leader = overview.get("leader") or {}
     led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else "nobody leads"
-    if "plan" not in said:  # a tenant sees its services alone
+    if "plan" not in overview:  # a tenant sees its services alone
         return [f"{len(services)} services"]
     if plan is None:
-        tried = next((f"; {one['outcome']}: {one['message']}" for one in said.get("cycles", ()) if one["message"]), "")
+        tried = next(
+            (f"; {cycle['outcome']}: {cycle['message']}" for cycle in overview.get("cycles", ()) if cycle["message"]),
+            "",
+        )
         return [plain(f"no plan yet; {led}{tried}")]
     reason = f"{plan['reason']}, " if plan.get("reason") else ""
     first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
@@ -48,59 +51,70 @@ def _head(said: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any])
     missing = f" + {_money(unserved)}/h for what is unserved" if unserved else ""
     paid = None if plan["cost"] is None else plan["cost"] - unserved
     cost = f"cost {_money(paid)}/h{missing}   bound {bound}   gap {_percent(plan['gap'])}"
-    kept = sum(_is_kept(one) for one in services if one["attained"] is not None)
-    known = sum(one["attained"] is not None for one in services)
-    return [plain(first), f"{cost}   services {kept} of {known} within their SLO   GPUs in use {len(gpus)}"]
+    attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
+    known = sum(service["attained"] is not None for service in services)
+    return [plain(first), f"{cost}   services {attained} of {known} within their SLO   GPUs in use {len(gpus)}"]
 
 
 def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
     rows = [
         [
-            one["service"],
-            _number(one["ratePerSecond"]),
-            _number(one["plannedPerSecond"]),
-            _percent(one["attained"], 2),
-            f"{one['percentile']:g} % in {one['sloMs']:g} ms",
-            f"{_number(one['latencyMs'])} ms" if one["latencyMs"] else "",
-            one["instances"],
-            _money(one["pricePerHour"]),
+            service["service"],
+            _number(service["ratePerSecond"]),
+            _number(service["plannedPerSecond"]),
+            _percent(service["attained"], 2),
+            f"{service['percentile']:g} % in {service['sloMs']:g} ms",
+            f"{_number(service['latencyMs'])} ms" if service["latencyMs"] else "",
+            service["instances"],
+            _money(service["pricePerHour"]),
         ]
-        for one in services
+        for service in services
     ]
     heading = ["SERVICE", "RATE/S", "PLANNED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
-    marks = ["" if one["attained"] is None or _is_kept(one) else "red" for one in services]
-    marks = ["red" if one["unservedPerSecond"] > 0 else mark for one, mark in zip(services, marks, strict=True)]
+    marks = ["" if service["attained"] is None or _is_attained(service) else "red" for service in services]
+    marks = ["red" if service["unservedPerSecond"] > 0 else mark for service, mark in zip(services, marks, strict=True)]
     return _table(heading, rows, marks, most, paint, "services")
 
 
 def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
     rows = [
         [
-            f"{one['node']}/{one['gpu']}",
-            f"{'█' * round(min(100, one['smPercent']) / 100 * BAR):░<{BAR}} {one['smPercent']:g} %",
-            f"{one['memoryGib']:.1f} GiB",
-            f"{one['utilizationPercent']:.0f} %" if one.get("utilizationPercent") is not None else "",
-            f"{one['powerW']:.0f} W" if one.get("powerW") is not None else "",
-            ", ".join((*one["services"], *one["jobs"])),
+            f"{gpu['node']}/{gpu['gpu']}",
+            f"{'█' * round(min(100, gpu['smPercent']) / 100 * BAR):░<{BAR}} {gpu['smPercent']:g} %",
+            f"{gpu['memoryGib']:.1f} GiB",
+            f"{gpu['utilizationPercent']:.0f} %" if gpu.get("utilizationPercent") is not None else "",
+            f"{gpu['powerW']:.0f} W" if gpu.get("powerW") is not None else "",
+            ", ".join((*gpu["services"], *gpu["jobs"])),
         ]
-        for one in gpus
+        for gpu in gpus
     ]
     return _table(["GPU", "SM%", "MEMORY", "BUSY", "POWER", "RUNS"], rows, [""] * len(rows), most, paint, "GPUs")
 
 
-def _decisions(said: Mapping[str, Any]) -> list[str]:
+def _decisions(overview: Mapping[str, Any]) -> list[str]:
     rows = []
-    for one in said.get("decisions", ())[:FEW]:
-        changes = ", ".join(f"{count} {what}" for what, count in one["changes"].items() if count and what != "keep")
-        why = one.get("message") or one["reason"] or ""
-        rows.append([one["generation"], age(one["at"]), one["lane"], one["state"], changes or "nothing", why[:80]])
+    for decision in overview.get("decisions", ())[:FEW]:
+        changes = ", ".join(
+            f"{count} {what}" for what, count in decision["changes"].items() if count and what != "keep"
+        )
+        why = decision.get("message") or decision["reason"] or ""
+        rows.append(
+            [
+                decision["generation"],
+                age(decision["at"]),
+                decision["lane"],
+                decision["state"],
+                changes or "nothing",
+                why[:80],
+            ]
+        )
     return _table(["DECISION", "AGE", "LANE", "STATE", "CHANGES", "WHY"], rows, [""] * len(rows), None, {}, "")
 
 
-def _troubles(said: Mapping[str, Any]) -> list[str]:
+def _troubles(overview: Mapping[str, Any]) -> list[str]:
     """What nobody should find out from the table of events alone."""
-    told = [one for one in said.get("events", ()) if one["severity"] != "info"][:TROUBLES]
-    rows = [[one["reason"], age(one["at"]), one["message"][:100]] for one in told]
+    alarms = [event for event in overview.get("events", ()) if event["severity"] != "info"][:TROUBLES]
+    rows = [[event["reason"], age(event["at"]), event["message"][:100]] for event in alarms]
     return ["", *_table(["EVENT", "AGE", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
 
 
@@ -127,8 +141,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join(padded).rstrip()
 
 
-def _is_kept(one: Mapping[str, Any]) -> bool:
-    return one["attained"] is not None and one["attained"] * 100 >= one["percentile"]
+def _is_attained(service: Mapping[str, Any]) -> bool:
+    return service["attained"] is not None and service["attained"] * 100 >= service["percentile"]
 
 
 def _number(value: float | None) -> str:

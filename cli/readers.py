@@ -148,7 +148,8 @@ def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
 
     found = database.read(readers.listed)
     OutputTable(["ROLE", "READS", "NOTE"]).rows(
-        [one.role, "the whole fleet" if one.tenant is readers.FLEET else one.tenant, _note(one)] for one in found
+        [reader.role, "the whole fleet" if reader.tenant is readers.FLEET else reader.tenant, _note(reader)]
+        for reader in found
     )
     return exits.OK
 

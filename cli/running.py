@@ -98,13 +98,13 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]
         OutputTable([f"  {headings[0]}", *headings[1:]]).rows([[f"  {row[0]}", *row[1:]] for row in filled])
 
 
-def _owner(one: Entry) -> str:
-    name = one.get("service") or one.get("job") or ""
-    return f"{one['tenant']}/{name}" if one.get("tenant") else str(name)
+def _owner(entry: Entry) -> str:
+    name = entry.get("service") or entry.get("job") or ""
+    return f"{entry['tenant']}/{name}" if entry.get("tenant") else str(name)
 
 
-def _why(one: Entry) -> str:
-    return ": ".join(filter(None, (one.get("reason", ""), one.get("message", ""))))
+def _why(entry: Entry) -> str:
+    return ": ".join(filter(None, (entry.get("reason", ""), entry.get("message", ""))))
 
 
 def _needs(held: Entry) -> str:

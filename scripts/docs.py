@@ -114,8 +114,8 @@ def wrong_commands(page: Page) -> Iterator[Finding]:
     shown = [block for block in blocks(page.path) if block.kind in ("sh", "console")]
     for block in (*shown, Block(page.path, 1, "", indented(page.path))):
         for words in commands(block.text):
-            if said := fault(words):
-                yield Finding(page.name, block.line, f"gpuwright {' '.join(words)}: {said}")
+            if problem := fault(words):
+                yield Finding(page.name, block.line, f"gpuwright {' '.join(words)}: {problem}")
 
 
 def wrong_inline(page: Page) -> Iterator[Finding]:
@@ -123,8 +123,8 @@ def wrong_inline(page: Page) -> Iterator[Finding]:
     for at, code in page.code():
         if code.startswith("gpuwright "):
             for words in commands(code):
-                if said := unknown_word(words):
-                    yield page.finding(at, f"`{code}`: {said}")
+                if problem := unknown_word(words):
+                    yield page.finding(at, f"`{code}`: {problem}")
         elif code.startswith("--"):
             unknown = set(FLAG.findall(code)) - all_flags() - FOREIGN
             yield from (page.finding(at, f"`{code}`: no verb takes {flag}") for flag in sorted(unknown))

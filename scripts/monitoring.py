@@ -294,17 +294,17 @@ def main() -> int:
 def rules() -> str:
     """Prometheus' own format. JSON strings are YAML strings too."""
     lines = ["# Written by scripts/monitoring.py; do not edit it.", "groups:", "  - name: gpuwright", "    rules:"]
-    for one in ALERTS:
+    for alert in ALERTS:
         lines += [
-            f"      - alert: Gpuwright{one.name}",
-            f"        expr: {json.dumps(one.expr)}",
-            f"        for: {one.lasts}",
+            f"      - alert: Gpuwright{alert.name}",
+            f"        expr: {json.dumps(alert.expr)}",
+            f"        for: {alert.lasts}",
             "        labels:",
-            f"          severity: {one.severity}",
+            f"          severity: {alert.severity}",
             "        annotations:",
-            f"          summary: {json.dumps(one.summary)}",
-            f"          runbook: {json.dumps(one.runbook)}",
-            f"          runbook_url: {json.dumps(f'{SITE}/runbooks/{one.name}/')}",
+            f"          summary: {json.dumps(alert.summary)}",
+            f"          runbook: {json.dumps(alert.runbook)}",
+            f"          runbook_url: {json.dumps(f'{SITE}/runbooks/{alert.name}/')}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -313,25 +313,25 @@ def dashboard() -> dict[str, Any]:
     """Returns the dashboard in the form that Grafana imports."""
     source = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
     panels, x, y, tall = [], 0, 0, 0
-    for number, one in enumerate(PANELS, 1):
-        height = 4 if one.kind == "stat" else 8
-        if x + one.wide > 24 or (tall and height != tall):
+    for number, panel in enumerate(PANELS, 1):
+        height = 4 if panel.kind == "stat" else 8
+        if x + panel.wide > 24 or (tall and height != tall):
             x, y = 0, y + tall
         panels.append(
             {
                 "id": number,
-                "type": one.kind,
-                "title": one.title,
+                "type": panel.kind,
+                "title": panel.title,
                 "datasource": source,
-                "gridPos": {"x": x, "y": y, "w": one.wide, "h": height},
-                "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
+                "gridPos": {"x": x, "y": y, "w": panel.wide, "h": height},
+                "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
                 "targets": [
                     {"refId": chr(65 + at), "datasource": source, "expr": expr, "legendFormat": legend}
-                    for at, (expr, legend) in enumerate(one.queries)
+                    for at, (expr, legend) in enumerate(panel.queries)
                 ],
             }
         )
-        x, tall = x + one.wide, height
+        x, tall = x + panel.wide, height
     return {
         "__inputs": [
             {"name": "DS_PROMETHEUS", "label": "Prometheus", "type": "datasource", "pluginId": "prometheus"}
@@ -352,13 +352,19 @@ def page() -> Iterator[str]:
     yield "## Alerts\n"
     yield "`page` wakes someone, `ticket` waits for working hours.\n"
     rows = (
-        (f"[Gpuwright{one.name}](runbooks/{one.name}.md)", one.severity, one.lasts, _plain(one.summary), one.runbook)
-        for one in ALERTS
+        (
+            f"[Gpuwright{alert.name}](runbooks/{alert.name}.md)",
+            alert.severity,
+            alert.lasts,
+            _plain(alert.summary),
+            alert.runbook,
+        )
+        for alert in ALERTS
     )
     yield from _table(("alert", "severity", "for", "meaning", "first step"), rows)
     yield "## Metrics of server and planner\n"
     families = sorted((family.name, family.type, family.documentation) for family in REGISTRY.collect())
-    ours = [(f"`{name}{'_total' if kind == 'counter' else ''}`", kind, said) for name, kind, said in families]
+    ours = [(f"`{name}{'_total' if kind == 'counter' else ''}`", kind, help_text) for name, kind, help_text in families]
     yield from _table(("metric", "kind", "what"), (row for row in ours if "process_" not in row[0]))
     yield "Agents' metrics are in [reference.md](reference.md), gateways' in [gateway.md](gateway.md).\n"
     yield "## Reasons\n"

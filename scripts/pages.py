@@ -104,8 +104,8 @@ def _options(parser: argparse.ArgumentParser, words: str) -> Iterator[str]:
             rows.append(_option(action))
     if rows:
         yield from _table((f"`{words}`", "what"), rows)
-    for name, one in below.items():
-        yield from _options(one, f"{words} {name}")
+    for name, sub in below.items():
+        yield from _options(sub, f"{words} {name}")
 
 
 CONNECTION = {"help", "context", "server", "token_file", "tenant", "request_timeout", "verbose"}

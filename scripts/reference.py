@@ -91,8 +91,8 @@ def _allowed(field: Mapping[str, Any]) -> str:
         return f"`{field['$ref'].rsplit('/', 1)[1]}`"
     for several in ("anyOf", "oneOf", "allOf"):
         if several in field:
-            told = (_allowed(one) for one in field[several] if one.get("type") != "null")
-            return " or ".join(dict.fromkeys(told))
+            allowed = (_allowed(choice) for choice in field[several] if choice.get("type") != "null")
+            return " or ".join(dict.fromkeys(allowed))
     if "x-allowed" in field:
         return str(field["x-allowed"])
     if "enum" in field:
@@ -174,9 +174,9 @@ def _options() -> Iterator[str]:
     of_agent, of_gateway = argparse.ArgumentParser(), argparse.ArgumentParser()
     agent.add_arguments(of_agent)
     gateway.add_arguments(of_gateway)
-    (verbs,) = (one for one in of_agent._actions if isinstance(one, argparse._SubParsersAction))
+    (verbs,) = (action for action in of_agent._actions if isinstance(action, argparse._SubParsersAction))
     for name, parser in (("agent run", verbs.choices["run"]), ("gateway", of_gateway)):
-        options = [one for one in parser._actions if one.option_strings and one.dest != "help"]
+        options = [action for action in parser._actions if action.option_strings and action.dest != "help"]
         yield from _table((f"`{name}`", "default", "what"), map(_option, options))
 
 

@@ -89,9 +89,9 @@ def _ran(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], N
             look(up)
             os.killpg(up.process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
             up.process.wait(STOP_SECONDS)
-        left = _processes_of(folder)
-        if left:
-            raise RuntimeError("processes are left after Ctrl-C: " + "; ".join(left))
+        processes = _processes_of(folder)
+        if processes:
+            raise RuntimeError("processes are left after Ctrl-C: " + "; ".join(processes))
     except Exception as failure:
         print(f"{failure}\n{log.read_text(errors='replace')}", file=sys.stderr)
         return False

@@ -36,8 +36,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             found = {}
             for planner in ("hetsev", "ours"):
                 order = TimedRun(planner, args.seconds, args.work, seed)
-                told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
-                found[planner] = row(told, peak_mb, args.seconds)
+                lines, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+                found[planner] = row(lines, peak_mb, args.seconds)
             ours, hetsev = found["ours"], found["hetsev"]
             whole = not any(one["unserved"] or one["violations"] for one in found.values())
             rows.append(

@@ -67,6 +67,6 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         assert cold.certificate
         found["cold_cost"] = cold.certificate.cost.total
         found["drift"] = rows[-1]["drift"] = rows[-1]["cost"] / cold.certificate.cost.total - 1
-        said = "a full plan is due" if found["full_plan_due"] else "no full plan is due"
-        say(f"  {found['drift']:+.2%} beside a cold plan; {said}")
+        due = "a full plan is due" if found["full_plan_due"] else "no full plan is due"
+        say(f"  {found['drift']:+.2%} against a cold plan; {due}")
     return found

@@ -35,10 +35,10 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             say(f"family {name}, seed {seed}: {args.gpus} GPUs, {args.services} services")
             problem = family(name, args.gpus, args.services, seed)
             order = TimedRun("ours", args.seconds, args.work, seed, args.simulate)
-            told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            lines, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
             size = {"gpus": args.gpus, "services": args.services, "family": name, "seed": seed}
-            rows.append(size | row(told, peak_mb, args.seconds))
-            traces[f"{name} {seed}"] = told
+            rows.append(size | row(lines, peak_mb, args.seconds))
+            traces[f"{name} {seed}"] = lines
     if args.plot:
         from benchmarks.plots import gap_over_time
 

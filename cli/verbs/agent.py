@@ -141,8 +141,8 @@ def _doctor(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     from agents.run.status import render_text
 
-    said = _ask(args, "status")
-    print(json.dumps(said, indent=2) if args.json else render_text(said))
+    status = _ask(args, "status")
+    print(json.dumps(status, indent=2) if args.json else render_text(status))
     return exits.OK
 
 
@@ -157,8 +157,8 @@ def _drain(args: argparse.Namespace) -> int:
 
 
 def _adopt(args: argparse.Namespace) -> int:
-    said = _ask(args, "adopt", end=args.end)
-    print("\n".join(said) if said else "nothing runs here that is in no journal")
+    messages = _ask(args, "adopt", end=args.end)
+    print("\n".join(messages) if messages else "nothing runs here that is in no journal")
     return exits.OK
 
 
@@ -176,7 +176,7 @@ def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
 def _options(args: argparse.Namespace) -> Any:
     from agents.run.opening import AgentOptions
 
-    said: Mapping[str, Any] = vars(args)
+    given: Mapping[str, Any] = vars(args)
     names = (
         "device",
         "simulated_gpus",
@@ -186,7 +186,7 @@ def _options(args: argparse.Namespace) -> Any:
         "gateway_token_file",
         "gateway_ca_file",
     )
-    chosen = {name: said[name] for name in (*names, "templates", "models", "helper", "host")}
+    chosen = {name: given[name] for name in (*names, "templates", "models", "helper", "host")}
     return AgentOptions(folder=args.state_dir, **chosen)
 
 

@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     api.add_argument("--p99-ms", metavar="MS", type=positive, default=20.0, help="for --search; default 20")
     api.add_argument("--pages", action="store_true", help="measure lists and apply of 10,000 services instead")
     _add_json(api)
-    for name, (module, told) in SOLVERS.items():
-        one = what.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
-        import_module(f"cli.bench.{module}").add_arguments(one)
-        _add_json(one)
+    for name, (module, about) in SOLVERS.items():
+        action = what.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        import_module(f"cli.bench.{module}").add_arguments(action)
+        _add_json(action)
 
 
 def run(args: argparse.Namespace) -> int:

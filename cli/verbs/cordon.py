@@ -113,9 +113,10 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
             say("nothing is cordoned")
         OutputTable(["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]).rows(
             [
-                one["node"] if one["gpu"] is None else f"{one['node']}/{one['gpu']}", one["mode"], age(one["askedAt"]),
-                ahead(one["deadline"]) if one["deadline"] else "", one["message"],
+                item["node"] if item["gpu"] is None else f"{item['node']}/{item['gpu']}", item["mode"],
+                age(item["askedAt"]),
+                ahead(item["deadline"]) if item["deadline"] else "", item["message"],
             ]
-            for one in items
+            for item in items
         )  # fmt: skip
     return exits.OK

@@ -104,11 +104,11 @@ def _edit(client: ApiClient, kind: Kind, item: dict[str, Any], path: Path) -> in
 def writable(item: dict[str, Any]) -> dict[str, Any]:
     """What a user may change: the manifest without what the server adds."""
     metadata = item["metadata"]
-    kept = {key: metadata[key] for key in ("name", "tenant", "labels") if metadata.get(key)}
+    identity = {key: metadata[key] for key in ("name", "tenant", "labels") if metadata.get(key)}
     return {
         "apiVersion": item["apiVersion"],
         "kind": item["kind"],
-        "metadata": kept,
+        "metadata": identity,
         "spec": item.get("spec", {}),
     }
 

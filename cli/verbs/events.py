@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
         if not items:
             say("nothing happened")
         OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
-            [age(one["lastAt"]), one["times"], one["severity"], one["reason"], _about(one), one["message"]]
-            for one in reversed(items)
+            [age(event["lastAt"]), event["times"], event["severity"], event["reason"], _about(event), event["message"]]
+            for event in reversed(items)
         )
     return exits.OK
 
 
-def _about(one: dict[str, Any]) -> str:
-    name = "/".join(part for part in (one.get("tenant"), one.get("name")) if part)
-    return " ".join(part for part in ((one.get("kind") or "").lower(), name) if part)
+def _about(event: dict[str, Any]) -> str:
+    name = "/".join(part for part in (event.get("tenant"), event.get("name")) if part)
+    return " ".join(part for part in ((event.get("kind") or "").lower(), name) if part)

@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
-        said = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
+        explanation = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
     if args.json or args.output == "json":
-        print(as_json(said))
+        print(as_json(explanation))
     elif args.output == "yaml":
-        print(as_yaml(said))
+        print(as_yaml(explanation))
     else:
-        for line in lines(said):
+        for line in lines(explanation):
             print(line)
     return exits.OK
 
@@ -71,31 +71,31 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
     return f"/api/v1/explain/{kind.plural}/{metadata['tenant']}/{metadata['name']}"
 
 
-def lines(said: Mapping[str, Any]) -> Iterator[str]:
+def lines(explanation: Mapping[str, Any]) -> Iterator[str]:
     """The sentences, wrapped, the first on its own; then what else was looked at."""
-    for at, sentence in enumerate(said["sentences"]):
+    for at, sentence in enumerate(explanation["sentences"]):
         yield from textwrap.wrap(
             plain(sentence), 110, initial_indent="" if at == 0 else "  ", subsequent_indent="    "
         )  # fmt: skip
-    if said.get("lately"):
+    if explanation.get("lately"):
         yield "lately:"
-        for sentence in said["lately"]:
+        for sentence in explanation["lately"]:
             yield f"  {plain(sentence)}"
-    shapes = said.get("shapes") or ([said] if said.get("alternatives") else [])
+    shapes = explanation.get("shapes") or ([explanation] if explanation.get("alternatives") else [])
     for shape in shapes:
         _alternatives(shape)
 
 
 def _alternatives(shape: Mapping[str, Any]) -> None:
     """A table of what else was judged in the instance's place."""
-    right = [one for one in shape.get("alternatives") or () if one["right"]][:ALTERNATIVES_SHOWN]
+    right = [choice for choice in shape.get("alternatives") or () if choice["right"]][:ALTERNATIVES_SHOWN]
     if not right:
         return
     print(f"instead of {plain(shape['instance']['id'])}:")
     OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
         [
-            f"  {one['gpuType']}", one["instances"], one["variant"], one["batch"], one["smPercent"],
-            "yes" if one["opensGpus"] else "no", number(one["addsPerHour"]),
+            f"  {choice['gpuType']}", choice["instances"], choice["variant"], choice["batch"], choice["smPercent"],
+            "yes" if choice["opensGpus"] else "no", number(choice["addsPerHour"]),
         ]
-        for one in right
+        for choice in right
     )  # fmt: skip

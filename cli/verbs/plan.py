@@ -26,7 +26,7 @@ Examples:
   gpuwright plan pause                   take no further step of the rollout
   gpuwright plan rollback                bring nodes back to the plan before
 """
-SAID = {
+OUTCOMES = {
     "approve": "approved: its rollout begins",
     "reject": "rejected",
     "pause": "paused: it takes no further step",
@@ -43,7 +43,7 @@ COLOURS = {"done": "green", "rolling": "yellow", "stopped": "red", "aborted": "r
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = parser.add_subparsers(
-        dest="action", required=True, metavar="|".join(("history", "show", "diff", *SAID, "rollback"))
+        dest="action", required=True, metavar="|".join(("history", "show", "diff", *OUTCOMES, "rollback"))
     )
     history = actions.add_parser("history", help="decisions, newest first")
     history.add_argument("--limit", type=whole(1, 500), metavar="N", default=20, help="how many; default 20")
@@ -84,16 +84,16 @@ def run(args: argparse.Namespace) -> int:
             printed(args, plan, shown(plan))
         elif args.action == "diff":
             generation = args.generation or client.get("/api/v1/plans/current")["generation"]
-            told = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
-            printed(args, told, differences(told))
+            diff = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
+            printed(args, diff, differences(diff))
         else:
-            answer = said(client, args)
+            answer = submit(client, args)
             printed(args, answer, [sentence(args.action, answer)])
     return exits.OK
 
 
-def said(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
-    """Say it to the plan that is meant."""
+def submit(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
+    """Sends the action for the plan that is meant."""
     generation = args.generation or _meant(client, args.action)
     query = {} if args.action == "rollback" else {"message": args.message}
     answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
@@ -104,7 +104,7 @@ def _meant(client: ApiClient, action: str) -> int:
     if action not in WAITING:
         return int(client.get("/api/v1/plans/current")["generation"])
     newest = client.get("/api/v1/plans", {"limit": 100})["items"]
-    waiting = [one["generation"] for one in newest if one["state"] == "proposed"]
+    waiting = [plan["generation"] for plan in newest if plan["state"] == "proposed"]
     if not waiting:
         raise Failed("no plan waits for approval; see: gpuwright plan history", exits.NO)
     return int(waiting[0])
@@ -115,7 +115,7 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
     name = f"plan {answer['generation']}"
     if action == "rollback":
         return f"{name}: asked to be undone; the leader goes back to plan {answer['to']} (gpuwright plan history)"
-    return f"{name} {SAID[action]}"
+    return f"{name} {OUTCOMES[action]}"
 
 
 def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
@@ -135,11 +135,11 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
         say("there is no plan yet; is a planner running? (gpuwright planner)")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
         [
-            one["generation"], age(one["at"]), one["state"], one["lane"], one.get("reason") or "",
-            number(one.get("cost")), _percent(one.get("gap")), _changes(one.get("changes") or {}),
-            _some(one.get("services") or []),
+            plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",
+            number(plan.get("cost")), _percent(plan.get("gap")), _changes(plan.get("changes") or {}),
+            _some(plan.get("services") or []),
         ]
-        for one in items
+        for plan in items
     )  # fmt: skip
     yield from ()
 
@@ -206,35 +206,37 @@ def _rollout(rollout: Mapping[str, Any]) -> str:
     return f"rollout: step {rollout.get('steps', 0)}; instances: {', '.join(counts)}" if counts else ""
 
 
-def differences(told: Mapping[str, Any]) -> Iterator[str]:
+def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     """Per service before and after, with the reason."""
-    against = f"plan {told['against']}" if told["against"] else "nothing"
-    cost = told.get("cost") or {}
+    against = f"plan {diff['against']}" if diff["against"] else "nothing"
+    cost = diff.get("cost") or {}
     nothing = {"resourceCost": 0.0, "unservedCost": 0.0}
     before, after = cost.get("before") or nothing, cost.get("after") or nothing
     money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
-    yield f"plan {told['generation']} against {against}{money}"
+    yield f"plan {diff['generation']} against {against}{money}"
     if before["unservedCost"] or after["unservedCost"]:
         yield f"  unserved requests cost {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
-    for one in told["services"]:
-        tint = "green" if not one["before"]["instances"] else "red" if not one["after"]["instances"] else "yellow"
-        yield colour(plain(f"  {one['service']}: {one['words']}"), tint)
-        old, new = one["before"], one["after"]
+    for service in diff["services"]:
+        tint = (
+            "green" if not service["before"]["instances"] else "red" if not service["after"]["instances"] else "yellow"
+        )
+        yield colour(plain(f"  {service['service']}: {service['words']}"), tint)
+        old, new = service["before"], service["after"]
         if old["shapes"] != new["shapes"]:
             yield plain(f"    {'; '.join(old['shapes']) or 'nothing'} -> {'; '.join(new['shapes']) or 'nothing'}")
         if old["unservedPerSecond"] or new["unservedPerSecond"]:
-            left = f"{number(old['unservedPerSecond'])} -> {number(new['unservedPerSecond'])}"
-            yield f"    unserved {left} a second"
-        for reason in one["reasons"][:REASONS_SHOWN]:
+            rates = f"{number(old['unservedPerSecond'])} -> {number(new['unservedPerSecond'])}"
+            yield f"    unserved {rates} a second"
+        for reason in service["reasons"][:REASONS_SHOWN]:
             yield plain(f"    {reason}")
-    same = told["unchanged"]
-    if same or not told["services"]:
+    same = diff["unchanged"]
+    if same or not diff["services"]:
         yield f"{same} {'service is' if same == 1 else 'services are'} as before"
 
 
-def _why(one: Mapping[str, Any]) -> str:
-    change = f"least change: {one['relaxation']}" if one.get("relaxation") else ""
-    return "; ".join(part for part in (one.get("reason"), change) if part) or "no reason given"
+def _why(unserved: Mapping[str, Any]) -> str:
+    change = f"least change: {unserved['relaxation']}" if unserved.get("relaxation") else ""
+    return "; ".join(part for part in (unserved.get("reason"), change) if part) or "no reason given"
 
 
 def _changes(changes: Mapping[str, int]) -> str:

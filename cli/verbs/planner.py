@@ -15,8 +15,8 @@ from cli.exits import Failed
 if TYPE_CHECKING:
     from app.settings import Settings
 
-AGAIN_SECONDS = 2.0  # after the database did not answer
-SAID_EVERY = 15  # of these waits one is told
+RETRY_SECONDS = 2.0  # after the database did not answer
+WAITS_PER_WARNING = 15  # the log has one warning for so many waits
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +79,10 @@ def answers(settings: Settings, ended: threading.Event) -> bool:
             try:
                 database.read(schema.require)
             except Unavailable as error:
-                if waits % SAID_EVERY == 0:
+                if waits % WAITS_PER_WARNING == 0:
                     log.warning("database_away", extra={"error": str(error), "cause": cause_of(error)})
                 waits += 1
-                ended.wait(AGAIN_SECONDS)
+                ended.wait(RETRY_SECONDS)
             except schema.SchemaError as error:
                 raise Failed(str(error), exits.REFUSED) from error
             else:

@@ -74,11 +74,11 @@ def _body(args: argparse.Namespace) -> bytes:
 
 def _show(found: Replayed, generation: int, as_json: bool) -> None:
     if as_json:
-        told = {
+        answer = {
             "plan": generation, "identical": found.is_identical, "difference": found.difference,
             "message": found.message,
         }  # fmt: skip
-        print(json.dumps(told))
+        print(json.dumps(answer))
     elif found.is_identical:
         print(plain(f"plan {generation}: identical" + (f" ({found.message})" if found.message else "")))
     else:

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(reports: Sequence[Mapping[str, Any]]) -> int:
     OutputTable(["REPORT", "BY", "TELLS", "ABOUT"]).rows(
-        [one["name"], ",".join(one["by"]), ",".join(one["values"]), one["about"]] for one in reports
+        [report["name"], ",".join(report["by"]), ",".join(report["values"]), report["about"]] for report in reports
     )
     return exits.OK
 
@@ -119,7 +119,7 @@ def _own_tenant(client: ApiClient, name: str) -> str:
     tenant = client.connection.tenant
     if not tenant:
         return ""
-    reports = {one["name"]: one for one in client.get("/api/v1/reports")["items"]}
+    reports = {report["name"]: report for report in client.get("/api/v1/reports")["items"]}
     return "" if name in reports and "tenant" not in reports[name]["by"] else tenant
 
 
@@ -127,11 +127,11 @@ def flat(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rows of a table: the period first, then what it is by, then the figures."""
     return [
         {
-            **({"start": one["start"]} if "start" in one else {}),
-            **one["properties"],
-            **{key: value for key, value in one.items() if key not in ("name", "start", "properties")},
+            **({"start": item["start"]} if "start" in item else {}),
+            **item["properties"],
+            **{key: value for key, value in item.items() if key not in ("name", "start", "properties")},
         }
-        for one in report["items"]
+        for item in report["items"]
     ]
 
 

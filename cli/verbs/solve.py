@@ -117,9 +117,9 @@ def _show(plan: Plan, problem: Problem) -> None:
         instances[instance.service].append(instance)
     OutputTable(("SERVICE", "INSTANCES", "SERVED/S", "ASKED/S", "GPU TYPES")).rows(
         (
-            name, len(mine), number(sum(one.rate_per_second for one in mine)),
+            name, len(mine), number(sum(instance.rate_per_second for instance in mine)),
             number(problem.services[name].rate_per_second),
-            ", ".join(sorted({problem.nodes[one.node].gpu_type for one in mine})),
+            ", ".join(sorted({problem.nodes[instance.node].gpu_type for instance in mine})),
         )
         for name, mine in sorted(instances.items())[:SERVICES_SHOWN]
     )  # fmt: skip

@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if coloured(sys.stdout) else {}
     with ApiClient(resolve(args)) as client:
         if args.once or not sys.stdout.isatty():
-            said = client.get("/api/v1/overview")
-            print(as_json(said) if args.output == "json" else "\n".join(frame(said, None, paint)))
+            overview = client.get("/api/v1/overview")
+            print(as_json(overview) if args.output == "json" else "\n".join(frame(overview, None, paint)))
             return exits.OK
         return _live(client, args.every, paint)
 

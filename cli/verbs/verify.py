@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     verdict = judge(problem, plan)
     if args.json:
-        print(json.dumps(_told(verdict)))
+        print(json.dumps(_report(verdict)))
     else:
         _show(verdict)
     return exits.OK if verdict.is_right else exits.NO
@@ -91,9 +91,11 @@ def _bytes(source: str) -> bytes:
     return data
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _report(verdict: Verdict) -> dict[str, Any]:
     def each(found: Any) -> list[dict[str, str]]:
-        return [{"rule": one.rule, "where": one.where, "message": one.sentence} for one in found]
+        return [
+            {"rule": violation.rule, "where": violation.where, "message": violation.sentence} for violation in found
+        ]
 
     return {
         "violations": each(verdict.violations),
@@ -112,11 +114,11 @@ def _told(verdict: Verdict) -> dict[str, Any]:
 
 def _list(head: str, found: Sequence[Violation]) -> None:
     """What is the same is said once."""
-    told = Counter(plain(one) for one in found)
-    for words, count in list(told.items())[:SHOWN]:
+    counts = Counter(plain(violation) for violation in found)
+    for words, count in list(counts.items())[:SHOWN]:
         print(head, f"{words} ({count} times)" if count > 1 else words)
-    if len(told) > SHOWN:
-        print(head, f"{len(told) - SHOWN} more; --json has them all")
+    if len(counts) > SHOWN:
+        print(head, f"{len(counts) - SHOWN} more; --json has them all")
 
 
 def _show(verdict: Verdict) -> None:

@@ -59,20 +59,20 @@ def run(args: argparse.Namespace) -> int:
         tenant = client.connection.tenant
         query = {
             "addGpu": args.add_gpu,
-            "slo": [_of_tenant(one, tenant) for one in args.slo],
-            "rate": [_of_tenant(one, tenant) for one in args.rate],
-            "priceSlo": [_of_tenant(one, tenant) for one in args.price_slo],
+            "slo": [_of_tenant(change, tenant) for change in args.slo],
+            "rate": [_of_tenant(change, tenant) for change in args.rate],
+            "priceSlo": [_of_tenant(change, tenant) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
             "seconds": args.seconds or (20 if prices else 6),
             "work": args.work,
         }
-        said = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
+        answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if args.json or args.output == "json":
-        print(as_json(said))
+        print(as_json(answer))
     elif args.output == "yaml":
-        print(as_yaml(said))
+        print(as_yaml(answer))
     else:
-        for line in lines(said, asked=bool(args.files or args.add_gpu or args.slo or args.rate)):
+        for line in lines(answer, asked=bool(args.files or args.add_gpu or args.slo or args.rate)):
             print(line)
     return exits.OK
 
@@ -82,29 +82,30 @@ def _of_tenant(text: str, tenant: str) -> str:
     return text if "/" in text.partition("=")[0] or not tenant else f"{tenant}/{text}"
 
 
-def lines(said: Mapping[str, Any], asked: bool = True) -> Iterator[str]:
+def lines(answer: Mapping[str, Any], asked: bool = True) -> Iterator[str]:
     """The comparison in words, the services that change, and prices."""
     if asked:
-        named = {one["service"] for one in said["services"]}
-        for sentence in said["sentences"]:
+        named = {service["service"] for service in answer["services"]}
+        for sentence in answer["sentences"]:
             if sentence.partition(":")[0] not in named:  # those are in the table
                 yield plain(sentence)
-        _services(said["services"])
-        for one in said["unserved"][:10]:
-            change = f"; least change: {one['relaxation']}" if one.get("relaxation") else ""
-            yield plain(f"unserved: {one['service']}: {number(one['ratePerSecond'])} a second: {one['reason']}{change}")
-        bound = said["after"]["bound"]
+        _services(answer["services"])
+        for rest in answer["unserved"][:10]:
+            change = f"; least change: {rest['relaxation']}" if rest.get("relaxation") else ""
+            rate = f"{number(rest['ratePerSecond'])} a second"
+            yield plain(f"unserved: {rest['service']}: {rate}: {rest['reason']}{change}")
+        bound = answer["after"]["bound"]
         if bound is not None:
             yield f"no plan could cost less than {number(bound)} an hour then"
-    if "sloPrices" in said:
-        _prices(said["sloPrices"])
+    if "sloPrices" in answer:
+        _prices(answer["sloPrices"])
 
 
 def _services(services: list[dict[str, Any]]) -> None:
-    def cells(one: dict[str, Any]) -> list[str]:
-        old, new = one["before"] or {}, one["after"] or {}
+    def cells(service: dict[str, Any]) -> list[str]:
+        old, new = service["before"] or {}, service["after"] or {}
         return [
-            one["service"],
+            service["service"],
             _arrow(old.get("instances"), new.get("instances")),
             _arrow(old.get("costPerHour"), new.get("costPerHour")),
             _arrow(old.get("latencyMs"), new.get("latencyMs")),
@@ -112,7 +113,7 @@ def _services(services: list[dict[str, Any]]) -> None:
         ]
 
     OutputTable(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
-        cells(one) for one in services[:SERVICES_SHOWN]
+        cells(service) for service in services[:SERVICES_SHOWN]
     )
     if len(services) > SERVICES_SHOWN:
         print(f"and {len(services) - SERVICES_SHOWN} more services; -o json has them all")
@@ -121,10 +122,10 @@ def _services(services: list[dict[str, Any]]) -> None:
 def _prices(prices: list[dict[str, Any]]) -> None:
     OutputTable(["SERVICE", "SLO MS", "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
         [
-            one["service"], number(one["sloMs"]), _price(one["costsPerHour"]), _price(one["shorterAddsPerHour"]),
-            _price(one["longerSavesPerHour"]),
+            service["service"], number(service["sloMs"]), _price(service["costsPerHour"]),
+            _price(service["shorterAddsPerHour"]), _price(service["longerSavesPerHour"]),
         ]
-        for one in prices
+        for service in prices
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:
     first, last = found["rows"]
     assert first["drift"] is None and last["drift"] == found["drift"]
     assert found["full_plan_due"] == bool(last["full_plan_due"])
-    assert "beside a cold plan" in progress
+    assert "against a cold plan" in progress
 
 
 def test_bench_hetsev_compares_costs_where_both_serve_everything(bench: Bench) -> None:
