@@ -24,7 +24,7 @@ def memory_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     total = fsum(asked)
     if at_most(total, gpu.type.memory_gib):
         return None
-    return f"{total:.6g} GiB are asked of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"
+    return f"{total:.6g} GiB are used of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"
 
 
 def same_model_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
@@ -98,7 +98,7 @@ RULES = (
 def cpu_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of cpuCores over the node's instances and jobs <= cpuCores of the node"""
     total = fsum([line.demand.cpu_cores for line in lines_on(gpus)])
-    return None if at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are asked of {node.cpu_cores:g}"
+    return None if at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are used of {node.cpu_cores:g}"
 
 
 def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
@@ -106,7 +106,7 @@ def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) ->
     total = fsum([line.demand.host_memory_gib for line in lines_on(gpus)])
     if at_most(total, node.host_memory_gib):
         return None
-    return f"{total:.6g} GiB of host memory are asked of {node.host_memory_gib:g}"
+    return f"{total:.6g} GiB of host memory are used of {node.host_memory_gib:g}"
 
 
 def lines_on(gpus: Sequence[JudgedGpu]) -> list[Resident | JobResident]:

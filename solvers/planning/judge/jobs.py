@@ -52,7 +52,7 @@ LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_sm_profiled, job_mem
 
 
 def is_opened_for_jobs(gpu: JudgedGpu) -> bool:
-    """Whether jobs alone pay for it: no service runs there, and its node is neither owned nor reserved."""
+    """Tells if only jobs pay for it: no service runs there, and its node is neither owned nor reserved."""
     return bool(gpu.jobs) and not gpu.residents and not gpu.node.is_paid_anyway
 
 
@@ -88,11 +88,11 @@ def runs_once(
 ) -> str | None:
     """places + entries in unplaced <= 1; one that must stay though it misses its deadline may stand in both"""
     if len(lines) > 1:
-        return f"it runs in {len(lines)} places"
+        return f"it is placed {len(lines)} times"
     if len(told) > 1:
-        return f"it stands in unplaced {len(told)} times"
+        return f"unplaced lists it {len(told)} times"
     if lines and told and not stays:
-        return "it runs and stands in unplaced"
+        return "it is placed, and unplaced lists it too"
     return None
 
 
@@ -107,14 +107,14 @@ def deadline_met(
     if job.deadline is None or now is None or told:
         return None
     if not lines:
-        return "it has a deadline, does not run and does not stand in unplaced"
+        return "it has a deadline but is neither placed nor listed in unplaced"
     speed = lines[0].units_per_second
     if stays or speed is None:
         return None
     left = seconds_left(job, now)
     if left > 0 and speed * left >= job.units * (1 - SUM):
         return None
-    return f"{speed:.6g} a second for the {left:.6g} seconds left do not make the {job.units:g} that are left"
+    return f"{speed:.6g} a second in the remaining {left:.6g} seconds do not complete the remaining {job.units:g}"
 
 
 def running_job_stays(
@@ -123,7 +123,7 @@ def running_job_stays(
     """running and not preemptible => it runs on the same GPU"""
     if stays is None or any(line.placed.place == stays.place for line in lines):
         return None
-    return f"it runs on {stays.node}/{stays.gpu} and is not preemptible, so it stays there"
+    return f"it runs on {stays.node}/{stays.gpu} and is not preemptible, so it must stay there"
 
 
 RULES = (runs_once, deadline_met, running_job_stays)
@@ -136,4 +136,4 @@ def seconds_left(job: Job, now: datetime | None) -> float:
 
 def unplaced_exists(problem: Problem, name: str, claims: Sequence[Unplaced]) -> str | None:
     """unplaced names jobs"""
-    return f"there is no job {name}, which unplaced names" if claims and name not in problem.jobs else None
+    return f"unplaced names {name}, but there is no such job" if claims and name not in problem.jobs else None

@@ -12,7 +12,7 @@ from solvers.planning.problem import Problem, Service
 
 
 def unserved_rate(service: Service, told: Sequence[Unserved]) -> float:
-    """What is left unserved; below 1e-5 of the rate it is none."""
+    """Returns the unserved rate; less than 1e-5 of the rate counts as 0."""
     rate = fsum(entry.rate_per_second for entry in told)
     return 0.0 if rate < RATE * service.rate_per_second else rate
 
@@ -22,7 +22,7 @@ def unserved_told_once(
 ) -> str | None:
     """at most one entry in unserved, its rate not below 0"""
     if len(told) > 1:
-        return f"it stands in unserved {len(told)} times"
+        return f"unserved lists it {len(told)} times"
     if told and not told[0].rate_per_second >= 0:
         return f"its unserved rate is {told[0].rate_per_second:g}, below 0"
     return None
@@ -37,7 +37,7 @@ def rates_add_up(
     asked = service.rate_per_second
     if abs(served + unserved - asked) <= RATE * asked * (1 + SUM):
         return None
-    return f"{served:.8g} served and {unserved:.8g} unserved a second are not the {asked:.8g} asked"
+    return f"{served:.8g} served and {unserved:.8g} unserved a second do not add up to the rate of {asked:.8g}"
 
 
 def min_instances_run(
@@ -82,7 +82,7 @@ def largest_apart(
     places = set(over)
     if len(places) == len(over) and len(places | level) >= least:
         return None
-    return f"its {least} largest instances stand on {min(least - 1, len(places | level))} GPUs, not on {least}"
+    return f"its {least} largest instances run on {min(least - 1, len(places | level))} GPUs, not on {least}"
 
 
 def _nth(number: int) -> str:
@@ -94,9 +94,9 @@ RULES = (unserved_told_once, rates_add_up, min_instances_run, largest_carry, lar
 
 def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> str | None:
     """unserved names services"""
-    return f"there is no service {name}, which unserved names" if claims and name not in problem.services else None
+    return f"unserved names {name}, but there is no such service" if claims and name not in problem.services else None
 
 
 def slo_holds(line: Resident, is_kept: bool) -> str | None:
     """the verdict of whoever judges without simulation"""
-    return None if is_kept else f"at {line.instance.rate_per_second:.6g} a second its latency is over the SLO"
+    return None if is_kept else f"at {line.instance.rate_per_second:.6g} a second its latency exceeds the SLO"

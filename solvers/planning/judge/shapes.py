@@ -40,7 +40,7 @@ def variant_admitted(problem: Problem, line: Resident, gpu: JudgedGpu | None) ->
     if line.service is None or line.instance.variant in line.service.variants:
         return None
     return (
-        f"variant {line.instance.variant} is not one the service admits: {', '.join(line.service.variants) or 'none'}"
+        f"variant {line.instance.variant} is not admitted by the service: {', '.join(line.service.variants) or 'none'}"
     )
 
 
@@ -69,7 +69,7 @@ def shape_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> s
     if line.profile is None:
         return f"variant {line.instance.variant} of {line.service.model} has no profile on {gpu.type.name}"
     batches = ", ".join(map(str, sorted(line.profile.latency_ms)))
-    return f"batch {line.instance.batch:g} was not profiled on {gpu.type.name}; these were: {batches}"
+    return f"batch {line.instance.batch:g} was not profiled on {gpu.type.name}; profiled: {batches}"
 
 
 def sm_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -115,7 +115,7 @@ def rate_positive(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> st
     """ratePerSecond > 0"""
     if line.instance.rate_per_second > 0:
         return None
-    return f"ratePerSecond {line.instance.rate_per_second:g} is not over 0"
+    return f"ratePerSecond {line.instance.rate_per_second:g} is not above 0"
 
 
 def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:

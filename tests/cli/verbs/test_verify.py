@@ -76,7 +76,10 @@ def test_a_broken_rule_is_exit_1_with_its_name_its_place_and_its_numbers(verify:
     text = verify(plan)
     assert text.code == 1
     assert "broken: shop/search on n1/0: sm_profiled: smPercent 19 is not a whole number of the" in text.out
-    assert "broken: shop/search: rates_add_up: 25 served and 0 unserved a second are not the 20 asked" in text.out
+    assert (
+        "broken: shop/search: rates_add_up: 25 served and 0 unserved a second do not add up to the rate of 20"
+        in text.out
+    )
     assert "misstated: shop/search on n1/0: exec_told: predicted execMs 40 is 32" in text.out
     assert "the plan is wrong: 2 broken rules" in text.out
 
