@@ -12,7 +12,7 @@ from app.problem import HttpProblem
 
 
 class Scope(StrEnum):
-    """How much a token may do."""
+    """The scope of a token's rights."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -29,7 +29,7 @@ class AccessVerb(StrEnum):
 
 
 class Noun(StrEnum):
-    """What is not a kind but is guarded all the same."""
+    """Resources that are not kinds but are guarded all the same."""
 
     TOKEN = "Token"  # noqa: S105 (a name, not a secret)
     JOIN_TOKEN = "JoinToken"  # noqa: S105
@@ -53,7 +53,7 @@ class Noun(StrEnum):
 
 
 class Reach(StrEnum):
-    """Which objects of a noun a grant covers."""
+    """The objects of a noun that a grant covers."""
 
     ALL = "all"
     OWN = "own"  # the tenant's, the node's, or the gateway's, own
@@ -74,7 +74,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks: a token, with what it may do. It is bound to a tenant, a node or a gateway, or to none of them."""
+    """The caller: a token with its rights. It is bound to a tenant, a node or a gateway, or to none of them."""
 
     id: str
     scope: Scope
@@ -162,7 +162,7 @@ TABLE: Mapping[Role, Grants] = {
 
 
 def reach(principal: Principal, noun: Kind | Noun, verb: AccessVerb) -> Reach | None:
-    """Which objects of `noun` the principal may `verb`; None when it may not at all."""
+    """Returns the objects of `noun` that the principal may `verb`; None when it may not `verb` any."""
     return TABLE[principal.role].get((noun, verb))
 
 
@@ -183,7 +183,7 @@ def require(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: st
 
 
 def may(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = "") -> bool:
-    """Whether `require` lets it pass."""
+    """Tells if `require` admits the principal."""
     try:
         require(principal, noun, verb, owner)
     except HttpProblem:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Clockwork(BackgroundScheduler):  # type: ignore[misc]
-    """A scheduler that compares the wall's clock, which it goes by, with one that nobody sets."""
+    """A scheduler that runs by the wall clock and compares it with the monotonic clock."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(
@@ -43,5 +43,5 @@ class Clockwork(BackgroundScheduler):  # type: ignore[misc]
 
 
 def _ahead() -> float:
-    """How far the wall's clock is ahead of the one that nobody sets."""
+    """Returns how far the wall clock is ahead of the monotonic clock."""
     return time.time() - time.monotonic()

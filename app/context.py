@@ -1,4 +1,4 @@
-"""What a running server holds: settings, database, notices, tokens, parser. Made once, in app.main."""
+"""The parts of a running server: settings, database, notices, tokens, parser. Built once, in app.main."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ GAINED = 50_000  # objects, between two collections
 
 
 def settle() -> None:
-    """What is there stays: it is not looked at again; and what comes is looked at more rarely."""
+    """Exempts all present objects from garbage collection, and makes collections of new objects rarer."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GAINED)

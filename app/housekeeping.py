@@ -1,4 +1,4 @@
-"""What a server does by the clock: minutes into rows and hours, old data out, silent nodes marked.
+"""The scheduled work of a server: it rolls minutes up, deletes old data and marks silent nodes.
 
 Every replica runs these jobs; each of them does nothing where another one is at it or has done it.
 """

@@ -49,7 +49,7 @@ from app.tokens import Authenticator
 
 
 def create_app(settings: Settings) -> Gate:
-    """What the server serves: the API behind its gate."""
+    """Returns the server's application: the API behind its gate."""
     app = assemble(settings)
     context: Context = app.state.context
     authenticator = context.authenticator

@@ -60,7 +60,7 @@ def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
 
 
 def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
-    """The alarm that a token came again after the one that took its place."""
+    """The alarm about a token that was used again after its successor."""
     return audit.AuditEntry(
         request_id="authentication",
         principal=token_id,
@@ -158,7 +158,7 @@ class Authenticator:
         self._database.write(lambda connection: audit.record(connection, [alarm]))
 
     def live(self, principal: Principal) -> bool:
-        """Whether the token still stands; what an open watch asks when tokens change."""
+        """Tells if the token is still valid; an open watch asks this when tokens change."""
         row = self._database.read(lambda connection: tokens.live(connection, principal.id))
         return row is not None
 

@@ -28,7 +28,7 @@ class Buckets:
         return 0.0
 
     def wait(self, key: str, now: float) -> float:
-        """What `take` would answer, without taking."""
+        """Returns what `take` would return, without taking a token."""
         level = self._level(key, now)
         return 0.0 if level >= 1.0 else (1.0 - level) / self.per_second
 

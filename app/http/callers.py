@@ -1,4 +1,4 @@
-"""Who asks: tokens checked off the event loop, and guesses at tokens slowed down by address."""
+"""Authenticates callers: checks tokens off the event loop, and slows down guesses at tokens by address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one cookie there is: who looks at the console. It is read for pages alone, and never for the API."""
+"""The only cookie: the session of the console. It is read for pages alone, and never for the API."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def drop(scope: Scope) -> str:
 
 
 def is_secure(scope: Scope) -> bool:
-    """Whether the browser speaks TLS: with us, or with what stands in front of us and says so.
+    """Tells if the browser speaks TLS: with us, or with a proxy in front of us that reports it.
 
-    Who lies about it harms nobody but the own cookie.
+    A client that lies about it harms only its own cookie.
     """
     if scope.get("scheme") == "https":
         return True

@@ -74,7 +74,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def problem_of(error: Exception) -> HttpProblem:
-    """What the caller is told; what went wrong inside goes to the log."""
+    """Returns the problem that the caller gets; the details of an internal error go to the log."""
     match error:
         case HttpProblem():
             return error

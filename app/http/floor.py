@@ -16,7 +16,7 @@ from app.http.malformed import MalformedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one client, and all of them together, may ask of the server."""
+    """Limits on the connections of one client, and of all clients together."""
 
     connections: int = 4096
     head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its head

@@ -32,7 +32,7 @@ SMALL_BODY = 64 * KIB  # after refusing no more than this, reading on is cheaper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How much may be going on at once. The bytes bound what hostile traffic can make this process hold."""
+    """Limits on concurrent work. The bytes bound the memory that hostile traffic can take from this process."""
 
     body_bytes: int = 32 * MIB  # bodies being read or worked on
     body_bytes_each: int = 16 * MIB  # of one principal

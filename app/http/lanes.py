@@ -1,4 +1,4 @@
-"""Which kind of traffic a request is: what it may bring, what limits it, and whether it needs a token."""
+"""Sorts requests into kinds of traffic, each with its own body size, limits and need for a token."""
 
 from __future__ import annotations
 

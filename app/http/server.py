@@ -158,7 +158,7 @@ class HttpServer(uvicorn.Server):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
+    """Tells if only this machine can reach `host`."""
     if host == "localhost":
         return True
     try:

@@ -59,7 +59,7 @@ class Slots:
         return self._places.take(holder, 1)
 
     async def take(self, holder: str, seconds: float) -> bool:
-        """Whether a place came free in time."""
+        """Waits for a place; returns False if none came free in time."""
         if self._places.take(holder, 1):
             return True
         if len(self._queue) >= self._longest:

@@ -141,7 +141,7 @@ class Visit:
 
 
 def sane(request_id: str) -> bool:
-    """Whether a client's id may stand in our log: short, plain, and no token sent by mistake."""
+    """Tells if a client's id may go into our log: it is short, plain, and not a token sent by mistake."""
     return SANE_ID.fullmatch(request_id) is not None and redact(request_id) == request_id
 
 

@@ -1,4 +1,4 @@
-"""What is final is accounted for, a few nodes in a transaction; what was told late is countered. Twice equals once."""
+"""Accounts for final usage, a few nodes in a transaction, and corrects for late reports. Twice equals once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeUsage]) -> li
 
 
 def _account_again(connection: Connection, accounts: Sequence[OpenAccount], start: int, stop: int) -> None:
-    """Counter what stands and is not so."""
+    """Write counter-entries for lines that are no longer right."""
     facts = known(connection, {one.node: one.heard for one in accounts}, start, stop)
     stand = _standing(connection, sorted(facts), start, stop)
     wanted = {}

@@ -15,7 +15,7 @@ HANDED_OVER = 2  # copies of an instance at a time: one that comes, one that goe
 
 
 def allocate(facts: NodeUsage, start: int, stop: int) -> Lines:
-    """What the node's GPUs were used for from `start` to `stop`, both ends of slices."""
+    """Returns the lines of the node's GPUs from `start` to `stop`, both ends of slices."""
     by_gpu: dict[int, list[Usage]] = {}
     for one in facts.usage:
         by_gpu.setdefault(one.gpu, []).append(one)
@@ -33,7 +33,7 @@ def allocate(facts: NodeUsage, start: int, stop: int) -> Lines:
 def differences(
     wanted: Mapping[AllocationLine, AllocatedAmount], standing: Mapping[AllocationLine, AllocatedAmount]
 ) -> Lines:
-    """The entries that make what stands say what is wanted."""
+    """Returns the entries that turn the written lines into the wanted ones."""
     found: Lines = {}
     for line in wanted.keys() | standing.keys():
         after, before = wanted.get(line, AllocatedAmount()), standing.get(line, AllocatedAmount())
@@ -91,7 +91,7 @@ def _allocate_gpu(
 
 
 def _holders(residents: list[Usage]) -> list[Usage]:
-    """Who pays: of an instance at most two copies, the last that began. A hand-over has no more."""
+    """Returns the copies that pay: of an instance at most the last two that began. A hand-over has no more."""
     if len(residents) <= HANDED_OVER:
         return residents
     by_instance: dict[str, list[Usage]] = {}
@@ -104,7 +104,7 @@ def _holders(residents: list[Usage]) -> list[Usage]:
 def _cuts(
     usage: Sequence[Usage], rates: Sequence[GpuRate], doubts: Sequence[tuple[int, int]], start: int, stop: int
 ) -> list[int]:
-    """Where a slice ends, a price or who holds what changes, or what is known of it."""
+    """Returns the moments at which a slice ends, or a price, the holders or our knowledge of them change."""
     found = {start, stop, *range(start - start % QUARTER, stop, QUARTER)}
     for one in usage:
         found.update((one.start, one.stop))

@@ -20,7 +20,7 @@ class Shares:
 
 
 def shares_of(residents: Sequence[Usage], memory_gib: float) -> Shares:
-    """How a GPU divides among those that hold it at one moment.
+    """Divides a GPU among its holders at one moment.
 
     They pay u = max(sum of SM%/100, sum of memory / the GPU's memory) of it, at most all and all where one is
     dedicated, each by its weight max(SM%/100, memory / the GPU's memory); where nobody has a weight, alike.

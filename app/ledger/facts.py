@@ -1,4 +1,4 @@
-"""What an allocation is made from. Moments are whole microseconds since 1970, money is whole billionths."""
+"""The inputs of an allocation. Moments are whole microseconds since 1970, money is whole billionths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GpuRate:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Who held which share of a GPU, from when to when. From `stop` to `doubted` nobody knows what it did."""
+    """A share of a GPU, its holder and its time. What the holder did from `stop` to `doubted` is unknown."""
 
     id: str
     instance: str
@@ -81,7 +81,7 @@ class AllocationLine(NamedTuple):
 
 @dataclass(slots=True)
 class AllocatedAmount:
-    """What a line comes to."""
+    """The amounts of a line."""
 
     gpu_microseconds: int = 0
     nano: int = 0

@@ -14,7 +14,7 @@ from app.store.money import allocations
 
 
 class Portions(Protocol):
-    """How much at a time, and with which rests."""
+    """The size of a portion, and the pauses between portions."""
 
     def portions(self) -> Iterable[int]: ...
 

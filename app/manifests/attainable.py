@@ -1,4 +1,4 @@
-"""Whether any hardware that was profiled could meet a service's SLO, and if not, what would help."""
+"""Tells if any profiled hardware could meet a service's SLO, and if none could, what would help."""
 
 from __future__ import annotations
 

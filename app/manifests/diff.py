@@ -1,4 +1,4 @@
-"""What differs between two JSON values, field by field."""
+"""Lists the differences between two JSON values, field by field."""
 
 from __future__ import annotations
 

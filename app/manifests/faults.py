@@ -1,4 +1,4 @@
-"""What is wrong with an input: document, field, value and what is allowed, all of it at once."""
+"""The faults of an input, all at once: document, field, value and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every manifest begins with: apiVersion, kind, and the metadata that names it."""
+"""Reads the heading of every manifest: apiVersion, kind, and the metadata that names it."""
 
 from __future__ import annotations
 

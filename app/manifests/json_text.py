@@ -105,7 +105,7 @@ def _long_number(text: str, limits: InputLimits, source: str) -> ManifestFault:
 
 
 def _last_key(text: str, key: str) -> int:
-    """Where the key stands for the second time: in the first object to end that holds it twice."""
+    """Finds the second occurrence of the key, in the first object to end that contains it twice."""
     ended = 0
 
     def count(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:

@@ -1,4 +1,4 @@
-"""Which spec each kind has, and how to read one."""
+"""Maps each kind to its spec, and reads it."""
 
 from __future__ import annotations
 

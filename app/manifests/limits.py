@@ -1,4 +1,4 @@
-"""How much of an input is read before it is refused."""
+"""Limits on the input, beyond which it is refused."""
 
 from __future__ import annotations
 

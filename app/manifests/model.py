@@ -27,12 +27,12 @@ class Kind(StrEnum):
 
     @property
     def plural(self) -> str:
-        """How the kind is called in URLs and on the command line."""
+        """The name of the kind in URLs and on the command line."""
         return PLURALS[self]
 
     @property
     def tenanted(self) -> bool:
-        """Whether an object of this kind belongs to a tenant."""
+        """Tells if an object of this kind belongs to a tenant."""
         return self in TENANTED
 
 
@@ -53,7 +53,7 @@ BY_PLURAL: Mapping[str, Kind] = {kind.plural: kind for kind in STORED}
 
 
 class Key(NamedTuple):
-    """What an object is called. `tenant` is empty for a cluster-wide kind."""
+    """The name of an object. `tenant` is empty for a cluster-wide kind."""
 
     kind: Kind
     tenant: str

@@ -99,7 +99,7 @@ def _documents(entry: Path | Input) -> list[Document]:
 
 
 def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
-    """What runs must run on a GPU that is there, for a service or job that is."""
+    """Checks that everything in State runs on a declared GPU, for a declared service or job."""
     found: list[ManifestFault] = []
     spec: Mapping[str, Any] = state.spec
     lists: Sequence[tuple[str, str, Kind]] = (("running", "service", Kind.SERVICE), ("jobs", "job", Kind.JOB))

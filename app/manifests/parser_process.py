@@ -33,7 +33,7 @@ HEAD = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class ParseRequest:
-    """What is to be read; the bytes follow in a frame of their own."""
+    """An order to read an input; the bytes follow in a frame of their own."""
 
     media: Media
     limits: InputLimits

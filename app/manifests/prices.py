@@ -1,4 +1,4 @@
-"""What a GPU costs: the one rule, which the planner and the ledger both ask."""
+"""Prices a GPU: the single rule that both the planner and the ledger use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest refers to, whether it is there, and what a change to a Model breaks."""
+"""Finds what a manifest refers to, references to missing objects, and what a change to a Model breaks."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterab
 
 
 def admits(kind: Kind, spec: Mapping[str, JSON], tenant: str) -> bool:
-    """Whether a tenant may use the object; whoever belongs to none may use everything."""
+    """Tells if a tenant may use the object; a caller without a tenant may use everything."""
     tenants = spec.get("tenants") if kind is Kind.MODEL else None
     return not tenant or not isinstance(tenants, list) or tenant in tenants
 
@@ -113,7 +113,7 @@ def variants(spec: Mapping[str, JSON]) -> dict[str, Mapping[str, JSON]]:
 
 
 class ProfileOf(NamedTuple):
-    """What a Profile measures; there is one of each."""
+    """The subject of a Profile; each subject has at most one Profile."""
 
     model: str
     variant: str
@@ -166,7 +166,7 @@ class Broken(NamedTuple):
 
 
 def broken_by(spec: Mapping[str, JSON], referrers: Sequence[Referrer]) -> list[Broken]:
-    """Which referrers a Model's new spec breaks: their variant is gone, or their tenant not admitted."""
+    """Returns the referrers that a Model's new spec breaks: their variant is gone, or their tenant not admitted."""
     names = variants(spec)
     broken: list[Broken] = []
     for referrer in referrers:

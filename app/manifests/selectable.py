@@ -1,4 +1,4 @@
-"""What label and field selectors can ask of an object, as plain strings that one index answers."""
+"""Lists what label and field selectors can match in an object, as plain strings for a single index."""
 
 from __future__ import annotations
 

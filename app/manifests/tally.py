@@ -23,7 +23,7 @@ class FaultTally:
 
     @property
     def room(self) -> int:
-        """How many more faults are told in full."""
+        """Returns how many more faults are reported in full."""
         return MAX_FAULTS - len(self.faults)
 
     def add(

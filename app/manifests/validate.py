@@ -22,7 +22,7 @@ SHAPE = "a mapping of apiVersion, kind, metadata, spec"
 
 
 class Examined(NamedTuple):
-    """What documents hold: manifests that are right, faults, and which objects are at fault."""
+    """Splits documents into valid manifests and faults, with the objects that are at fault."""
 
     manifests: list[Manifest]
     faults: list[ManifestFault]

@@ -144,7 +144,7 @@ def _pattern(context: Mapping[str, Any]) -> str:
 
 
 def _allowed(node: Mapping[str, Any], value: JSON) -> str:
-    """What the schema allows in this place."""
+    """Says what the schema allows in this place."""
     if "enum" in node:
         return ", ".join(str(choice) for choice in node["enum"])
     if len(node.get("anyOf", ())) > 1:
@@ -213,7 +213,7 @@ def _branches(root: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapp
 
 
 def _resolved(root: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Through a reference, and through `or null`, which nobody is told to write."""
+    """Follows a reference, and drops `or null`, which no message recommends."""
     if "$ref" in node:
         about = {key: value for key, value in node.items() if key == "description"}
         return {**_resolved(root, root["$defs"][node["$ref"].rpartition("/")[2]]), **about}

@@ -189,7 +189,7 @@ class _Builder:
                 raise limits.too_many(source)
 
     def plain(self, event: Any, text: str) -> JSON:
-        """What an unquoted scalar means."""
+        """Returns the value of an unquoted scalar."""
         if not text:
             return None
         if text in WORDS:

@@ -1,4 +1,4 @@
-"""How the application gets into a server of our own: role, database, password, port."""
+"""Lets the application into a server of our own: role, database, password, port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def url_of_running(data_dir: Path) -> str | None:
 
 
 def admin_of_running(data_dir: Path, superuser: str) -> str | None:
-    """How the superuser reaches the server that runs on the folder, by its socket in there; None if none is ready."""
+    """Returns the superuser's connection string, by the server's socket in the folder; None if no server is ready."""
     folder = data_dir / "postgres"
     try:
         lines = (folder / "postmaster.pid").read_text().split("\n")

@@ -1,4 +1,4 @@
-"""Where the server's programs are, as a place its user can execute them from."""
+"""Finds the server's programs, in a place from which its user can execute them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a Postgres of our own, each with the sentence the user reads."""
+"""The error of a Postgres of our own; its message is the sentence that the user reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operating-system user the server runs as: Postgres refuses to run as root."""
+"""Picks the operating-system user that the server runs as: Postgres refuses to run as root."""
 
 from __future__ import annotations
 

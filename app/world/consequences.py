@@ -1,4 +1,4 @@
-"""What follows from a change for other objects: who may see a profile, which services' SLOs can be met."""
+"""Updates other objects after a change: the tenants that may see a profile, the services with attainable SLOs."""
 
 from __future__ import annotations
 

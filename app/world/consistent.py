@@ -1,4 +1,4 @@
-"""Whether the world still holds together after a change: every reference stands, nothing in use goes away."""
+"""Checks that the world is consistent after a change: no reference breaks, nothing in use is deleted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
 
 
 class _AfterChange:
-    """What references find once the change is made."""
+    """Returns the objects that references can find after the change."""
 
     def __init__(self, connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> None:
         self._connection = connection
@@ -127,7 +127,7 @@ def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set
 def _refuse_orphans(
     connection: Connection, principal: Principal, deleted: Mapping[Key, Any], rewritten: set[Any]
 ) -> None:
-    """Nothing that is referred to goes away, unless what refers to it goes too or is declared anew."""
+    """Refuses to delete an object with referrers, unless they are deleted or declared again as well."""
     going = {stored.uid for stored in deleted.values()} | rewritten
     cluster_wide = [key for key in deleted if not key.kind.tenanted]
     found = references.referrers(connection, cluster_wide, besides=going, limit=MOST_NAMED)

@@ -1,4 +1,4 @@
-"""What a declaration changes: a pure comparison of what is wanted with what is there."""
+"""Decides what a declaration changes: a pure comparison of the wanted with the stored objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.store.world.objects import StoredObject
 
 
 class Action(StrEnum):
-    """What happens to an object."""
+    """The effect of a declaration on an object."""
 
     CREATED = "created"
     UPDATED = "updated"

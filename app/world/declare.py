@@ -24,7 +24,7 @@ ANY_VERSION = 0  # expected of an object that must be there, at whatever version
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a declaration did, or would do; `decisions` in the order of the manifests, then what was pruned."""
+    """The effects of a declaration or dry run; `decisions` in the order of the manifests, then what was pruned."""
 
     decisions: list[ObjectDecision]
     resource_version: int

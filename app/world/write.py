@@ -22,7 +22,7 @@ from app.world.decisions import Action, ObjectDecision
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who writes, and in which request."""
+    """The author of a write, and the request."""
 
     principal: Principal
     request_id: str
@@ -103,7 +103,7 @@ def write(
 
 
 def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:
-    """What GPUs cost, and which are paid for, as declared from now on."""
+    """Records the declared prices of GPUs, and the GPUs that are paid for, from now on."""
     declared: dict[Kind, dict[str, Any]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
     for one in decisions:
         if one.action in VERBS and one.key.kind in declared:
@@ -120,7 +120,7 @@ def _at_version(decision: ObjectDecision, version: int) -> ObjectDecision:
 
 
 def _targets(stored: StoredObject | None) -> list[references.Target]:
-    """What an object refers to."""
+    """Returns the references of an object."""
     if stored is None:
         return []
     return [references.Target(r.key, r.part) for r in referred(Manifest(*stored.key, stored.spec, stored.labels))]

@@ -146,7 +146,7 @@ def revoke_of_nodes(connection: Connection, nodes: Sequence[str]) -> None:
 
 
 def node_has_token(connection: Connection, node: str) -> bool:
-    """Whether the node has joined and was not removed since; an expired token counts: its node may be away."""
+    """Tells if the node has joined and was not removed since; an expired token counts: its node may be away."""
     return bool(connection.scalar(NODE_HAS_TOKEN, {"node": node}))
 
 

@@ -1,4 +1,4 @@
-"""What a backup file looks like inside, and reading it once from front to back without trusting it."""
+"""The format of a backup file, read once from front to back and without trust."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BackupError(Exception):
 
 @dataclass(slots=True)
 class ArchivedTable:
-    """How much of a table is in a backup."""
+    """The size of a table in a backup."""
 
     rows: int = 0
     bytes: int = 0
@@ -45,7 +45,7 @@ class ArchivedTable:
 
 @dataclass(slots=True)
 class Contents:
-    """What a backup holds."""
+    """The contents of a backup."""
 
     schema: str
     taken_at: str

@@ -1,4 +1,4 @@
-"""Which tables, columns and sequences a backup holds, and how their rows are copied."""
+"""Lists the tables, columns and sequences of a backup, and copies their rows."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class Database:
             return result
 
     def _committed(self, xid: str, checkpoint: str) -> bool:
-        """Whether a transaction whose COMMIT got no answer happened all the same.
+        """Tells if a transaction whose COMMIT got no answer took effect all the same.
 
         Postgres forgets the ids of transactions that a crash took with it and gives them out again, so after a
         recovery "committed" may be said of a stranger's transaction, and proves nothing of ours.
@@ -261,7 +261,7 @@ def translated(error: DBAPIError) -> Exception:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """Whether the connection, rather than the statement, failed."""
+    """Tells if the connection, rather than the statement, failed."""
     if isinstance(error.orig, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow | pg.ConnectionException):
         return True
     sqlstate = getattr(error.orig, "sqlstate", None)

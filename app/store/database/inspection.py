@@ -1,4 +1,4 @@
-"""What a database is and can: version, schema, durability, whether LISTEN works, whether a pooler is in between."""
+"""Inspects a database: its version, schema and durability, if LISTEN works, and if a pooler is in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads: a row with an epoch on the database's time. Whatever a leader writes is checked against it."""
+"""The leader's lease: a row with an epoch on the database's time. Whatever a leader writes is checked against it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def release(connection: Connection, holder: str) -> None:
 
 
 def held(connection: Connection, epoch: int) -> bool:
-    """Whether this is the newest epoch; no other begins before the transaction ends."""
+    """Tells if this is the newest epoch; no other begins before the transaction ends."""
     return connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).scalar() is not None
 
 
@@ -79,7 +79,7 @@ def next_generation(connection: Connection, epoch: int) -> int | None:
 
 
 def current(connection: Connection) -> Lease | None:
-    """Who leads, or led last."""
+    """Returns the present leader, or else the last."""
     row = connection.execute(ONE, {"name": PLANNER}).one_or_none()
     return None if row is None else Lease(*row)
 

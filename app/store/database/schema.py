@@ -1,4 +1,4 @@
-"""Which schema this version speaks, and how a database gets there."""
+"""Knows the schema of this version, and migrates a database to it."""
 
 from __future__ import annotations
 

@@ -11,5 +11,5 @@ TAKE = statement("take_turn", "SELECT pg_try_advisory_xact_lock(1735420019, hash
 
 
 def take(connection: Connection, job: str) -> bool:
-    """Whether the job is ours until the transaction ends; False while another replica is at it."""
+    """Takes the job until the transaction ends; False while another replica works on it."""
     return bool(connection.execute(TAKE, {"job": job}).scalar_one())

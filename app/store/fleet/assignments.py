@@ -1,4 +1,4 @@
-"""What each node shall run: its newest assignment, never replaced by one of an older leader or plan."""
+"""The newest assignment of each node, never replaced by that of an older leader or plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes and GPUs get nothing new, and which are to be empty by when."""
+"""The nodes and GPUs that get nothing new, and those that must be empty by some moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What services were asked: heard from nodes, and kept in buckets of some seconds."""
+"""The loads of services: reported by nodes, and stored in buckets of some seconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReportRow:
 
 
 class LoadBucket(msgspec.Struct):
-    """What was asked of a service in the `seconds` before `at`, and how it was answered."""
+    """The requests of a service in the `seconds` before `at`, and how it answered them."""
 
     tenant: str
     service: str
@@ -41,7 +41,7 @@ class LoadBucket(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LoadHistory:
-    """How much was asked of a service, bucket by bucket, the oldest first."""
+    """The load of a service, bucket by bucket, the oldest first."""
 
     service: str  # tenant/name
     ats: Sequence[float]  # seconds since 1970
@@ -52,7 +52,7 @@ class LoadHistory:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How a service answered within some window."""
+    """A service's answers within a window."""
 
     service: str  # tenant/name
     seconds: float

@@ -40,7 +40,7 @@ class ReportedNode(msgspec.Struct):
 
 
 class ReportedInventory(msgspec.Struct):
-    """What a machine has; `inventory` is JSON."""
+    """The inventory of a machine, as JSON."""
 
     node: str
     ordinal: int

@@ -1,4 +1,4 @@
-"""What each node last said of itself, and when the database heard it."""
+"""The last report of each node, and when it reached the database."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def ordinals(connection: Connection, nodes: Collection[str]) -> dict[str, int]:
 
 
 def state(connection: Connection, node: str) -> dict[str, Any] | None:
-    """What the node last said, with its inventory."""
+    """Returns the node's last report, with its inventory."""
     row = connection.execute(ONE, {"node": node}).mappings().one_or_none()
     if row is None:
         return None
@@ -113,7 +113,7 @@ def state(connection: Connection, node: str) -> dict[str, Any] | None:
 
 
 def detail(connection: Connection, node: str) -> dict[str, Any] | None:
-    """What the node last said of its copies, refusals and devices; None when it never reported."""
+    """Returns the copies, refusals and devices in the node's last report; None when it never reported."""
     found: dict[str, Any] | None = connection.execute(DETAIL, {"node": node}).scalar()
     return found
 

@@ -1,4 +1,4 @@
-"""What nodes refused to run: written down once an instance and generation."""
+"""The instances that nodes refused to run, written once for each instance and generation."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ NEWEST_OF_GPUS = statement(
 
 
 def newest_of_gpus(connection: Connection) -> dict[tuple[str, int], tuple[float, float]]:
-    """What each GPU drew in its last whole minute, in watts, and how busy it was, in percent."""
+    """Returns each GPU's power in its last whole minute, in watts, and how busy it was, in percent."""
     found = connection.execute(NEWEST_OF_GPUS)
     return {(row.node, row.gpu): (row.power_mean_w, row.utilization_percent) for row in found}
 

@@ -22,7 +22,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a tenant's services pay an hour by a plan, and by each baseline, in billionths."""
+    """The hourly costs of a tenant's services by a plan, and by each baseline, in billionths."""
 
     tenant: str
     plan_nano: int
@@ -118,7 +118,7 @@ def last(connection: Connection, generation: int) -> list[Saving]:
 
 
 def keep(connection: Connection, one: Due, rows: Sequence[Saving]) -> None:
-    """What was saved in an hour, and what was released by its beginning."""
+    """Returns the savings of an hour, and the nodes released by its beginning."""
     told = msgspec.json.encode(rows).decode()
     connection.execute(KEEP, {"hour": one.hour, "generation": one.generation, "rows": told})
     connection.execute(RELEASES, {"hour": one.hour})

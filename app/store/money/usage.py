@@ -105,18 +105,18 @@ def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: 
 
 
 def owned(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """Which GPUs of these nodes were paid for in the time."""
+    """Returns the GPUs of these nodes that were paid for in the time."""
     return list(connection.execute(OWNED, _of(nodes, start, stop)))
 
 
 def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[Any]:
-    """What such GPUs cost in the time."""
+    """Returns the prices of such GPUs in the time."""
     given = {"gpu_types": list(gpu_types), "start": start, "stop": stop}
     return list(connection.execute(RATES, given))
 
 
 def energy(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """What each GPU used in each slice, where it was read."""
+    """Returns the energy of each GPU in each slice, where it was read."""
     return list(connection.execute(ENERGY, {**_of(nodes, start, stop), "most_power_w": MOST_POWER_W}))
 
 

@@ -1,4 +1,4 @@
-"""What is known of every job between cycles."""
+"""The state of every job between cycles."""
 
 from __future__ import annotations
 

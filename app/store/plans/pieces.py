@@ -59,7 +59,7 @@ def put(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def get(connection: Connection, hashes: Iterable[bytes]) -> Mapping[bytes, bytes]:
-    """What stands under these hashes; those that were pruned are missing."""
+    """Returns the pieces with these hashes; pruned pieces are missing."""
     rows = connection.execute(GET, {"hashes": list(hashes)})
     return {bytes(row.hash): zlib.decompress(row.body) for row in rows}
 

@@ -68,7 +68,7 @@ def page(connection: Connection, before: int, limit: int, tenant: str = "") -> l
 
 
 def head(connection: Connection, generation: int) -> dict[str, Any] | None:
-    """What is kept of a plan beside its body."""
+    """A plan without its body."""
     row = connection.execute(HEAD_OF, {"generation": generation}).one_or_none()
     return dict(row._mapping) if row else None
 

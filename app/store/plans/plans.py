@@ -232,7 +232,7 @@ def failed(connection: Connection, hours: float) -> list[tuple[str, int, datetim
 
 
 def moved(connection: Connection) -> int:
-    """How many full plans of the last hour changed more than weights; the first one does not count."""
+    """Counts the full plans of the last hour that changed more than weights; the first plan does not count."""
     return int(connection.execute(MOVED).scalar_one())
 
 

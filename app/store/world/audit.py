@@ -1,4 +1,4 @@
-"""Who did what, before and after: rows that are never rewritten."""
+"""The audit log: the author of each act, the state before and after; rows are never rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, once an hour each: the same again is counted, and its newest words are kept."""
+"""Events, each at most once an hour: repetitions are counted, and the newest message is stored."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events are asked for; what is left at its default selects nothing out."""
+    """A filter of events; a field with its default value excludes nothing."""
 
     before: int | None = None  # older than this id: the next page
     kind: str = ""

@@ -41,7 +41,7 @@ class StoredObject:
         return Key(self.kind, self.tenant, self.name)
 
     def admitting(self, tenant: str) -> bool:
-        """Whether `tenant` may see this model or profile."""
+        """Tells if `tenant` may see this model or profile."""
         return self.admits is None or tenant in self.admits
 
     def wire(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def rfc3339(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a kind a list wants."""
+    """A filter of the objects of a kind."""
 
     kind: Kind
     tenant: str = ""  # of a tenanted kind; empty: every tenant

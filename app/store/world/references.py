@@ -1,4 +1,4 @@
-"""Who refers to whom: kept beside the objects so that a delete can name every referrer."""
+"""References between objects, stored with them so that a delete can name every referrer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.database.database import statement
 
 
 class Target(NamedTuple):
-    """What is referred to; `part` is a Model's variant, or empty."""
+    """The target of a reference; `part` is a Model's variant, or empty."""
 
     key: Key
     part: str
