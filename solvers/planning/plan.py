@@ -1,4 +1,4 @@
-"""What was decided: instances, jobs, what is left out and why, and the certificate that comes with it."""
+"""A plan: instances, jobs, what is left out and why, and the certificate of its quality."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NONE_UNSERVED_SHARE = 1e-5  # of a service's rate: a smaller rest counts as serv
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """What of a service's rate no instance carries, the limit that binds, and the least change that would serve it."""
+    """The rate of a service that no instance carries, the binding limit, and the least change that would serve it."""
 
     service: str
     rate_per_second: float
@@ -22,7 +22,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A job that runs nowhere."""
+    """A job without a place."""
 
     job: str
     reason: str = ""
@@ -31,7 +31,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class Releasable:
-    """A node that nothing runs on: what giving it back would save."""
+    """A node that runs nothing, and what releasing it would save."""
 
     node: str
     price_per_hour: float
@@ -39,7 +39,7 @@ class Releasable:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the plan does to the instances that run."""
+    """Counts of what the plan does to the running instances."""
 
     keep: int = 0
     retune: int = 0
@@ -51,7 +51,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a plan costs, by the judge."""
+    """The cost of a plan, as the judge computes it."""
 
     resource: float
     unserved: float
@@ -60,17 +60,17 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """What bound and gap speak of: jobs and churn are not part of it."""
+        """Returns the cost that bound and gap refer to, without jobs and churn."""
         return self.resource + self.unserved
 
     def value(self, policy: Policy) -> float:
-        """What plans are chosen by: the cost over the policy's horizon, and the churn that leads there."""
+        """Returns what plans are compared by: the cost over the policy's horizon plus the churn."""
         return self.total * policy.horizon_minutes / 60 + self.churn
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How good the plan is, and how that is known."""
+    """How good the plan is and how it was found."""
 
     cost: Cost
     bound: float | None
@@ -80,7 +80,7 @@ class Certificate:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / (bound - unserved cost); None where that says nothing."""
+        """Returns (cost - bound) / (bound - unserved cost); None where that is meaningless."""
         if self.bound is None or not self.bound - self.cost.unserved > 0:
             return None
         return max(0.0, self.cost.total - self.bound) / (self.bound - self.cost.unserved)
@@ -88,7 +88,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decided set of instances and jobs."""
+    """The instances and jobs that the solver decided on."""
 
     instances: tuple[Instance, ...]
     jobs: tuple[PlacedJob, ...] = ()

@@ -1,4 +1,4 @@
-"""What is planned: a fleet, what is served on it under which promises, and by what prices it is judged."""
+"""A planning problem: the fleet, the services with their SLOs, the jobs, and the prices that plans are judged by."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Node:
 
     @property
     def is_paid_anyway(self) -> bool:
-        """Whether its GPUs cost a job nothing."""
+        """Tells if its GPUs cost a job nothing."""
         return self.purchase in ("owned", "reserved")
 
 
@@ -88,7 +88,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a resident takes of its GPU and node beside SMs, and how it bears its neighbours."""
+    """What a resident uses of its GPU and node besides SMs, and how sensitive it is to its neighbours."""
 
     cpu_cores: float = 0.0
     host_memory_gib: float = 0.0
@@ -158,7 +158,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The prices and limits that say which right plan is best."""
+    """The prices and limits that decide which valid plan is best."""
 
     pricing: Literal["gpu", "share"] = "gpu"
     utilization: float = 0.8
@@ -178,7 +178,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a tenant's instances take at most."""
+    """The most that a tenant's instances may use."""
 
     gpus: float | None = None
     price_per_hour: float | None = None
@@ -225,7 +225,7 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True)
 class RunningState:
-    """What runs now."""
+    """The instances and jobs that run now."""
 
     now: datetime | None = None
     running: tuple[Instance, ...] = ()
@@ -274,11 +274,11 @@ class Problem:
         return self.gpu_types[self.nodes[node].gpu_type]
 
     def profile(self, service: str, variant: str, node: str) -> Profile | None:
-        """The profile an instance runs by; None where that variant was never measured on the node's type."""
+        """Returns the profile of an instance; None if its variant was never measured on the node's GPU type."""
         return self.profiles.get((self.services[service].model, variant, self.nodes[node].gpu_type))
 
     def with_rates(self, rates: Mapping[str, float]) -> Problem:
-        """The same problem, with other rates for some services."""
+        """Returns the same problem with other rates for some services."""
         changed = {
             name: replace(self.services[name], rate_per_second=rate)
             for name, rate in rates.items()

@@ -1,4 +1,4 @@
-"""What the judge says: broken rules as values, the cost, and how well each service's promise is kept."""
+"""The judge's verdict: broken rules, the cost, and how well each service's SLO is met."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether the plan breaks no rule."""
+        """Tells if the plan breaks no rule."""
         return not self.violations

@@ -1,4 +1,4 @@
-"""A plan that runs, and follows its services' rates: each change touches what it must, and is judged by that."""
+"""Changes a running plan as rates change: each change touches only what it must, and only that is judged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change
 
 @dataclass(frozen=True, slots=True)
 class Replanned:
-    """What a change of rates does to the plan."""
+    """The effect of a change of rates on the plan."""
 
     change: PlanEdit
     started: int
@@ -67,7 +67,7 @@ class Replanner:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Replanner:
-        """Takes a while: prices are made anew."""
+        """Takes a while, because prices are computed from scratch."""
         read_all()  # or the first change would wait for the compiled loops
         now = problem.state.now if problem.state else None
         problem = replace(problem, state=RunningState(now=now))
@@ -90,7 +90,7 @@ class Replanner:
         )  # fmt: skip
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
-        """Follow new rates of these services."""
+        """Changes the plan to follow new rates of these services."""
         d, before = self.desk, self.problem
         problem = before.with_rates(rates)
         new = {d.t.number_of[name] for name, rate in rates.items() if rate != before.services[name].rate_per_second}
@@ -134,7 +134,7 @@ class Replanner:
 
     @property
     def plan(self) -> Plan:
-        """The plan as it stands."""
+        """Returns the current plan."""
         verdict = self.standing.verdict()
         certificate = Certificate(verdict.cost, None, "the running plan with changed rates", 0, 0.0)
         return replace(
@@ -169,7 +169,7 @@ class Replanner:
         return difference(d, services, self.serial, left)
 
     def _missed(self) -> list[str]:
-        """Who is not served whole, the dearest first."""
+        """Returns the services that are not served whole, the most expensive first."""
         services, price = self.problem.services, self.desk.t.unserved_price
         missed = {
             name: float(price[self.desk.t.number_of[name]]) * max(left.rate_per_second, 1.0)
@@ -214,7 +214,7 @@ def _inverse(change: PlanEdit, unserved: Mapping[str, Unserved]) -> PlanEdit:
 
 
 def _moved(found: Difference, rates: Mapping[str, float]) -> int:
-    """Lines of other services that do not stand as they stood."""
+    """Returns the lines of other services that have changed."""
 
     def shapes(lines: Iterable[Instance]) -> set[tuple[object, ...]]:
         return {

@@ -1,4 +1,4 @@
-"""A plan beside what runs: the running plan made right again, or a new one laid over it, whichever costs less."""
+"""Plans next to what runs: repairs the running plan or fits a new plan onto it, whichever costs less."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_IT_RUNS = "the running plan"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Instances, what they leave unserved, and where they come from."""
+    """Instances, the rates they leave unserved, and how they were found."""
 
     instances: list[Instance]
     unserved: list[Unserved]
@@ -61,7 +61,7 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
 
 
 def _fitted_in(t: Tables, choice: Choice) -> Choice:
-    """The same, with services fitted in as their explanation would say that they could be."""
+    """Adds the services for which the explanations find free capacity."""
     from solvers.planning.explain import fill_unserved
 
     alone = replace(t.problem, jobs={}, state=RunningState(None, t.problem.state.running) if t.problem.state else None)
@@ -98,7 +98,7 @@ def _is_profiled(problem: Problem, line: Instance) -> bool:
 
 
 def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
-    """A plan that leaves something unserved, with what still fits beside it, if that is right and worth its price."""
+    """Adds to a plan what still fits next to it, if that is valid and worth its price."""
     before = Choice(list(lines), list(unserved), "")
     if not unserved or not lines:
         return before
@@ -107,7 +107,7 @@ def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -
 
 
 def repaired(t: Tables) -> Choice:
-    """The running plan with the least changes that make it right."""
+    """Repairs the running plan with the least changes that make it valid."""
     state = t.problem.state
     assert state
     staying = [job for job in state.jobs if not t.problem.jobs[job.job].is_preemptible]
