@@ -1,4 +1,4 @@
-"""Admin tokens made by whoever can write into the database: that needs nobody's leave."""
+"""Admin tokens, made by anyone who can write into the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def made(database: Database, path: Path, label: str) -> NewToken:
-    """A new one, in this file. The label says where it came from.
+    """Makes an admin token and writes it to this file; the label names its origin.
 
     The file is written first: after a death in between its token is unknown, and the next one takes its place.
     """
@@ -26,7 +26,7 @@ def made(database: Database, path: Path, label: str) -> NewToken:
     try:
         write_privately(path, new.text + "\n")
     except OSError as error:
-        raise Failed(f"cannot write {path}: {reason(error)}; no token was made") from None
+        raise Failed(f"cannot write {path}: {reason(error)}; no token was created") from None
     database.write(
         lambda connection: rows.insert(
             connection,

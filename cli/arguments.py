@@ -33,13 +33,13 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, tenant: bool = 
         type=positive,
         metavar="SECONDS",
         default=60.0,
-        help="for one request; default 60",
+        help="time limit of a request; default 60",
     )
     group.add_argument("-v", "--verbose", action="store_true", help="show requests on stderr, without secrets")
 
 
 def add_file_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """`-f FILE|DIR|-`, as often as wanted."""
+    """Adds `-f FILE|DIR|-`, which may be repeated."""
     action = parser.add_argument(
         "-f", "--file", dest="files", metavar="FILE", action="append", required=required, default=None,
         help="a file, a folder (its .yaml, .yml and .json files) or - for stdin; may be given several times",
@@ -51,7 +51,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, required: bool = True
 def add_kind_argument(
     parser: argparse.ArgumentParser, help_text: str, *, many: bool = False, optional: bool = False
 ) -> None:
-    """The KIND argument; `svc`, `service` and `services` are one."""
+    """Adds the KIND argument; `svc`, `service` and `services` mean the same."""
     nargs = "?" if optional else None
     action = parser.add_argument("kind", nargs=nargs, metavar="KINDS" if many else "KIND", help=help_text)
     completes(action, "kinds")
@@ -81,10 +81,10 @@ def not_negative(text: str) -> float:
 
 
 def part(text: str) -> float:
-    """A part of 1."""
+    """Returns a share over 0 and up to 1."""
     value = _number(text)
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a part of 1, as 0.05")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a share over 0 and up to 1, like 0.05")
     return value
 
 
@@ -94,7 +94,7 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
     def read(text: str) -> int:
         # Ten digits at most: int() refuses thousands of them in words of its own.
         if not re.fullmatch(r"[0-9]{1,10}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number of {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number from {least} to {most}")
         return int(text)
 
     return read

@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.exits import Failed
 
-MOST_NAMES = 9  # drawn by themselves; the rest is one
+MOST_NAMES = 9  # drawn separately; the rest is summed up
 SHARES = frozenset(("attainment", "utilisation", "allocatedShare", "smUtilisation"))
 OTHERS = "others"
 
@@ -20,7 +20,7 @@ def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
         raise Failed("--chart needs matplotlib, which is not installed: pip install matplotlib")
     items = list(report["items"])
     if not items:
-        raise Failed("there is nothing to draw in that time")
+        raise Failed("the report is empty for that time, so there is nothing to draw")
     if not figure:
         figure = [key for key in items[0] if key not in ("name", "start", "properties")][-1]
     import matplotlib

@@ -1,4 +1,4 @@
-"""Processes that `gpuwright up` starts beside itself: they end with it, and the planner comes back when it dies."""
+"""Child processes of `gpuwright up`: they end with it, and the planner starts again when it dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 END_SECONDS = 40.0
 SOONEST_SECONDS, LATEST_SECONDS = 1.0, 60.0  # from a death to the next start; doubled at each
-SOUND_SECONDS = 60.0  # who lived for so long begins with the soonest again
+SOUND_SECONDS = 60.0  # after a life of this length the next pause is the shortest
 
 Say = Callable[[str], None]
 
@@ -49,7 +49,7 @@ class Children:
         *,
         comes_back: bool = False,
     ) -> None:
-        """A module of ours as a process of its own; what it says goes to its log."""
+        """Starts a module as its own process; its output goes to its log."""
         from simulation.ending import bind_command
 
         command = bind_command([sys.executable, "-m", *module])
@@ -76,10 +76,10 @@ class Children:
     def _watch(self, child: _Child) -> None:
         code = child.process.wait()
         if not self._ending.is_set():
-            self._say(f"{child.name} has ended by itself ({code}); see {child.log}")
+            self._say(f"{child.name} ended unexpectedly ({code}); see {child.log}")
 
     def _keep(self, child: _Child) -> None:
-        """Start it again, later each time that it does not live."""
+        """Restarts the child; the pause doubles while it keeps dying early."""
         pause = self._soonest_seconds
         while True:
             code = child.process.wait()
@@ -87,7 +87,7 @@ class Children:
                 return
             if time.monotonic() - child.began >= SOUND_SECONDS:
                 pause = self._soonest_seconds
-            self._say(f"{child.name} has ended by itself ({code}) and starts again in {pause:g} s; see {child.log}")
+            self._say(f"{child.name} ended unexpectedly ({code}) and starts again in {pause:g} s; see {child.log}")
             self._ending.wait(pause)
             pause = min(2 * pause, LATEST_SECONDS)
             with self._turn:

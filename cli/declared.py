@@ -25,7 +25,7 @@ def problem(args: argparse.Namespace) -> Problem:
 
     inputs = [entry for word in args.files for entry in _inputs(word, recursive=args.recursive)]
     if sum(isinstance(entry, Path) for entry in inputs) < len(inputs) - 1:
-        raise Failed("stdin (-) can be given once only")
+        raise Failed("stdin (-) can be given only once")
     gc.disable()  # nothing that is read is garbage, and looking for it takes a third of the time
     try:
         return build_problem(load(inputs))

@@ -26,7 +26,7 @@ ROOM = 0.5  # of a generated fleet is asked for: its load moves by a third
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """How large a fleet; None: the one of examples/fleet.yaml."""
+    """The size of a fleet; None means the fleet of examples/fleet.yaml."""
 
     gpus: int | None = None
     services: int | None = None
@@ -34,7 +34,7 @@ class FleetSize:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFleet:
-    """What was declared by us: it is found again when `up` starts again on the same data."""
+    """The fleet that `up` declared, which a later `up` finds in the same data folder."""
 
     nodes: tuple[str, ...]
     real_node: str = ""
@@ -62,7 +62,7 @@ def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) ->
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=DeclaredFleet)
     if database.read(worlds.of_store).manifests:
-        say(f"{data_dir} holds a world of your own: no fleet is simulated there")
+        say(f"{data_dir} holds your own manifests, so no fleet is simulated there")
         return None
     if wanted.gpus or wanted.services:
         gpus, services = wanted.gpus or 100, wanted.services or 50
@@ -90,7 +90,7 @@ def generated(gpus: int, services: int) -> DeclaredFiles:
 
 
 def _with_real(world: DeclaredFiles) -> DeclaredFleet:
-    """Which node may have a real agent, and how its services are asked."""
+    """Returns the fleet with its node for a real agent and the requests to its services."""
     from app.manifests.model import Kind
 
     nodes = {manifest.name: manifest.spec for manifest in world.of(Kind.NODE)}
@@ -170,7 +170,7 @@ def _free_port() -> int:
 
 
 def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
-    """Say once that every service is served, and how long that took."""
+    """Reports once that every service is served, and after which time."""
     from app.store.database.database import Database, Unavailable
     from simulation.progress import read_progress
 
@@ -189,6 +189,6 @@ def await_served(settings: Settings, say: Say, began: float, ended: threading.Ev
             if seconds > reported_seconds + 60:
                 reported_seconds = seconds
                 names = ", ".join(found.waiting[:3])
-                say(f"after {seconds:.0f} s {len(found.waiting)} of {found.services} services wait: {names}")
+                say(f"after {seconds:.0f} s {len(found.waiting)} of {found.services} services still wait: {names}")
     finally:
         database.close()

@@ -99,5 +99,5 @@ def _object(data: str) -> dict[str, Any]:
     decoded = json.loads(data)
     found = decoded.get("object", decoded) if isinstance(decoded, dict) else None
     if not isinstance(found, dict):
-        raise Failed("the event stream is not that of a gpuwright server", exits.UNREACHABLE)
+        raise Failed("the event stream does not come from a gpuwright server", exits.UNREACHABLE)
     return found

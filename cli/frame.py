@@ -1,4 +1,4 @@
-"""One frame of `gpuwright top`: lines of text from what the server says, and nothing else."""
+"""One frame of `gpuwright top`: lines of text made from the answer of the server alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint 
 def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any]) -> list[str]:
     plan = overview.get("plan")
     leader = overview.get("leader") or {}
-    led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else "nobody leads"
+    led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else "no planner leads"
     if "plan" not in overview:  # a tenant sees its services alone
         return [f"{len(services)} services"]
     if plan is None:
@@ -112,7 +112,7 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
 
 
 def _troubles(overview: Mapping[str, Any]) -> list[str]:
-    """What nobody should find out from the table of events alone."""
+    """Returns the latest warnings and alarms as a table."""
     alarms = [event for event in overview.get("events", ()) if event["severity"] != "info"][:TROUBLES]
     rows = [[event["reason"], age(event["at"]), event["message"][:100]] for event in alarms]
     return ["", *_table(["EVENT", "AGE", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []

@@ -75,7 +75,7 @@ def _day(text: str) -> date:
 
 
 def run(args: argparse.Namespace, url: str) -> int:
-    """What was asked, on the database of `url`."""
+    """Runs the action on the database of `url`."""
     from app.store.access.readers import ReaderRefused
     from app.store.database.database import Database
 
@@ -101,8 +101,8 @@ def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
     database.read(lambda connection: readers.check(connection, args.role, tenants))
     with psycopg.connect(_maker(args.data_dir, url), autocommit=True) as connection:
         password = readers.make(connection, args.role)
-        if password:  # said before anything else can fail: nobody can ask for it again
-            print(f"{args.role} was made with the password {password}, which is not shown again", flush=True)
+        if password:  # printed before anything else can fail: it cannot be shown later
+            print(f"{args.role} was created with the password {password}, which is not shown again", flush=True)
         left_to_run = readers.limit(connection, args.role)
     database.write(lambda connection: readers.grant(connection, args.role, tenants))
     print(f"{args.role} reads the reports of {'the whole fleet' if tenants is readers.FLEET else ', '.join(tenants)}")
@@ -112,7 +112,7 @@ def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
 
 
 def _maker(data_dir: Path | None, url: str) -> str:
-    """Who makes the role: the superuser of a server of our own, else whoever the URL says."""
+    """Returns the URL of the user that makes the role: the superuser of an embedded server, else that of `url`."""
     import os
 
     from app.postgres.admission import admin_of_running
@@ -156,5 +156,5 @@ def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
 
 def _note(reader: ReportReader) -> str:
     if not reader.is_known:
-        return "no such role: grant again"
+        return "the role does not exist: grant again"
     return "" if reader.is_admitted else "may not read the views: grant again"

@@ -1,4 +1,4 @@
-"""What a refusal of the server means for the user: a line to act on, and an exit code."""
+"""Refusals of the server: a line to act on, and an exit code."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
     if status == 401:
         step = f" ({connection.origin}); give another with --token-file, or: gpuwright config set --help"
         if "admin.token" in connection.origin:
-            step += "; `gpuwright up`, started again on its folder, makes a new admin token"
+            step += "; `gpuwright up` on its folder makes a new admin token"
     elif status == 403:
-        step = f" ({connection.origin}; who it is: gpuwright whoami)"
+        step = f" ({connection.origin}; see: gpuwright whoami)"
     elif status == 429 or status == 503:
         step = "; try again later"
     elif status >= 500:

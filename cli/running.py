@@ -13,7 +13,7 @@ Entry = Mapping[str, Any]
 
 
 def state_of(client: ApiClient, node: str) -> Entry | None:
-    """What the node last reported; None when it never did, or the token may not see it."""
+    """Returns the last report of the node; None without a report or without the right to read it."""
     try:
         found: Entry = client.get(f"/api/v1/nodes/{node}/state")
     except ServerRefusal as refusal:
@@ -88,7 +88,7 @@ def show_running(state: Entry) -> None:
     )
     if state.get("repartition"):
         which = ", ".join(number(gpu) for gpu in state["repartition"])
-        print(f"Asks to be partitioned anew: GPU {which} (its cap and its latencies cannot both be kept)")
+        print(f"Needs a new partition: GPU {which} (it cannot keep both its power cap and its latencies)")
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,4 +1,4 @@
-"""Which objects a command means: kind, tenant and name from what was typed."""
+"""The objects that a command means: kind, tenant and name of the words typed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def named(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
     parts = [word.partition("/") for word in (first, *others)]
     for kind, _, name in parts:
         if not name:
-            raise Failed(f"{kind!r} is no name: after {first} every word is KIND/NAME")
+            raise Failed(f"{kind!r} is not a name: after {first} every word must be KIND/NAME")
     return [(kind_of(kind), name) for kind, _, name in parts]
 
 
@@ -29,13 +29,13 @@ def split_name(kind: Kind, text: str, tenant: str) -> tuple[str, str]:
     """Tenant and name of `shop/search` or `search`; the tenant may stay unknown (empty)."""
     if not kind.tenanted:
         if "/" in text:
-            raise Failed(f"{kind} {text!r}: this kind belongs to no tenant; name it without one")
+            raise Failed(f"{kind} {text!r}: objects of this kind have no tenant; use the name alone")
         return "", text
     first, slash, second = text.partition("/")
     if not slash:
         return tenant, text
     if not first or not second or "/" in second:
-        raise Failed(f"{kind} {text!r} is no name: allowed is TENANT/NAME")
+        raise Failed(f"{kind} {text!r} is not a name: use TENANT/NAME")
     return first, second
 
 
@@ -46,7 +46,7 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
         found = by_name(client, kind, name)
         if len(found) > 1:
             owners = ", ".join(f"{item['metadata']['tenant']}/{name}" for item in found)
-            raise Failed(f"{kind} {name} is ambiguous: {owners}; name it TENANT/NAME")
+            raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
         if not found:
             raise absent(kind, text)
         return found[0]
@@ -67,7 +67,7 @@ def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
 
 
 def absent(kind: Kind, text: str) -> Failed:
-    """Not there, or not for this token to see: the server does not tell which."""
+    """Returns the failure for an object that does not exist, or that the token may not see."""
     return Failed(f"there is no {kind} {text}; see: gpuwright get {kind.plural}", exits.NO)
 
 

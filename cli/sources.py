@@ -21,12 +21,12 @@ def read(given: Iterable[str], *, recursive: bool = False) -> list[tuple[str, st
     for word in given:
         for name, path in paths(word, recursive=recursive):
             if path is None and stdin_read:
-                raise Failed("stdin (-) can be given once only")
+                raise Failed("stdin (-) can be given only once")
             stdin_read = stdin_read or path is None
             text = _text(name, path)
             size += len(text)
             if size > LIMIT_BYTES:
-                raise Failed(f"the files are over {LIMIT_BYTES >> 20} MB together; apply fewer at a time")
+                raise Failed(f"the files exceed {LIMIT_BYTES >> 20} MB together; apply fewer at a time")
             files.append((name, text))
     return files
 
@@ -47,7 +47,7 @@ def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
     )
     if not found:
         deeper = "" if recursive else " (-R goes into folders below it)"
-        raise Failed(f"{word} holds no .yaml, .yml or .json file{deeper}")
+        raise Failed(f"the folder {word} has no .yaml, .yml or .json file{deeper}")
     for entry in found:
         yield str(entry), entry
 

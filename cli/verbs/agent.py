@@ -19,7 +19,7 @@ Examples:
   gpuwright agent join --server https://plane:8080 --node node-1 --gpu-type v100-pcie-16gb --gpus 4 < token
   gpuwright agent doctor                        what this machine can enforce, and what to do about the rest
   gpuwright agent run
-  gpuwright agent status                        what the running agent keeps, and what it holds back
+  gpuwright agent status                        what the running agent runs and holds back
   gpuwright agent drain --gpu 2                 bring everything on GPU 2 to an orderly end; --undo uses it again
 
 The one-time token is read from --token-file, GPUWRIGHT_JOIN_TOKEN or the standard input: an argument could be
@@ -43,18 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join.add_argument(
         "--memory-gib", metavar="N", type=int, default=_memory_gib(), help="host memory for instances; default all"
     )
-    run_ = what.add_parser("run", help="keep this node as it is assigned, until stopped; what runs goes on running")
+    run_ = what.add_parser("run", help="carry out the assignment of this node until stopped; instances keep running")
     doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
     for sub in (run_, doctor):
         _add_seams(sub)
     run_.add_argument("--metrics", metavar="HOST:PORT", default="", help="serve Prometheus metrics there")
     doctor.add_argument("--json", action="store_true", help="findings as JSON")
-    status = what.add_parser("status", help="what the running agent keeps, holds back and has moved")
+    status = what.add_parser("status", help="what the running agent runs, holds back and has moved")
     status.add_argument("--json", action="store_true", help="as JSON")
     drain = what.add_parser("drain", help="bring what runs to an orderly end, and start nothing there")
     drain.add_argument("--gpu", metavar="N", type=int, action="append", help="only this GPU; may be repeated")
     drain.add_argument("--undo", action="store_true", help="undo the drain")
-    adopt = what.add_parser("adopt", help="take in copies that run here and are in no journal")
+    adopt = what.add_parser("adopt", help="take over copies that run here and are not in the journal")
     adopt.add_argument("--end", action="store_true", help="end them instead")
     for sub in (join, run_, doctor, status, drain, adopt):
         sub.add_argument("--state-dir", metavar="DIR", type=Path, default=_state_dir(), help="default %(default)s")
@@ -158,7 +158,7 @@ def _drain(args: argparse.Namespace) -> int:
 
 def _adopt(args: argparse.Namespace) -> int:
     messages = _ask(args, "adopt", end=args.end)
-    print("\n".join(messages) if messages else "nothing runs here that is in no journal")
+    print("\n".join(messages) if messages else "every copy that runs here is in the journal")
     return exits.OK
 
 

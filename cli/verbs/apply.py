@@ -70,7 +70,7 @@ def submit(args: argparse.Namespace, *, dry_run: bool) -> dict[str, Any]:
     with ApiClient(resolve(args)) as client:
         answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()
     if not isinstance(answer, dict) or "changes" not in answer:
-        raise Failed("the answer is not that of a gpuwright server; is the address right?", exits.UNREACHABLE)
+        raise Failed("the answer does not come from a gpuwright server; is the address right?", exits.UNREACHABLE)
     return answer
 
 
@@ -85,6 +85,6 @@ def report(answer: dict[str, Any], *, names_only: bool) -> None:
 
 
 def warn(answer: dict[str, Any]) -> None:
-    """What the server accepted but thinks the user should know."""
+    """Prints the server's warnings about what it accepted."""
     for warning in answer.get("warnings") or []:
         say(f"warning: {warning}")

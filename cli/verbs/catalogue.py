@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         _list(sheets(), args.output)
         return exits.OK
     if bool(args.names) == args.all:
-        raise Failed("name the GPU types, or say --all; see: gpuwright catalogue list")
+        raise Failed("name the GPU types, or use --all; see: gpuwright catalogue list")
     chosen = sheets() if args.all else named(args.names)
     prices = _prices(args.price, chosen)
     if args.action == "show":
@@ -148,14 +148,14 @@ def _apply(args: argparse.Namespace, chosen: Sequence[Sheet], prices: Mapping[st
     report(answer, names_only=False)
     examples = [sheet.name for sheet in chosen if sheet.name not in prices and sheet.name not in declared]
     if examples:
-        say(f"example prices stand for {', '.join(examples)}; set yours with --price NAME=PRICE")
+        say(f"{', '.join(examples)}: the prices are examples; set yours with --price NAME=PRICE")
 
 
 def _prices(given: Sequence[tuple[str, float]], chosen: Sequence[Sheet]) -> dict[str, float]:
     prices = dict(given)
     stray = sorted(prices.keys() - {sheet.name for sheet in chosen})
     if stray:
-        raise Failed(f"--price names {', '.join(stray)}, which is not among the GPU types chosen")
+        raise Failed(f"--price names {', '.join(stray)}, which is not one of the chosen GPU types")
     return prices
 
 

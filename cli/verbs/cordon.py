@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Of this one of the three."""
+    """Adds the arguments of this verb."""
     parser.epilog = EPILOGS[verb]
     nargs = "*" if verb == "cordon" else "+"
     place = parser.add_argument("places", nargs=nargs, metavar="NODE[/GPU]", help="a node, or one of its GPUs")
@@ -83,10 +83,10 @@ DONE = {"cordon": "cordoned", "uncordon": "uncordoned", "drain": "is being drain
 
 
 def ask(client: ApiClient, args: argparse.Namespace, place: str) -> Any:
-    """One node or GPU."""
+    """Sends the request for a node or GPU."""
     node, slash, gpu = place.partition("/")
     if not node or (slash and not gpu.isdecimal()):
-        raise Failed(f"{place!r} is no node or GPU: allowed is NODE or NODE/INDEX, as node-7/2")
+        raise Failed(f"{place!r} is not a node or GPU: use NODE or NODE/INDEX, like node-7/2")
     body: dict[str, Any] = {"gpu": int(gpu)} if slash else {}
     if getattr(args, "message", ""):
         body["message"] = args.message
@@ -102,7 +102,7 @@ def ahead(moment: str) -> str:
 
 
 def show(client: ApiClient, args: argparse.Namespace) -> int:
-    """What is cordoned or drained now."""
+    """Prints what is cordoned or drained now."""
     items = client.get("/api/v1/cordons")["items"]
     if args.output == "json":
         print(as_json(items))

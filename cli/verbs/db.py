@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     migrate.add_argument(
         "--drop-data", action="store_true", help="accept the loss of what the older schema has no place for"
     )
-    actions.add_parser("check", help="say what the database is and can; exit 1 if something is wrong")
+    actions.add_parser("check", help="check the database's settings and abilities; exit 1 if something is wrong")
     backup = actions.add_parser("backup", help="write everything to one file, while the server runs")
     completes(backup.add_argument("file", metavar="FILE", type=Path), "files")
     restore = actions.add_parser("restore", help="fill an empty database from such a file")
     completes(restore.add_argument("file", metavar="FILE", type=Path), "files")
     leap = actions.add_parser(
-        "leap", help="after Postgres was brought back to a moment: leave behind what was given out since"
+        "leap", help="after Postgres was brought back to a moment: invalidate what was issued since"
     )
     token = actions.add_parser("token", help="make an admin token: the first of a database, or when all were lost")
     completes(token.add_argument("--out", metavar="FILE", type=Path, required=True, help="write to this file"), "files")
@@ -121,7 +121,7 @@ def _migrate(args: argparse.Namespace, url: str) -> int:
 
     passed = schema.migrate(url, args.to, back=args.drop_data)
     target = schema.KNOWN if args.to == "head" else args.to
-    print(f"schema {target}: " + (f"went through {', '.join(passed)}" if passed else "already there"))
+    print(f"schema {target}: " + (f"migrated through {', '.join(passed)}" if passed else "already there"))
     return exits.OK
 
 
@@ -150,7 +150,7 @@ def _restore(args: argparse.Namespace, url: str) -> int:
     from app.store.database import schema
 
     if not args.file.is_file():
-        raise Failed(f"there is no file {args.file}")
+        raise Failed(f"the file {args.file} does not exist")
     if schema.migrate(url):
         print(f"made schema {schema.KNOWN}")
     contents = restore(url, args.file)
@@ -163,13 +163,13 @@ def _leap(args: argparse.Namespace, url: str) -> int:
     from app.store.backup import leap
 
     lease = leap(url)
-    begins = f"the next leader's epoch is over {lease.epoch}" if lease else "nobody has led here yet"
-    print(f"{begins}; whoever watches lists anew")
+    begins = f"the next leader's epoch is over {lease.epoch}" if lease else "no planner has led here yet"
+    print(f"{begins}; every watch lists again")
     return exits.OK
 
 
 def _token(args: argparse.Namespace, url: str) -> int:
-    """Who can write into the database needs nobody's leave; its label says where it came from."""
+    """Makes an admin token; write access to the database suffices, and the label names the origin."""
     from app.store.database import schema
     from app.store.database.database import Database
     from cli.admin import made

@@ -62,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def from_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
-    """What KIND NAME... or KIND/NAME... means."""
+    """Yields the objects that KIND NAME... or KIND/NAME... means."""
     if not args.kind:
-        raise Failed("say what to delete: KIND NAME, or -f FILE")
+        raise Failed("nothing to delete was given: use KIND NAME or -f FILE")
     targets = named(args.kind, args.names)
     if not targets:
-        raise Failed(f"say which to delete: gpuwright delete {args.kind} NAME")
+        raise Failed(f"a name is missing: gpuwright delete {args.kind} NAME")
     for kind, text in targets:
         tenant, name = split_name(kind, text, client.connection.tenant)
         if kind.tenanted and not tenant:
@@ -82,7 +82,7 @@ def from_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Ki
 
 
 def from_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
-    """What the documents of the files name, in an order in which nothing is still referred to."""
+    """Returns the objects that the files name, referrers before what they refer to."""
     if args.kind:
         raise Failed("give KIND NAME or -f, not both")
     from app.manifests.faults import ManifestsRefused
@@ -116,7 +116,7 @@ def from_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, 
 
 
 def confirmed(targets: list[tuple[Kind, str, str]]) -> bool:
-    """Ask on a terminal; a script has meant what it says."""
+    """Asks on a terminal; elsewhere returns True."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     for target in targets[:20]:

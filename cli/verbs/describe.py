@@ -21,7 +21,7 @@ USUAL = {("Finished", "NotYet"), ("Placed", "Finished")}  # False, and nothing i
 
 
 def is_wrong(condition: Mapping[str, Any]) -> bool:
-    """Whether somebody should look at it."""
+    """Returns True if a person should look at the condition."""
     kind = condition.get("type")
     return condition.get("status") == str(kind in ALARMS) and (kind, condition.get("reason")) not in USUAL
 
@@ -91,7 +91,7 @@ def show(item: dict[str, Any]) -> None:
         )
         bad = [entry for entry in conditions if is_wrong(entry)]
         if bad:
-            print(colour(f"{len(bad)} of {len(conditions)} conditions are not as they should be", "red"))
+            print(colour(f"{len(bad)} of {len(conditions)} conditions need attention", "red"))
 
 
 def indented(text: str) -> str:

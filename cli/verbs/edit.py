@@ -24,16 +24,16 @@ from cli.selection import find
 
 EPILOG = """\
 The editor is $VISUAL, else $EDITOR, else vi. What the server refuses is opened again with the reasons on
-top; leave the file as it is (or empty) to give up. A change that somebody else made meanwhile is shown, and
-never overwritten unseen.
+top; leave the file as it is (or empty) to give up. A change that another user made meanwhile is shown
+before it can be overwritten.
 
 Example:
   EDITOR=nano gpuwright edit service shop/search
 """
 MARK = "#| "
 CHANGED = """\
-Somebody changed it meanwhile. Your text stands below; what is there now follows here.
-Change anything in your text and save to put it in place of that."""
+Another user changed the object meanwhile. Your text is below; the present object follows here.
+Change your text and save it to replace the present object."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +102,7 @@ def _edit(client: ApiClient, kind: Kind, item: dict[str, Any], path: Path) -> in
 
 
 def writable(item: dict[str, Any]) -> dict[str, Any]:
-    """What a user may change: the manifest without what the server adds."""
+    """Returns the manifest without what the server adds."""
     metadata = item["metadata"]
     identity = {key: metadata[key] for key in ("name", "tenant", "labels") if metadata.get(key)}
     return {

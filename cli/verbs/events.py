@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print(as_yaml(items))
     else:
         if not items:
-            say("nothing happened")
+            say("no events found")
         OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
             [age(event["lastAt"]), event["times"], event["severity"], event["reason"], _about(event), event["message"]]
             for event in reversed(items)

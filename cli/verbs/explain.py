@@ -60,7 +60,7 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
     if args.what == "plan":
         name = args.name or args.plan or 0
         if not str(name).isdecimal():
-            raise Failed(f"{name!r} is no plan: give its generation (gpuwright plan history)")
+            raise Failed(f"{name!r} is not a plan: use its generation (see: gpuwright plan history)")
         return f"/api/v1/explain/plans/{name}"
     if not args.name:
         raise Failed(f"explain {args.what} needs a name; see: gpuwright explain --help")

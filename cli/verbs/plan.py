@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("reject", "refuse a plan that waits for approval"),
         ("pause", "take no further step of a rollout"),
         ("resume", "go on with a rollout that was paused, or that stopped"),
-        ("abort", "end a rollout where it stands"),
+        ("abort", "end a rollout at its present step"),
         ("rollback", "undo a plan: bring nodes back to the one that it replaced"),
     ):
         sub = actions.add_parser(verb, help=help_text)
@@ -111,10 +111,10 @@ def _meant(client: ApiClient, action: str) -> int:
 
 
 def sentence(action: str, answer: Mapping[str, Any]) -> str:
-    """What was done, in one line."""
+    """Returns a line that says what was done."""
     name = f"plan {answer['generation']}"
     if action == "rollback":
-        return f"{name}: asked to be undone; the leader goes back to plan {answer['to']} (gpuwright plan history)"
+        return f"{name}: the leader will go back to plan {answer['to']} (see: gpuwright plan history)"
     return f"{name} {OUTCOMES[action]}"
 
 
@@ -132,7 +132,7 @@ def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[st
 def history(items: list[dict[str, Any]]) -> Iterator[str]:
     """A table, printed as it is made."""
     if not items:
-        say("there is no plan yet; is a planner running? (gpuwright planner)")
+        say("there is no plan yet; start a planner with: gpuwright planner")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",
@@ -197,7 +197,7 @@ def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _rollout(rollout: Mapping[str, Any]) -> str:
-    """How far it is: what is still to come up, to go away, or on trial."""
+    """Returns the progress of a rollout: instances to start, to stop and on trial."""
     counts = [
         f"{len(rollout[name])} {words}"
         for name, words in (("pending", "still to be made"), ("leaving", "on their way out"), ("canaries", "on trial"))

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 EPILOG = """\
 Several may run: the one that holds the lease plans the whole fleet, the others take over when it falls silent.
 While the database is away it waits, also at its start, and says so.
-What may change is said by the Policy's mode (advisory, approve, auto). Everything else is set in the environment:
+The Policy's mode sets what may change (advisory, approve, auto). Everything else is set in the environment:
 DATABASE_URL, GPUWRIGHT_LEASE_SECONDS, GPUWRIGHT_SOLVE_SECONDS, GPUWRIGHT_SOLVER_CORES, GPUWRIGHT_PLANNER_METRICS_PORT.
 
 Examples:

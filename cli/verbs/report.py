@@ -73,7 +73,7 @@ def moment(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     if args.output == "parquet" and args.out is None:
-        raise Failed("-o parquet is not for a terminal: say where with --out FILE")
+        raise Failed("-o parquet needs a file: use --out FILE")
     if args.chart and args.chart.suffix not in (".png", ".svg"):
         raise Failed(f"--chart {args.chart}: allowed are .png and .svg")
     with ApiClient(resolve(args)) as client:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to listen, and how openly."""
+    """Adds the arguments of address, port, TLS and plaintext."""
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on; default 127.0.0.1")
     parser.add_argument("--port", metavar="PORT", type=_port, help="default 8080; 0 for any free one")
     completes(parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, PEM"), "files")
@@ -104,7 +104,7 @@ def refuse_unknown_schema(settings: Settings) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """What the driver said first, on one line, without the URL and so without the password."""
+    """Returns the driver's first message on one line, without the URL and its password."""
     innermost = error
     while innermost.__cause__ is not None:
         innermost = innermost.__cause__

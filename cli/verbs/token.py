@@ -103,7 +103,7 @@ def create(client: ApiClient, args: argparse.Namespace) -> int:
         print(as_json({**answer, "token": None, "tokenFile": str(file)} if file else answer))
         return exits.OK
     expiry = f", expires {answer['expiresAt']}" if answer.get("expiresAt") else ""
-    say(f"{'join token' if joining else 'token'} {answer['id']}{expiry}; it is not shown again")
+    say(f"{'join token' if joining else 'token'} {answer['id']}{expiry}; the server does not show it again")
     print(plain(f"written to {file}" if file else answer["token"]))
     return exits.OK
 
@@ -114,7 +114,7 @@ def reserve(name: str) -> Path:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise Failed(f"cannot write {name}: {reason(error)}; no token was made") from None
+        raise Failed(f"cannot write {name}: {reason(error)}; no token was created") from None
     return path
 
 

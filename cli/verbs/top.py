@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.output == "json" and not args.once:
-        raise Failed("-o json prints one answer: add --once")
+        raise Failed("-o json works only with --once")
     paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if coloured(sys.stdout) else {}
     with ApiClient(resolve(args)) as client:
         if args.once or not sys.stdout.isatty():

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[ManifestFault]]:
-    """How many manifests there are, and what is wrong with them."""
+    """Returns the number of manifests and their faults."""
     from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import Input, load
     from app.manifests.reader import read

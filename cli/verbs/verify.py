@@ -73,7 +73,7 @@ def _plan(source: str, problem: Problem) -> Plan:
     except WrongPlan as wrong:
         count = len(wrong.faults)
         raise Failed(
-            f"{source} is no plan: {count} {'fault' if count == 1 else 'faults'}", particulars=wrong.faults
+            f"{source} is not a valid plan: {count} {'fault' if count == 1 else 'faults'}", particulars=wrong.faults
         ) from None
 
 
@@ -113,7 +113,7 @@ def _report(verdict: Verdict) -> dict[str, Any]:
 
 
 def _list(head: str, found: Sequence[Violation]) -> None:
-    """What is the same is said once."""
+    """Prints equal findings once, with their count."""
     counts = Counter(plain(violation) for violation in found)
     for words, count in list(counts.items())[:SHOWN]:
         print(head, f"{words} ({count} times)" if count > 1 else words)

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                 if item is None and absence_ends:
                     raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
             if time.monotonic() >= deadline:
-                what = f"{kind} {args.name}: {args.wanted} did not come within {args.timeout} s"
+                what = f"{kind} {args.name}: {args.wanted} did not hold within {args.timeout} s"
                 raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
 
 
@@ -94,7 +94,7 @@ def _now(client: ApiClient, kind: Kind, tenant: str, name: str) -> tuple[dict[st
     items = page["items"]
     if len(items) > 1:
         owners = ", ".join(f"{entry['metadata']['tenant']}/{name}" for entry in by_name(client, kind, name))
-        raise Failed(f"{kind} {name} is ambiguous: {owners}; name it TENANT/NAME")
+        raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
     return (items[0] if items else None), int(page["metadata"]["resourceVersion"])
 
 
@@ -147,7 +147,7 @@ def at(item: Any, path: str) -> Any:
 
 
 def equal(found: Any, wanted: str) -> bool:
-    """Whether a field has the value that was typed: 4 is 4.0, true is true."""
+    """Compares a field with the value typed: 4 equals 4.0, true equals true."""
     if isinstance(found, str):
         return found == wanted
     try:
@@ -158,7 +158,7 @@ def equal(found: Any, wanted: str) -> bool:
 
 
 def state(wanted: str, item: Mapping[str, Any] | None) -> str:
-    """What is there instead of what was waited for."""
+    """Describes the present state in place of the state that was waited for."""
     if item is None:
         return "not there"
     path, _, value = wanted.partition("=")

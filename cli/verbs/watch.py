@@ -82,18 +82,18 @@ def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
             except ServerRefusal as refusal:
                 if refusal.status != 410:
                     raise
-                say("fell too far behind: listing again")
+                say("the watch fell too far behind and lists all objects again")
 
 
 class ShownObjects:
-    """What has been shown already, so that a list after a gap shows only what is new."""
+    """The objects shown so far, so that a list after a gap shows only new ones."""
 
     def __init__(self, wanted: set[str]) -> None:
         self._wanted = wanted  # uids; empty: all
         self._known: dict[str, dict[str, Any]] = {}
 
     def of(self, event: str, item: dict[str, Any]) -> bool:
-        """Whether this is news, which from now on it is not."""
+        """Returns True for an object not shown yet, and remembers it."""
         metadata = item["metadata"]
         uid, version = metadata["uid"], metadata["resourceVersion"]
         if self._wanted and uid not in self._wanted:
@@ -106,7 +106,7 @@ class ShownObjects:
         return True
 
     def gone(self, present: set[str]) -> list[tuple[str, dict[str, Any]]]:
-        """What was shown and is no longer there."""
+        """Returns the deletions of objects that were shown and no longer exist."""
         return [("deleted", self._known.pop(uid)) for uid in [uid for uid in self._known if uid not in present]]
 
 

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
     if not (args.files or args.add_gpu or args.slo or args.rate or prices):
-        raise Failed("what if what? give -f, --add-gpu, --slo, --rate or --price-slos; see: gpuwright what-if --help")
+        raise Failed("nothing to try: use -f, --add-gpu, --slo, --rate or --price-slos; see: gpuwright what-if --help")
     body = None
     if args.files:
         files = sources.read(args.files, recursive=args.recursive)

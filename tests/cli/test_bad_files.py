@@ -129,11 +129,11 @@ def test_every_fault_of_every_file_is_told_at_once(solve: Solve) -> None:
 
 def test_stdin_is_read_once_and_a_folder_without_manifests_is_no_input(solve: Solve, tmp_path: Path) -> None:
     assert "is not a number" in refused(solve(stdin=bad.service(ratePerSecond="no").encode(), files=("-",)))[0]
-    assert "given once" in solve(stdin=b"", files=("-", "-")).err
+    assert "given only once" in solve(stdin=b"", files=("-", "-")).err
     (tmp_path / "empty").mkdir()
     done = solve(files=(str(tmp_path / "empty"),))
     assert (done.code, done.out) == (2, "")
-    assert "holds no .yaml" in done.err
+    assert "has no .yaml" in done.err
 
 
 LAYERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]

@@ -129,7 +129,7 @@ def test_apply_declares_the_whole_catalogue_and_does_so_once(connected: Run) -> 
     code, out, err = connected("apply", "--all")
     assert code == exits.OK, err
     assert out.count(" created") == len(sheets())
-    assert "example prices" in err
+    assert "the prices are examples" in err
     again = connected("apply", "--all")[1]
     assert again.count(" unchanged") == len(sheets())
 

@@ -30,7 +30,7 @@ def test_who_is_to_come_back_is_started_again_and_that_is_said(tmp_path: Path) -
         os.kill(first, signal.SIGKILL)
         until(lambda: log.read_text().count("up") == 2, "it is up again")
         assert child(children) != first
-        assert said == [f"the planner has ended by itself (-9) and starts again in 0.1 s; see {log}"]
+        assert said == [f"the planner ended unexpectedly (-9) and starts again in 0.1 s; see {log}"]
     finally:
         children.stop()
     with pytest.raises(ProcessLookupError):
@@ -58,4 +58,4 @@ def test_another_that_dies_is_named_and_stays_down(tmp_path: Path) -> None:
         until(lambda: bool(said))
     finally:
         children.stop()
-    assert said == [f"the fleet has ended by itself (3); see {tmp_path / 'fleet.log'}"]
+    assert said == [f"the fleet ended unexpectedly (3); see {tmp_path / 'fleet.log'}"]

@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_counted() -> None:
 
 def test_before_the_first_plan_and_without_a_leader_that_is_said() -> None:
     assert frame({"services": [], "gpus": [], "plan": None, "leader": None, "decisions": []})[0] == (
-        "no plan yet; nobody leads"
+        "no plan yet; no planner leads"
     )
 
 

@@ -94,11 +94,11 @@ def test_the_documentation_has_the_same_verbs_and_exit_codes() -> None:
         (["diff", "-f", os.devnull], 2, "cannot reach"),
         (["--context", "x", "get", "nodes"], 2, "context 'x' does not exist"),
         (["wait", "node", "n", "--for", "moon"], 2, "--for 'moon' is not understood"),
-        (["get", "node", "a/b"], 2, "belongs to no tenant"),
+        (["get", "node", "a/b"], 2, "have no tenant"),
         (["get", "nodes", "--limit", "3"], 2, "unrecognized arguments: --limit 3; see: gpuwright get --help"),
         (["token", "create"], 2, "--scope; see: gpuwright token create --help"),
         (["get", "nodes", "-o", "xml"], 2, "invalid choice: 'xml'"),
-        (["delete"], 2, "say what to delete"),
+        (["delete"], 2, "nothing to delete was given"),
     ],
 )
 def test_a_failure_is_one_line_with_the_next_step(words: list[str], code: int, said: str) -> None:

@@ -307,7 +307,7 @@ def test_readers_whose_role_or_rights_are_gone_are_marked(
         assert main(["db", "readers"]) == 0
         told = capsys.readouterr().out.splitlines()
         assert told[1].split(maxsplit=4)[1:] == ["the", "whole", "fleet", "may not read the views: grant again"]
-        assert told[2].split(maxsplit=2) == ["gone", "shop", "no such role: grant again"]
+        assert told[2].split(maxsplit=2) == ["gone", "shop", "the role does not exist: grant again"]
         assert main(["db", "grant-report", role, "--fleet"]) == 0
         assert main(["db", "revoke-report", "gone"]) == 0
         assert main(["db", "readers"]) == 0

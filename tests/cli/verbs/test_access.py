@@ -27,7 +27,7 @@ def test_a_token_in_a_file_is_the_users_alone_and_never_replaces_another(run: Ru
     assert run("token", "create", "--scope", "viewer", "--out", str(file)).code == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and file.read_text().startswith("gw_")
     again = run("token", "create", "--scope", "viewer", "--out", str(file))
-    assert again.code == 2 and "no token was made" in again.err
+    assert again.code == 2 and "no token was created" in again.err
 
 
 def test_a_revoked_token_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

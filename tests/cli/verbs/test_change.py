@@ -164,7 +164,7 @@ def test_wait_returns_at_once_when_it_holds_already(world: Run) -> None:
 def test_wait_says_what_is_there_when_the_time_is_over(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("w2"))
     done = world("wait", "service", "w2", "--for", "condition=SloAttainable", "--timeout", "1s")
-    assert done.code == 1 and "did not come within 1 s; it is False" in done.err
+    assert done.code == 1 and "did not hold within 1 s; it is False" in done.err
     assert world("wait", "service", "nobody", "--for", "spec.priority=1").code == 1
 
 

@@ -25,7 +25,7 @@ def test_migrate_goes_forward_and_back_and_says_so(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", empty_database_url)
     assert main(["db", "migrate"]) == 0
-    assert f"schema {schema.KNOWN}: went through {', '.join(schema.VERSIONS)}" in capsys.readouterr().out
+    assert f"schema {schema.KNOWN}: migrated through {', '.join(schema.VERSIONS)}" in capsys.readouterr().out
     assert main(["db", "migrate"]) == 0
     assert "already there" in capsys.readouterr().out
     assert main(["db", "migrate", "--to", "base"]) == 3, "all data would be lost"
@@ -123,7 +123,7 @@ def test_a_backup_that_is_not_there_is_said(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", at_database(database_url, "never"))
     assert main(["db", "restore", "/nowhere/world.tar.gz"]) == 2
-    assert "there is no file /nowhere/world.tar.gz" in capsys.readouterr().err
+    assert "the file /nowhere/world.tar.gz does not exist" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_named_wins_over_the_database_of_the_shell(
@@ -141,6 +141,6 @@ def test_a_token_that_cannot_be_written_is_said_and_not_made(
     monkeypatch.setenv("DATABASE_URL", database_url)
     file = tmp_path / "none" / "admin.token"
     assert main(["db", "token", "--out", str(file)]) == 2
-    assert f"cannot write {file}: no such file or directory; no token was made" in capsys.readouterr().err
+    assert f"cannot write {file}: no such file or directory; no token was created" in capsys.readouterr().err
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT count(*) FROM token").fetchone() == (0,)

@@ -48,7 +48,7 @@ def test_describe_shows_devices_copies_refusals_and_excursions(world: Run, serve
     assert ["a.1", "shop/search", "0", "ready", "20", "2", "GiB", "yes", "-"] in cells
     assert ["b", "-", "no_room_to_hand_over", "10", "SM%", "full"] in cells
     assert any(line[:6] == ["clockMhz", "0", "-", "1200", "900", "over_cap"] for line in cells)
-    assert "Asks to be partitioned anew: GPU 0 (its cap and its latencies cannot both be kept)" in done.lines
+    assert "Needs a new partition: GPU 0 (it cannot keep both its power cap and its latencies)" in done.lines
     assert any(line[:2] == ["InventoryMismatch", "False"] for line in cells)
-    assert any("conditions are not as they should be" in line for line in done.lines)
+    assert any("conditions need attention" in line for line in done.lines)
     assert world("get", "nodes", "--no-headers").lines[0].split()[6] == "False"

@@ -109,7 +109,7 @@ def test_figures_in_names_stand_as_words_of_a_heading() -> None:
 
 def test_what_is_wrong_is_said_with_what_is_allowed(run: Run, tmp_path: Path) -> None:
     assert "did you mean service?" in run("report", "cost", "--by", "servise").err
-    assert "say where with --out FILE" in run("report", "cost", "-o", "parquet").err
+    assert "use --out FILE" in run("report", "cost", "-o", "parquet").err
     assert "allowed are .png and .svg" in run("report", "cost", "--chart", "cost.pdf").err
     empty = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01")
     assert (empty.code, empty.out) == (0, "")
@@ -120,4 +120,7 @@ def test_what_is_wrong_is_said_with_what_is_allowed(run: Run, tmp_path: Path) ->
     empty = run("report", "savings", "--from", "2020-01-01", "--to", "2020-02-01")
     assert empty.err.endswith("; the savings of an hour come some minutes after its end\n")
     undrawn = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01", "--chart", str(tmp_path / "a.svg"))
-    assert (undrawn.code, undrawn.err) == (2, "gpuwright: there is nothing to draw in that time\n")
+    assert (undrawn.code, undrawn.err) == (
+        2,
+        "gpuwright: the report is empty for that time, so there is nothing to draw\n",
+    )
