@@ -20,12 +20,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from benchmarks.missing_data import DataMissing
+
 RATE_UNITS = 10**7  # of a server's arrival rate
 CANDIDATES = "derived_candidates_small.csv"
-
-
-class InfernoDataMissing(Exception):
-    """The data folder lacks what the benchmark reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def read(data_dir: Path) -> CandidatePools:
     """The fleet from its files, in `data_dir` or its subfolder inferno."""
     folder = data_dir / "inferno" if (data_dir / "inferno").is_dir() else data_dir
     if not (folder / CANDIDATES).is_file():
-        raise InfernoDataMissing(f"{folder / CANDIDATES} is missing; --data names a folder with it and small/*.json")
+        raise DataMissing(f"{folder / CANDIDATES} is missing; --data names a folder with it and small/*.json")
     small = folder / "small"
     accelerators = {a["name"]: a for a in json.loads((small / "accelerator-data.json").read_text())["accelerators"]}
     pools = {c["type"]: int(c["count"]) for c in json.loads((small / "capacity-data.json").read_text())["count"]}

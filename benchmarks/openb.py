@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.missing_data import DataMissing
 from solvers.baselines.online import (
     BestFit,
     Fragmentation,
@@ -36,10 +37,6 @@ FILES = (
 HOLD_BACK = 0.12  # chosen on other orders drawn from the same pod list
 
 
-class OpenbDataMissing(Exception):
-    """The data folder lacks what the benchmark reads."""
-
-
 @dataclass(frozen=True)
 class OpenbCluster:
     """The fleet in the order that breaks ties, the declared pods, and the arrivals."""
@@ -57,7 +54,7 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
     """A file of the folder, as rows; the error says which is missing."""
     path = folder / name
     if not path.is_file():
-        raise OpenbDataMissing(f"{path} is missing; --data names a folder with {', '.join(FILES)}")
+        raise DataMissing(f"{path} is missing; --data names a folder with {', '.join(FILES)}")
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 

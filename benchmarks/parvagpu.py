@@ -18,15 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from benchmarks.missing_data import DataMissing
+
 SLICES = (1, 2, 3, 4, 7)
 # The slots of an A100: a 4 stands in the left half only; a 3 there takes all of its memory, as a 4 would.
 LEFT = ((4,), (3,), (2, 2), (2, 1, 1), (1, 1, 1, 1))
 RIGHT = ((3,), (2, 1), (1, 1, 1))
 LAYOUTS = ((7,), *(tuple(left + right) for left, right in product(LEFT, RIGHT)))
-
-
-class ParvaDataMissing(Exception):
-    """The data folder lacks what the benchmark reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def read(data_dir: Path) -> tuple[dict[str, tuple[Measurement, ...]], list[tuple
     folder = data_dir / "parvagpu" if (data_dir / "parvagpu").is_dir() else data_dir
     files = sorted((folder / "prof_data").glob("*.csv"))
     if not files:
-        raise ParvaDataMissing(
+        raise DataMissing(
             f"{folder / 'prof_data'} holds no profile; --data names a folder with prof_data/ and slo_*.csv"
         )
     profiles = {}

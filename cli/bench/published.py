@@ -18,10 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """What the benchmark of that name found."""
+    from benchmarks.missing_data import DataMissing
+
     module = import_module(f"benchmarks.{MODULES[args.what]}")
     say(f"reading {args.data}")
     try:
         found: dict[str, Any] = module.run(args.data)
-    except module.NoData as missing:
+    except DataMissing as missing:
         raise Failed(str(missing)) from None
     return found

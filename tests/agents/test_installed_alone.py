@@ -82,7 +82,7 @@ def speaks_plainly(gpuwright: Path, tmp_path: Path) -> None:
     asked = run(gpuwright, "agent", "doctor", "--state-dir", str(tmp_path / "state"))
     assert asked.returncode == 3, asked.stdout + asked.stderr
     assert asked.stderr == ""
-    assert asked.stdout.splitlines()[-1].startswith("There is no NVIDIA GPU here")
+    assert asked.stdout.splitlines()[-1].startswith("The driver reaches no NVIDIA GPU here")
     assert "Traceback" not in asked.stdout
     told = run(gpuwright, "agent", "doctor", "--json", "--state-dir", str(tmp_path / "state"))
     assert json.loads(told.stdout)["exitCode"] == told.returncode == 3

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import inferno
 from benchmarks.inferno import Candidate, CandidatePools
+from benchmarks.missing_data import DataMissing
 
 FLEET = CandidatePools(
     (
@@ -56,5 +57,5 @@ def test_the_files_are_read_and_both_readings_proved(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(inferno.InfernoDataMissing, match=r"derived_candidates_small\.csv is missing"):
+    with pytest.raises(DataMissing, match=r"derived_candidates_small\.csv is missing"):
         inferno.read(tmp_path)

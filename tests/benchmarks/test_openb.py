@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import openb
+from benchmarks.missing_data import DataMissing
 from solvers.baselines.online import GpuRequest, Host, LeastWaste, OnlineFleet, Workload, place_all
 
 PODS = [(4000, 8192, 1, 1000), (2000, 4096, 1, 470), (1000, 2048, 1, 810), (8000, 8192, 0, 0), (8000, 8192, 2, 1000)]
@@ -54,7 +55,7 @@ def test_every_policy_is_replayed_on_the_same_arrivals_and_repeats_itself(folder
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(openb.OpenbDataMissing, match=r"node_rank_seed42\.csv is missing"):
+    with pytest.raises(DataMissing, match=r"node_rank_seed42\.csv is missing"):
         openb.read(tmp_path)
 
 

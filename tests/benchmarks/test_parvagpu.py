@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import parvagpu
+from benchmarks.missing_data import DataMissing
 from benchmarks.parvagpu import LAYOUTS, Measurement, ModelDemand, Segment
 
 
@@ -69,5 +70,5 @@ def test_the_files_are_read_and_models_without_a_promise_left_out(tmp_path: Path
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(parvagpu.ParvaDataMissing, match="holds no profile"):
+    with pytest.raises(DataMissing, match="holds no profile"):
         parvagpu.read(tmp_path)

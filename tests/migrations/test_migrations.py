@@ -24,7 +24,7 @@ import os, signal, sys
 from itertools import count
 from sqlalchemy import event, Engine
 from alembic import command
-from app.store import schema
+from app.store.database import schema
 from app.store.database.database import Database
 
 def run_until_kth(url, target, k):

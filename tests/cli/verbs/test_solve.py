@@ -58,7 +58,7 @@ def without_time(text: str) -> Any:
 def test_a_plan_serves_all_and_the_judge_agrees(
     solve: Solve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = solve("--json", "--seconds", "2")
+    done = solve("--json", "--work", "20")
     assert (done.code, done.err) == (0, "")
     plan = json.loads(done.out)
     (instance,) = plan["instances"]
