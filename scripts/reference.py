@@ -97,7 +97,8 @@ def _allowed(field: Mapping[str, Any]) -> str:
         return str(field["x-allowed"])
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
-    return ALLOWED_OF_TYPE.get(field.get("type", ""), lambda field: "")(field)
+    describe = ALLOWED_OF_TYPE.get(field.get("type", ""))
+    return describe(field) if describe else ""
 
 
 def _map(field: Mapping[str, Any]) -> str:
