@@ -50,7 +50,7 @@ def test_a_world_of_ones_own_is_left_alone(database_url: str, tmp_path: Path) ->
     worlds.put(database, small())
     said: list[str] = []
     assert declared(database, tmp_path, FleetSize(), said.append) is None
-    assert "of your own" in said[0]
+    assert "your own manifests" in said[0]
     database.close()
 
 

@@ -122,7 +122,7 @@ def test_a_node_with_gpus_of_another_type_than_was_declared_does_not_join(server
     words = {"token": join_token, "node": "mine", **NODE, "gpuType": "t4"}
     refused = server.request("POST", "/api/v1/join", words, token="")
     assert refused.status == 409
-    assert "declared with gpuType v100-16gb, and joins with t4" in refused.json["detail"]
+    assert "declared with gpuType v100-16gb, but its machine has t4" in refused.json["detail"]
     again = server.request("POST", "/api/v1/join", {**words, "gpuType": NODE["gpuType"]}, token="")
     assert again.status == 201, "the token was not spent"
 

@@ -110,7 +110,10 @@ def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> N
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False}
     answer = solver.again(PROBLEM, recipe, seconds=LONG)
-    assert (answer.outcome, answer.message) == (SolveOutcome.WRONG, "SolverBug: seed 0 finds no plan with its step 0")
+    assert (answer.outcome, answer.message) == (
+        SolveOutcome.WRONG,
+        "SolverBug: the search with seed 0 finds no plan at step 0",
+    )
 
 
 def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
