@@ -1,4 +1,4 @@
-"""One timed plan in a process of its own: a problem comes in on stdin, and each better plan goes out as a line of JSON.
+"""Times a plan in a process of its own, which takes a problem and sends a message for each better plan.
 
 The problem is made and parsed elsewhere; compiled loops are loaded before the clock starts; the judge comes after it
 has stopped.
@@ -6,28 +6,24 @@ has stopped.
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from app.worker.orders import take_orders
 from solvers.compiled import read_all
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
-Tell: TypeAlias = Callable[
-    [float, float, float | None, str], None
-]  # cost, bound, method: seconds are told by our clock
-Planner: TypeAlias = "Callable[[Problem, TimedRun, Tell], Plan]"
+# Seconds (ours are measured here instead), cost, bound, method.
+OnBetter: TypeAlias = Callable[[float, float, float | None, str], None]
+Planner: TypeAlias = "Callable[[Problem, TimedRun, OnBetter], Plan]"
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRun:
-    """What to plan, by whom, and for how long."""
+    """The planner of a run, its limits, and whether to simulate its plan."""
 
     planner: str  # a key of PLANNERS
     seconds: float
@@ -39,9 +35,9 @@ class TimedRun:
 def _ours() -> Planner:
     from solvers.planning.solve import SolveBudget, solve
 
-    def plan(problem: Problem, order: TimedRun, tell: Tell) -> Plan:
+    def plan(problem: Problem, order: TimedRun, on_better: OnBetter) -> Plan:
         budget = SolveBudget(seconds=order.seconds, work=order.work, seed=order.seed)
-        return solve(problem, budget, on_better=tell)
+        return solve(problem, budget, on_better=on_better)
 
     return plan
 
@@ -49,39 +45,38 @@ def _ours() -> Planner:
 def _hetsev() -> Planner:
     from benchmarks.hetsev import solve
 
-    return lambda problem, order, tell: solve(problem)
+    return lambda problem, order, on_better: solve(problem)
 
 
 PLANNERS: dict[str, Callable[[], Planner]] = {"ours": _ours, "hetsev": _hetsev}
 
 
 def main() -> None:
-    """Read (order, problem), answer `loaded`, plan, and say how it went."""
-    lines = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints is not an answer
+    """Takes (order, problem), sends `loaded`, each better plan, `planned` and `judged`."""
+    orders, send = take_orders()
 
-    def say(what: str, **facts: Any) -> None:
-        lines.write(json.dumps({"what": what} | facts) + "\n")
+    def report(what: str, **facts: Any) -> None:
+        send({"what": what} | facts)
 
     order: TimedRun
     problem: Problem
-    order, problem = pickle.load(sys.stdin.buffer)  # noqa: S301 (from the process that started us)
+    order, problem = next(orders)
     planner = PLANNERS[order.planner]()
     read_all()
-    say("loaded")
+    report("loaded")
     began = perf_counter()
 
-    def tell(seconds: float, cost: float, bound: float | None, method: str) -> None:
-        say("better", at=perf_counter() - began, cost=cost, bound=bound, method=method)
+    def on_better(seconds: float, cost: float, bound: float | None, method: str) -> None:
+        report("better", at=perf_counter() - began, cost=cost, bound=bound, method=method)
 
-    plan = planner(problem, order, tell)
+    plan = planner(problem, order, on_better)
     seconds = perf_counter() - began
-    say("planned", at=seconds)
-    say("judged", **judged(problem, plan, simulate=order.simulate))
+    report("planned", at=seconds)
+    report("judged", **judged(problem, plan, simulate=order.simulate))
 
 
 def judged(problem: Problem, plan: Plan, *, simulate: bool) -> dict[str, Any]:
-    """What the judge finds, SLOs by the latency table and by simulation where asked for, and what the plan claims."""
+    """Returns what the judge finds, SLOs by the latency table and by simulation if wanted, and what the plan claims."""
     from solvers.planning.judge import judge
     from solvers.planning.search.promise import keep
 

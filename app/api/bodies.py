@@ -12,10 +12,10 @@ from app.manifests import json_text
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.limits import API, ONE, PATCH, InputLimits
 from app.manifests.model import JSON, Key, Manifest
-from app.manifests.parsing import ParserBusy
 from app.manifests.reader import Media, decode
 from app.manifests.validate import Examined
 from app.problem import HttpProblem
+from app.worker.places import WorkersBusy
 from app.world.consistent import dangling, foreign, invalid
 
 FILES = "application/vnd.gpuwright.files+json"
@@ -74,7 +74,7 @@ def _parsed(
         )
     except ManifestsRefused as refused:
         raise _refusal(refused) from None
-    except ParserBusy:
+    except WorkersBusy:
         detail = "other large inputs are being read; send this one again shortly"
         raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
     if found.faults:

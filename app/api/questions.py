@@ -11,9 +11,10 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.solve.questions import NoAnswer, SolverBusy
+from app.control.solve.questions import NoAnswer
 from app.problem import HttpProblem
 from app.store.plans import pieces, plan_reads, plans
+from app.worker.places import WorkersBusy
 
 if TYPE_CHECKING:
     from app.control.domain.snapshot import ExpectedLoad, Snapshot
@@ -27,7 +28,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
     """Returns the answer; 503 where too many questions wait, or the process died over this one."""
     try:
         return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
-    except SolverBusy:
+    except WorkersBusy:
         raise HttpProblem(
             "unavailable", "too many questions are being answered; ask again shortly", headers=RETRY
         ) from None

@@ -1,56 +1,47 @@
-"""Runs one timed plan in a fresh process, and watches how much memory it and its children hold."""
+"""Runs a timed plan in a fresh process, and samples how much memory it and its children hold."""
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from app.worker.process import WorkerDied, WorkerProcess
 from cli.exits import INTERNAL, Failed
 
 if TYPE_CHECKING:
     from benchmarks.timed import TimedRun
     from solvers.planning.problem import Problem
 
-Hear: TypeAlias = Callable[[dict[str, Any]], None]
+OnMessage: TypeAlias = Callable[[dict[str, Any]], None]
 
+DAY_SECONDS = 86_400.0  # a guard: the run itself ends by its budget
 SAMPLE_SECONDS = 0.1
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def planned(problem: Problem, order: TimedRun, tell: Hear) -> tuple[list[dict[str, Any]], float]:
-    """All that the process told, and the most MB that it and its children held; `tell` hears each line at once."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.timed"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin and process.stdout
+def planned(problem: Problem, order: TimedRun, on_message: OnMessage) -> tuple[list[dict[str, Any]], float]:
+    """Returns all messages of the process, and the most MB that it and its children held; `on_message` gets each at once."""
+    process = WorkerProcess("the timed plan", ["benchmarks.timed"], os.environ)
     watch = MemorySampler(process.pid)
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     try:
-        with process.stdin as pipe:
-            pickle.dump((order, problem), pipe)
-        watch.start()
-        for line in process.stdout:
-            heard = json.loads(line)
-            told.append(heard)
-            if heard["what"] == "planned":
-                watch.stop()
-            tell(heard)
-        if process.wait():
-            raise Failed(f"the timed plan ended with {process.returncode}; what went wrong stands above", INTERNAL)
-    except BrokenPipeError:
-        raise Failed("the timed plan ended before it had read its problem", INTERNAL) from None
+        with process.within(DAY_SECONDS):
+            process.send((order, problem))
+            watch.start()
+            while not messages or messages[-1]["what"] != "judged":
+                messages.append(process.receive())
+                if messages[-1]["what"] == "planned":
+                    watch.stop()
+                on_message(messages[-1])
+    except WorkerDied as died:
+        raise Failed(f"{died}; its error is printed above", INTERNAL) from None
     finally:
         watch.stop()
-        process.kill()
-        process.wait()
-    return told, watch.peak_mb
+        process.end()
+    return messages, watch.peak_mb
 
 
 class MemorySampler:
@@ -78,7 +69,7 @@ class MemorySampler:
 
 
 def family_of(pid: int) -> list[int]:
-    """The process and all that descend from it, where the system has /proc."""
+    """Returns the process and its descendants, where the system has /proc."""
     found, at = [pid], 0
     while at < len(found):
         for listed in Path(f"/proc/{found[at]}/task").glob("*/children"):
@@ -91,7 +82,7 @@ def family_of(pid: int) -> list[int]:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory; 0 of a process that is gone."""
+    """Returns resident memory; 0 of a process that is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MB
     except (OSError, IndexError):

@@ -1,15 +1,15 @@
-"""The solver's process: reads orders on stdin, writes answers on stdout, and ends with its parent."""
+"""The solver's process: carries out orders, and ends with its parent."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import pickle
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from app.worker.orders import take_orders
 
 DIES_WITH_PARENT = 1  # prctl: PR_SET_PDEATHSIG
 FIRST_TO_GO = "500"  # where memory ends: a plan can be found again, a database or the planner had better stay
@@ -24,31 +24,21 @@ def lowered(nice: int, cores: int) -> None:
 
 
 def main(parent: int, nice: int, cores: int) -> None:
-    """Answers orders until stdin closes."""
+    """Answers orders until the parent ends, also amid a search."""
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it died before it could be watched
     lowered(nice, cores)
-    orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not mix with answers
+    orders, send = take_orders()
 
     from app import garbage
     from app.control.solve.serving import Serving
 
     serving = Serving()
     garbage.settle()  # here and in who is forked from here
-    _say(answers, "ready")
-    while True:
-        try:
-            order = pickle.load(orders)  # noqa: S301 (from the process that started us)
-        except EOFError:
-            return
-        _say(answers, serving.answer(order))
-
-
-def _say(answers: Any, what: object) -> None:
-    pickle.dump(what, answers, pickle.HIGHEST_PROTOCOL)
-    answers.flush()
+    send("ready")
+    for order in orders:
+        send(serving.answer(order))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from time import monotonic
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import Again, Follow, Prepare, Solve, recipe_of
-from app.control.solve.process import Child, Died, Late
+from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
+from app.worker.process import WorkerDied, WorkerLate
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -26,7 +27,7 @@ class Solver:
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
         # On the same cores; a late step means late answers, so it comes before a better plan.
-        self.full, self.fast = Child("full", nice, cores), Child("fast", max(0, nice - SOONER), cores)
+        self.full, self.fast = SolverProcess("full", nice, cores), SolverProcess("fast", max(0, nice - SOONER), cores)
         self._grace_seconds = grace_seconds
         self._lock = Lock()
         self._bases = 0  # plans that were prepared to be followed
@@ -60,7 +61,7 @@ class Solver:
                 ready = _answer_of(self.fast, Follow(rates, base.number), left, recipe)
         except TimeoutError:
             return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", recipe, seconds)
-        except (Died, Late, CancelledError) as error:
+        except (WorkerDied, WorkerLate, CancelledError) as error:
             ready = SolverAnswer(SolveOutcome.CRASHED, None, str(error))
         if ready.outcome is not SolveOutcome.SOLVED:
             self._forget(base)
@@ -100,15 +101,15 @@ class _Base:
 
 
 def _answer_of(
-    child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = just_wait
+    process: SolverProcess, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = just_wait
 ) -> SolverAnswer:
     began = monotonic()
-    answering = child.ask(order, seconds)
+    answering = process.ask(order, seconds)
     meanwhile()
     try:
         answer: SolverAnswer = answering.result()
-    except Late as late:
+    except WorkerLate as late:
         return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
-    except Died as died:
+    except WorkerDied as died:
         return SolverAnswer(SolveOutcome.CRASHED, None, str(died), recipe, monotonic() - began)
     return answer

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from app.manifests.faults import ManifestsRefused
-from app.manifests.parsing import WAITING, ParserBusy, ParserPool
+from app.manifests.parsing import WAITING, ParserPool
 from app.manifests.reader import API, InputLimits
+from app.worker.places import WorkersBusy
 from tests.app.manifests import bad
 
 MANY = "---\n".join(bad.service().replace("{name: x}", f"{{name: s{n}}}") for n in range(800)).encode()
@@ -130,7 +131,7 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
     def ask() -> None:
         try:
             pool.parse(SLOW, "yaml", API)
-        except (ManifestsRefused, ParserBusy) as error:
+        except (ManifestsRefused, WorkersBusy) as error:
             outcomes.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(1 + WAITING)]
@@ -139,7 +140,7 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
     hang = time.monotonic() + 30
     while not workers() and time.monotonic() < hang:
         time.sleep(0.01)
-    with pytest.raises(ParserBusy):
+    with pytest.raises(WorkersBusy):
         while time.monotonic() < hang:
             pool.parse(SLOW, "yaml", API)
     pool.close()

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.control.solve.questions import MOST_OF_ONE, MOST_WAITING, NoAnswer, QuestionProcess, SolverBusy
+from app.control.solve.questions import MOST_QUESTIONS, NoAnswer, QuestionProcess
+from app.worker.places import WorkersBusy
 from tests.app.control.asides import Dies, Pid, Sleeps
 
 
@@ -21,53 +22,54 @@ def desk() -> Iterator[QuestionProcess]:
 
 
 def test_answers_come_from_another_process_that_gives_way(desk: QuestionProcess) -> None:
-    pid, nice = desk.ask(Pid(), 5.0)
+    pid, nice = desk.ask(Pid(), 5.0, "shop")
     assert pid != os.getpid()
     assert nice >= 15
-    assert desk.ask(Pid(), 5.0) == (pid, nice)
+    assert desk.ask(Pid(), 5.0, "shop") == (pid, nice)
 
 
 def test_a_question_that_kills_the_process_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ended with exit code 3"):
-        desk.ask(Dies(), 5.0)
-    assert desk.ask(Sleeps(0.0), 5.0) == "awake"
+        desk.ask(Dies(), 5.0, "shop")
+    assert desk.ask(Sleeps(0.0), 5.0, "shop") == "awake"
 
 
 def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ask for less"):
-        desk.ask(Sleeps(60.0), 0.3)
-    assert desk.ask(Sleeps(0.0), 5.0) == "awake"
+        desk.ask(Sleeps(60.0), 0.3, "shop")
+    assert desk.ask(Sleeps(0.0), 5.0, "shop") == "awake"
 
 
 def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: QuestionProcess) -> None:
-    together = threading.Barrier(MOST_WAITING + 2)
+    together = threading.Barrier(MOST_QUESTIONS + 2)
 
-    def one() -> str:
+    def ask(number: int) -> str:
         together.wait()
         try:
-            return str(desk.ask(Sleeps(0.5), 30.0))
-        except SolverBusy:
+            return str(desk.ask(Sleeps(0.5), 30.0, f"caller-{number}"))
+        except WorkersBusy:
             return "busy"
 
-    with ThreadPoolExecutor(MOST_WAITING + 2) as pool:
-        said = [future.result() for future in [pool.submit(one) for _ in range(MOST_WAITING + 2)]]
-    assert sorted(said) == ["awake"] * MOST_WAITING + ["busy"] * 2
+    with ThreadPoolExecutor(MOST_QUESTIONS + 2) as pool:
+        answers = sorted(pool.map(ask, range(MOST_QUESTIONS + 2)))
+    assert answers == ["awake"] * MOST_QUESTIONS + ["busy"] * 2
 
 
 def test_one_who_asks_too_much_keeps_nobody_out(desk: QuestionProcess) -> None:
-    asking = ["shop"] * (MOST_OF_ONE + 2) + ["lab"]
-    together = threading.Barrier(len(asking))
+    share = MOST_QUESTIONS // 2
+    callers = ["shop"] * (share + 2) + ["lab"]
+    together = threading.Barrier(len(callers))
 
-    def one(who: str) -> str:
+    def ask(caller: str) -> str:
         together.wait()
         try:
-            return f"{who} {desk.ask(Sleeps(0.5), 30.0, who)}"
-        except SolverBusy:
-            return f"{who} busy"
+            return f"{caller} {desk.ask(Sleeps(0.5), 30.0, caller)}"
+        except WorkersBusy:
+            return f"{caller} busy"
 
-    with ThreadPoolExecutor(len(asking)) as pool:
-        said = sorted(pool.map(one, asking))
-    assert said == ["lab awake", *["shop awake"] * MOST_OF_ONE, *["shop busy"] * 2]
+    with ThreadPoolExecutor(len(callers)) as pool:
+        answers = sorted(pool.map(ask, callers))
+    assert answers == ["lab awake", *["shop awake"] * share, *["shop busy"] * 2]
     assert desk.ask(Sleeps(0.0), 30.0, "shop") == "awake"
 
 

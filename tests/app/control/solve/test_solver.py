@@ -17,7 +17,7 @@ import pytest
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve.inline import Inline
-from app.control.solve.process import Child
+from app.control.solve.process import SolverProcess
 from app.control.solve.solver import Solver
 from app.manifests.model import JSON
 from benchmarks.families import family
@@ -53,10 +53,10 @@ def alike(plan: Plan | None) -> Plan:
     return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
 
 
-def running(child: Child) -> list[int]:
+def running(process: SolverProcess) -> list[int]:
     """The processes of a child at work, itself and both that it forked."""
-    until(lambda: len(family_of(child.pid)) >= 3, "a search in processes of its own")
-    return family_of(child.pid)
+    until(lambda: len(family_of(process.pid)) >= 3, "a search in processes of its own")
+    return family_of(process.pid)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Places at the workers that read large inputs, shared so that one caller's flood shuts nobody else out."""
+"""Shares the workers of a pool among callers, so that a flood of requests from one caller locks no other out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class ParserBusy(Exception):
-    """Other large inputs are being read, and enough wait already."""
+class WorkersBusy(Exception):
+    """All workers are busy, and enough orders wait already, in all or of this caller."""
 
 
 class Places:
     """`workers` at work and `waiting` behind them, of which one caller has half at most.
 
-    The next turn is that of whoever is at work the least, and among those of whoever came first.
+    The next turn goes to the caller with the fewest orders at work, and among equals to the first that came.
     """
 
     def __init__(self, workers: int, waiting: int) -> None:
@@ -28,11 +28,11 @@ class Places:
         self._moved = threading.Condition()
 
     @contextmanager
-    def turn(self, caller: str, seconds: float) -> Iterator[None]:
-        """Wait for a worker; Busy when there is no place to wait at, or it takes longer than `seconds`."""
+    def turn(self, caller: str, seconds: float | None = None) -> Iterator[None]:
+        """Waits for a worker; WorkersBusy if there is no place to wait at, or it takes longer than `seconds`."""
         with self._moved:
             if self._held.total() >= self._most or self._held[caller] >= self._share:
-                raise ParserBusy
+                raise WorkersBusy
             mine = _Turn(caller)
             self._held[caller] += 1
             self._queue.append(mine)
@@ -44,7 +44,7 @@ class Places:
                 _less(self._held, caller)
             self._moved.notify_all()
         if not came:
-            raise ParserBusy
+            raise WorkersBusy
         try:
             yield
         finally:
@@ -60,14 +60,14 @@ class Places:
 
 
 class _Turn:
-    """One input that waits."""
+    """An order that waits."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller
 
 
 def _less(counted: Counter[str], caller: str) -> None:
-    """One less; who holds nothing is not remembered."""
+    """Counts one less, and forgets a caller that holds nothing."""
     counted[caller] -= 1
     if not counted[caller]:
         del counted[caller]

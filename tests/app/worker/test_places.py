@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from app.manifests.places import ParserBusy, Places
+from app.worker.places import Places, WorkersBusy
 from tests.support.caller import until
 
 HANG_SECONDS = 60.0
@@ -56,11 +56,11 @@ def test_one_caller_has_half_of_the_places_and_leaves_the_rest_to_others() -> No
     with visitors(2, 8) as found:
         for _ in range(5):
             found.send("flood")
-        with pytest.raises(ParserBusy), found.places.turn("flood", HANG_SECONDS):
+        with pytest.raises(WorkersBusy), found.places.turn("flood", HANG_SECONDS):
             pass
         for n in range(5):
             found.send(f"other-{n}")
-        with pytest.raises(ParserBusy), found.places.turn("late", HANG_SECONDS):
+        with pytest.raises(WorkersBusy), found.places.turn("late", HANG_SECONDS):
             pass
 
 
@@ -80,7 +80,7 @@ def test_who_waits_for_too_long_is_told_so_and_gives_the_place_back() -> None:
     with visitors(1, 3) as found:
         found.send("slow")
         for _ in range(5):
-            with pytest.raises(ParserBusy), found.places.turn("other", 0.01):
+            with pytest.raises(WorkersBusy), found.places.turn("other", 0.01):
                 pass
     assert not found.places._held
     assert not found.places._working
