@@ -10,8 +10,10 @@ import contextlib
 import random
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
 from simulation.shapes import Shape, moving
 
 MOST_CONNECTIONS = 32  # the limit of a service, unless set otherwise
@@ -35,72 +37,51 @@ class LoadSource:
 
 
 class LoadGenerator:
-    """Open loop: a request is sent when it is due, whatever happened to earlier ones."""
+    """Poisson arrivals at a service; each request is sent when it is due, whatever happened to earlier ones."""
 
     def __init__(self, host: str, port: int, source: LoadSource) -> None:
-        self._host, self._port, self.source = host, port, source
+        self.source = source
         self.answered = self.failed = 0
-        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._open = asyncio.Semaphore(source.most_open)
+        self._sender = RequestSender(
+            host, port, self._count, connections=source.most_open, timeout_seconds=PATIENCE_SECONDS
+        )
         body = b'{"inputs": [[1.0]]}'
         head = f"POST /{source.service}{source.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        rng = random.Random(self.source.service)  # noqa: S311
-        while not await self._is_served():
+        """Sends for ever, once a first request got the expected answer."""
+        while not self.answered:
+            self._send(time.monotonic())
+            await self._sender.settle(PATIENCE_SECONDS)
             await asyncio.sleep(0.5)
+        self.answered = self.failed = 0
+        await send_when_due(self._arrivals(), self._send)
+
+    def _arrivals(self) -> Iterator[float]:
+        rng = random.Random(self.source.service)  # noqa: S311
         began = due = time.monotonic()
         while True:
             rate = self.source.rate_per_second * max(0.01, self.source.shape(due - began))
             due += rng.expovariate(rate)
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            task = asyncio.create_task(self._ask())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            yield due
 
-    async def _is_served(self) -> bool:
-        """Returns True if one request gets the expected answer."""
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
-            return b" 200 " in await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
-        return False
+    def _send(self, due: float) -> None:
+        self._sender.send(due, self._request)
 
-    async def _ask(self) -> None:
-        async with self._open:
-            good = False
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
-                good = b" 200 " in await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
-            self.answered += good
-            self.failed += not good
-
-    async def _exchange(self) -> bytes:
-        """Sends one request and returns the first line of its answer."""
-        reader, writer = self._free.pop() if self._free else await asyncio.open_connection(self._host, self._port)
-        try:
-            writer.write(self._request)
-            said = await reader.readuntil(b"\r\n\r\n")
-            head = said.lower()
-            length = head.partition(b"content-length:")[2].partition(b"\r\n")[0].strip()
-            await reader.readexactly(int(length or b"0"))
-        except BaseException:
-            writer.close()
-            raise
-        if b"connection: close" in head or not length:
-            writer.close()
-        else:
-            self._free.append((reader, writer))
-        return said.partition(b"\r\n")[0]
+    def _count(self, answer: TimedAnswer) -> None:
+        self.answered += answer.status == 200
+        self.failed += answer.status != 200
 
 
-async def ask(address: str, asked: list[LoadSource]) -> None:
+async def send_all(address: str, sources: Sequence[LoadSource]) -> None:
     host, _, port = address.rpartition(":")
-    await asyncio.gather(*(LoadGenerator(host, int(port), one).run() for one in asked))
+    await asyncio.gather(*(LoadGenerator(host, int(port), source).run() for source in sources))
 
 
 def main() -> int:
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(ask(sys.argv[1], [LoadSource.of(words) for words in sys.argv[2:]]))
+        asyncio.run(send_all(sys.argv[1], [LoadSource.of(words) for words in sys.argv[2:]]))
     return 0
 
 

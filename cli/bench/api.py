@@ -1,4 +1,4 @@
-"""How many node reports a second the API takes, and how soon a decision reaches its agent."""
+"""Measures how many node reports a second the API takes, and how soon a decision reaches its agent."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from app.store.fleet import assignments
 from cli.bench.reports import GPUS, INSTANCES, node_name
 from cli.bench.system import Say, System, make_tokens, own_system
 from cli.exits import Failed
+from simulation.open_loop import percentile
 
 DECISIONS_PER_SECOND = 2.0
 NODES_PER_DECISION = 10
@@ -29,7 +30,7 @@ APPLY_AT_ONCE = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApiLoad:
-    """What to measure."""
+    """The load to measure."""
 
     agents: int
     seconds: float
@@ -38,7 +39,7 @@ class ApiLoad:
 
 @dataclass(slots=True)
 class Decisions:
-    """Writes assignments as the planner will, and remembers when each was decided."""
+    """Writes assignments as the planner does, and remembers when each was decided."""
 
     database: Database
     agents: int
@@ -69,7 +70,7 @@ class Decisions:
 
 
 def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
-    """A full node's assignment, once its version is known."""
+    """Returns what makes a full node's assignment, once its version is known."""
 
     def body(version: int) -> str:
         instances = [
@@ -96,14 +97,14 @@ def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
 
 
 def measure(order: ApiLoad, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
-    """One run at one rate, on a system of its own."""
+    """Measures a single rate, on a system of its own."""
     with own_system(say, wrapper) as system:
         tokens = declare_nodes(system, order.agents, say)
         return load(system, tokens, order, say)
 
 
 def search(agents: int, seconds: float, p99_ms: float, say: Say) -> dict[str, Any]:
-    """The largest rate, to about 5 %, that still answers 99 % within `p99_ms` and fails none."""
+    """Finds the largest rate, to about 5 %, that answers 99 % within `p99_ms` and fails none."""
     with own_system(say) as system:
         tokens = declare_nodes(system, agents, say)
         good: dict[str, Any] | None = None
@@ -124,7 +125,7 @@ def search(agents: int, seconds: float, p99_ms: float, say: Say) -> dict[str, An
 
 
 def declare_nodes(system: System, agents: int, say: Say) -> list[str]:
-    """Node objects and a token each."""
+    """Declares node objects, and returns a token for each."""
     say(f"declaring {agents} nodes")
     gpu = {"memoryGib": 80, "smCount": 108, "pricePerHour": 2, "idleW": 50, "maxW": 400, "clocksMhz": [1410]}
     documents = [document("GpuType", "bench-80gb", gpu)]
@@ -141,7 +142,7 @@ def document(kind: str, name: str, spec: dict[str, Any], tenant: str = "") -> di
 
 
 def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dict[str, Any]:
-    """Reports at a fixed rate, every agent holding a poll, decisions meanwhile."""
+    """Measures reports at a fixed rate, while every agent holds a poll and decisions are written."""
     say(f"{order.agents} agents, {order.rate:g} reports/s for {order.seconds:g} s")
     database = Database(system.database_url, pool_size=1, direct=True)
     # Above the epochs of earlier runs: each of those was at most a version of its time.
@@ -188,20 +189,16 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dic
 
 
 def summary(found: dict[str, Any], decided: dict[int, float]) -> dict[str, Any]:
-    """The figures of one run."""
+    """Returns the figures of a run."""
     waits = [(at - decided[version]) * 1000 for version, at in found["decisions"] if version in decided]
     return {
         "reports_per_second": round(len(found["latencies_ms"]) / found["seconds"], 1),
-        "p50_ms": percentile(found["latencies_ms"], 50),
-        "p99_ms": percentile(found["latencies_ms"], 99),
-        "decision_to_agent_p99_ms": percentile(waits, 99),
+        "p50_ms": rounded_percentile(found["latencies_ms"], 50),
+        "p99_ms": rounded_percentile(found["latencies_ms"], 99),
+        "decision_to_agent_p99_ms": rounded_percentile(waits, 99),
         "errors": sum(found["errors"].values()),
     }
 
 
-def percentile(values: Sequence[float], percent: float) -> float | None:
-    """The smallest value that `percent` % of all do not exceed."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return round(ordered[max(0, -(-len(ordered) * percent // 100).__int__() - 1)], 3)
+def rounded_percentile(values: Sequence[float], percent: float) -> float | None:
+    return round(percentile(values, percent), 3) if values else None

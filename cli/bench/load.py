@@ -1,8 +1,6 @@
 """The load generator, a process of its own: reports at fixed moments, whatever became of those before.
 
-Open loop: a report is due at its moment in the schedule and its latency counts from then, also when the
-connection was still busy or we were late ourselves. What to do comes as JSON on stdin; what was measured goes,
-as JSON, into the file named there.
+What to do comes as JSON on stdin; what was measured goes, as JSON, into the file named there.
 """
 
 from __future__ import annotations
@@ -12,17 +10,18 @@ import gc
 import json
 import sys
 import time
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
-from typing import cast
 
 from cli.bench.reports import ReportSource, stamps
+from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
 
-TICK_SECONDS = 0.001
 PATIENCE_SECONDS = 10.0  # for answers still out at the end
 POLL_SECONDS = 30
+TIMEOUT_SECONDS = 2.0 * POLL_SECONDS
 WARM_SECONDS = 3.0
 CONNECTS_AT_ONCE = 50
 
@@ -41,160 +40,89 @@ class LoadTally:
         if self.counting:
             self.errors[what] = self.errors.get(what, 0) + 1
 
-
-class Http(asyncio.Protocol):
-    """Keep-alive HTTP/1.1 with answers of a known length, and no more of it than that."""
-
-    def __init__(self) -> None:
-        self._buffer = b""
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        while self._buffer:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = self._buffer[:end].lower()
-            at = head.find(b"content-length:")
-            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-            if len(self._buffer) < end + 4 + length:
-                return
-            body = self._buffer[end + 4 : end + 4 + length]
-            self._buffer = self._buffer[end + 4 + length :]
-            self.answered(int(head[9:12]), body)
-
-    def answered(self, status: int, body: bytes) -> None:
-        raise NotImplementedError
+    def report(self, answer: TimedAnswer) -> None:
+        """Counts the answer to a report."""
+        if answer.status != 200:
+            self.error(spell("report", answer))
+        elif self.counting:
+            self.latencies_ms.append(answer.latency_ms)
+            self.last_answer = time.monotonic()
 
 
-class Reporter(Http):
-    """One agent's connection for reports."""
-
-    def __init__(self, tally: LoadTally) -> None:
-        super().__init__()
-        self._tally = tally
-        self._due: deque[tuple[float, bytes]] = deque()
-        self._sent_for: float | None = None
-
-    def send(self, due: float, request: bytes) -> None:
-        """Send now, or when the answer before has come."""
-        if self._sent_for is None and self.transport is not None:
-            self._sent_for = due
-            self.transport.write(request)
-        else:
-            self._due.append((due, request))
-
-    @property
-    def outstanding(self) -> int:
-        return len(self._due) + (self._sent_for is not None)
-
-    def answered(self, status: int, body: bytes) -> None:
-        assert self._sent_for is not None
-        now = time.monotonic()
-        if status != 200:
-            self._tally.error(f"report {status}: {body[:200].decode(errors='replace')}")
-        elif self._tally.counting:
-            self._tally.latencies_ms.append((now - self._sent_for) * 1000)
-            self._tally.last_answer = now
-        self._sent_for = None
-        if self._due:
-            self.send(*self._due.popleft())
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.outstanding:
-            self._tally.error("connection lost")
+def spell(what: str, answer: TimedAnswer) -> str:
+    return f"{what} {answer.status}: {answer.problem or answer.body[:200].decode(errors='replace')}"
 
 
-class Poller(Http):
-    """One agent's connection for its long poll."""
+class AssignmentPoller:
+    """Holds an agent's long poll."""
 
-    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally) -> None:
-        super().__init__()
+    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally, host: str, port: int) -> None:
         self._fleet = fleet
         self._number = number
         self._tally = tally
         self._version = 0
+        self.sender = RequestSender(host, port, self._answered, timeout_seconds=TIMEOUT_SECONDS)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._ask()
+    def poll(self) -> None:
+        self.sender.send(time.monotonic(), self._fleet.poll(self._number, self._version, POLL_SECONDS))
 
-    def answered(self, status: int, body: bytes) -> None:
-        if status == 200:
-            at = body.index(b'"version":') + 10
-            self._version = int(body[at : at + 20].split(b",")[0].strip(b"}"))
-            self._tally.decisions.append((self._version, time.monotonic()))
-        elif status != 204:
-            self._tally.error(f"poll {status}: {body[:200].decode(errors='replace')}")
-            asyncio.get_running_loop().call_later(1, self._ask)
+    def _answered(self, answer: TimedAnswer) -> None:
+        if answer.status not in (200, 204):
+            self._tally.error(spell("poll", answer))
+            asyncio.get_running_loop().call_later(1, self.poll)
             return
-        self._ask()
-
-    def _ask(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(self._fleet.poll(self._number, self._version, POLL_SECONDS))
+        if answer.status == 200:
+            at = answer.body.index(b'"version":') + 10
+            self._version = int(answer.body[at : at + 20].split(b",")[0].strip(b"}"))
+            self._tally.decisions.append((self._version, time.monotonic()))
+        self.poll()
 
 
 async def run(host: str, port: int, tokens: list[str], rate: float, seconds: float) -> LoadTally:
     """Connect every agent, let each report once and the server warm up, then measure for `seconds`."""
     fleet, tally = ReportSource(tokens, f"{host}:{port}"), LoadTally()
-    reporters = await _connect(host, port, [lambda: Reporter(tally) for _ in tokens])
-    await _connect(host, port, [lambda n=n: Poller(fleet, n, tally) for n in range(len(tokens))])
+    reporters = [RequestSender(host, port, tally.report, timeout_seconds=TIMEOUT_SECONDS) for _ in tokens]
+    pollers = [AssignmentPoller(fleet, number, tally, host, port) for number in range(len(tokens))]
+    senders = [*reporters, *(poller.sender for poller in pollers)]
+    for at in range(0, len(senders), CONNECTS_AT_ONCE):
+        await asyncio.gather(*(sender.connect() for sender in senders[at : at + CONNECTS_AT_ONCE]))
+    for poller in pollers:
+        poller.poll()
     gc.collect()
     gc.freeze()
     gc.disable()  # our own pauses are not the server's
     warm = min(rate, 500.0)
-    await _keep_schedule(fleet, reporters, warm, len(tokens) / warm)
-    await _keep_schedule(fleet, reporters, rate, WARM_SECONDS)
+    await _report(fleet, reporters, warm, len(tokens) / warm)
+    await _report(fleet, reporters, rate, WARM_SECONDS)
     await _settle(reporters)
     print("warm", file=sys.stderr, flush=True)
     tally.counting = True
     started = time.monotonic()
-    await _keep_schedule(fleet, reporters, rate, seconds)
+    await _report(fleet, reporters, rate, seconds)
     await _settle(reporters)
-    for reporter in reporters:
-        for _ in range(reporter.outstanding):
-            tally.error("no answer")
+    for _ in range(sum(reporter.open_requests for reporter in reporters)):
+        tally.error("no answer")
     tally.counting = False
     tally.last_answer = max(tally.last_answer - started, seconds)
     return tally
 
 
-async def _connect(host: str, port: int, factories: list) -> list:  # type: ignore[type-arg]
-    loop = asyncio.get_running_loop()
-    made = []
-    for at in range(0, len(factories), CONNECTS_AT_ONCE):
-        some = factories[at : at + CONNECTS_AT_ONCE]
-        pairs = await asyncio.gather(*(loop.create_connection(factory, host, port) for factory in some))
-        made += [protocol for _, protocol in pairs]
-    return made
-
-
-async def _keep_schedule(fleet: ReportSource, reporters: list[Reporter], rate: float, seconds: float) -> None:
+async def _report(fleet: ReportSource, reporters: Sequence[RequestSender], rate: float, seconds: float) -> None:
     started = time.monotonic()
-    total, sent = round(rate * seconds), 0
-    while sent < total:
-        elapsed = time.monotonic() - started
-        due = min(total, int(elapsed * rate) + 1)
-        if sent < due:
-            now = datetime.now(UTC)
-            stamp, minute = stamps(now)
-            for place in range(sent, due):
-                number = place % len(reporters)
-                request = fleet.report(number, now, stamp, minute)
-                reporters[number].send(started + place / rate, request)
-            sent = due
-        await asyncio.sleep(max(TICK_SECONDS, started + sent / rate - time.monotonic()))
+    agents = cycle(enumerate(reporters))
+
+    def send(due: float) -> None:
+        number, reporter = next(agents)
+        now = datetime.now(UTC)
+        reporter.send(due, fleet.report(number, now, *stamps(now)))
+
+    await send_when_due((started + place / rate for place in range(round(rate * seconds))), send)
 
 
-async def _settle(reporters: list[Reporter]) -> None:
+async def _settle(reporters: Sequence[RequestSender]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until and any(reporter.outstanding for reporter in reporters):
-        await asyncio.sleep(0.01)
+    for reporter in reporters:
+        await reporter.settle(until - time.monotonic())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How long a page of a long list takes, and how long it takes to declare one."""
+"""Times pages of a long list, and its declaration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from cli.bench.api import document, percentile
+from cli.bench.api import document, rounded_percentile
 from cli.bench.system import Say, System, own_system
 
 SERVICES = 10_000
@@ -16,7 +16,7 @@ ROUNDS = 10
 
 
 def measure(say: Say) -> dict[str, Any]:
-    """Declare 10,000 services in one request, then page through them ten times."""
+    """Declares 10,000 services in a single request, then pages through them ten times."""
     with own_system(say) as system:
         declared = _apply(system, say)
         return declared | _pages(system, say)
@@ -38,14 +38,14 @@ def _apply(system: System, say: Say) -> dict[str, Any]:
     )
     spec = {"model": "resnet50", "slo": {"latencyMs": 80, "percentile": 98}, "ratePerSecond": 900}
     services = [document("Service", f"search-{n:05d}", spec, f"tenant-{n % 50}") for n in range(SERVICES)]
-    say(f"applying {SERVICES} services in one request")
+    say(f"applying {SERVICES} services in a single request")
     started = time.monotonic()
     system.request("POST", "/api/v1/apply", services)
     first = time.monotonic() - started
     started = time.monotonic()
     system.request("POST", "/api/v1/apply", services)
-    again = time.monotonic() - started
-    return {"apply_seconds": round(first, 2), "apply_unchanged_seconds": round(again, 2)}
+    unchanged = time.monotonic() - started
+    return {"apply_seconds": round(first, 2), "apply_unchanged_seconds": round(unchanged, 2)}
 
 
 def _pages(system: System, say: Say) -> dict[str, Any]:
@@ -64,4 +64,8 @@ def _pages(system: System, say: Say) -> dict[str, Any]:
             cursor = json.loads(body)["metadata"]["next"]
             if not cursor:
                 break
-    return {"pages": len(times), "page_p50_ms": percentile(times, 50), "page_p99_ms": percentile(times, 99)}
+    return {
+        "pages": len(times),
+        "page_p50_ms": rounded_percentile(times, 50),
+        "page_p99_ms": rounded_percentile(times, 99),
+    }

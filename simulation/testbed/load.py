@@ -24,7 +24,7 @@ SPIKE_FACTOR = 4.0
 RAMP_SECONDS = 30.0
 MOST_REQUESTS_PER_SECOND = 300.0  # in total, at the height of the spike
 OPEN_SECONDS = 2.0
-SAID_SECONDS = 10.0
+PRINT_SECONDS = 10.0
 
 
 def repeat(shape: Shape, period_seconds: float) -> Shape:
@@ -46,21 +46,21 @@ def list_sources(world: str, shape: Shape) -> list[LoadSource]:
     return made
 
 
-async def run(address: str, all_asked: Sequence[LoadSource], alive: Path) -> None:
+async def run(address: str, sources: Sequence[LoadSource], alive: Path) -> None:
     host, _, port = address.rpartition(":")
-    askers = [LoadGenerator(host, int(port), source) for source in all_asked]
-    tasks = [asyncio.create_task(asker.run()) for asker in askers]
+    generators = [LoadGenerator(host, int(port), source) for source in sources]
+    tasks = [asyncio.create_task(generator.run()) for generator in generators]
     began = time.monotonic()
-    before = [(0, 0)] * len(askers)
+    before = [(0, 0)] * len(generators)
     while True:
-        await asyncio.sleep(SAID_SECONDS)
+        await asyncio.sleep(PRINT_SECONDS)
         for task in tasks:
             if task.done():
                 task.result()
-        now = [(asker.answered, asker.failed) for asker in askers]
+        now = [(generator.answered, generator.failed) for generator in generators]
         parts = [
-            f"{asker.source.service} {(good - was_good + bad - was_bad) / SAID_SECONDS:.1f}/s, {bad - was_bad} failed"
-            for asker, (good, bad), (was_good, was_bad) in zip(askers, now, before, strict=True)
+            f"{source.service} {(good - was_good + bad - was_bad) / PRINT_SECONDS:.1f}/s, {bad - was_bad} failed"
+            for source, (good, bad), (was_good, was_bad) in zip(sources, now, before, strict=True)
         ]
         print(f"{time.monotonic() - began:.0f} s: {'; '.join(parts)}", flush=True)  # noqa: T201
         before = now

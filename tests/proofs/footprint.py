@@ -17,9 +17,9 @@ from pathlib import Path
 from agents.contract.assignments import AssignedGpu, Frame
 from agents.devices.simulated.remote import Switches
 from app.store.database.database import Database
+from simulation.open_loop import percentile
 from tests.support.agents import cpu_seconds, resident_mib, running_agent
 from tests.support.caller import until
-from tests.support.figures import percentile
 from tests.support.nodes import assigned, machine, ready, running, served
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server

@@ -25,11 +25,12 @@ from agents.runtime import proc
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates import Probe
 from app.store.database.database import Database
+from simulation.open_loop import percentile
 from tests.proofs.leftovers import left_over, unaccounted
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
-from tests.support.load import Sample, percentile, steady_load
+from tests.support.load import Sample, steady_load
 from tests.support.nodes import assigned, served
 from tests.support.server import RunningServer
 

@@ -15,8 +15,9 @@ from contextlib import suppress
 
 import pytest
 
+from simulation.open_loop import percentile
 from tests.support.caller import Caller, NoAnswer, calling
-from tests.support.figures import own_rss_mb, percentile, rss_mb
+from tests.support.figures import own_rss_mb, rss_mb
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.open_loop import percentile
 from tests.proofs.fuzz import UNLIMITED
 from tests.support.caller import Caller
-from tests.support.figures import own_rss_mb, percentile, rss_mb
+from tests.support.figures import own_rss_mb, rss_mb
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulation.open_loop import percentile
 from tests.support.caller import Caller, until
-from tests.support.figures import percentile
 from tests.support.follower import Follower
 from tests.support.postgres import at_port, pgbouncer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server

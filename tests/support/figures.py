@@ -1,18 +1,10 @@
-"""Figures of a running process tree, and of what was measured."""
+"""Figures of a running process tree."""
 
 from __future__ import annotations
 
 import gc
-import math
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` % of the values do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def tree(pid: int) -> list[int]:

@@ -5,9 +5,7 @@
     outcome = load.stop()
     assert outcome.failed == ()
 
-Requests start when they are due, whether or not earlier ones were answered, and latency counts from when a request
-was due: a stall shows. Nothing is sent twice: a connection that ends without an answer is a failed request, as a
-client that may not repeat itself sees it. Times are time.monotonic(), which processes of one machine share.
+Requests are sent, and their latency counts, as `simulation.open_loop` says.
 """
 
 from __future__ import annotations
@@ -16,15 +14,16 @@ import argparse
 import asyncio
 import gc
 import json
-import math
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+
+from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 
 ROOT = Path(__file__).parents[2]
 GIVE_UP_SECONDS = 120.0  # a hang guard
@@ -61,12 +60,6 @@ class Outcome:
     def percentile_ms(self, percent: float) -> float:
         """The latency that this share of the answered requests kept; 0 when there were none."""
         return percentile([sample.latency_ms for sample in self.samples if sample.status], percent)
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that `percent` of them do not pass."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0.0
 
 
 class Load:
@@ -124,8 +117,8 @@ def steady_load(
 # The process
 
 
-class _Client:
-    """Starts requests when they are due, on connections that are free."""
+class _Steady:
+    """Sends at a steady rate until its input ends, and waits for what is open."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -135,135 +128,26 @@ class _Client:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         self.request = head.encode() + b"\r\n" + body
         self.samples: list[tuple[float, float, int, str]] = []
-        self.free: list[_Connection] = []
-        self.waiting: deque[float] = deque()  # when each was due
-        self.opened = 0  # connections, and those on their way
-        self.open_requests = 0
-        self.stopping = asyncio.Event()
-        self.all_answered = asyncio.Event()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), self._stop)
-        self._start_what_is_due(time.monotonic())
-        await self.stopping.wait()
-        if self.open_requests:
-            await asyncio.wait_for(self.all_answered.wait(), self.args.timeout + 10)
-
-    def _start_what_is_due(self, due: float) -> None:
-        while due <= time.monotonic() and not self.stopping.is_set():
-            self.start(due)
-            due += 1 / self.args.rate
-        asyncio.get_running_loop().call_at(due, self._start_what_is_due, due)  # its clock is time.monotonic()
-
-    def _stop(self) -> None:
+        args, stopping = self.args, asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopping.set)
+        sender = RequestSender(
+            args.host, args.port, self.answered, connections=args.connections, timeout_seconds=args.timeout
+        )
+        moments = count(time.monotonic(), 1 / args.rate)
+        sending = asyncio.create_task(send_when_due(moments, lambda due: sender.send(due, self.request)))
+        await stopping.wait()
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        self.stopping.set()
+        sending.cancel()
+        await sender.settle(args.timeout + 10)
+        assert not sender.open_requests
 
-    def start(self, due: float) -> None:
-        self.open_requests += 1
-        if self.free:
-            self.free.pop().send(due)
-            return
-        self.waiting.append(due)
-        if self.opened < self.args.connections:
-            self.opened += 1
-            asyncio.get_running_loop().create_task(self._open())
-
-    async def _open(self) -> None:
-        try:
-            await asyncio.wait_for(
-                asyncio.get_running_loop().create_connection(lambda: _Connection(self), self.args.host, self.args.port),
-                self.args.timeout,
-            )
-        except OSError as error:
-            self.opened -= 1
-            if self.waiting:
-                self.done(self.waiting.popleft(), 0, f"connect: {error}")
-
-    def unused(self, connection: _Connection) -> None:
-        if self.waiting:
-            connection.send(self.waiting.popleft())
-        else:
-            self.free.append(connection)
-
-    def gone(self, connection: _Connection) -> None:
-        self.opened -= 1
-        if connection in self.free:
-            self.free.remove(connection)
-        if self.waiting and self.opened < self.args.connections:
-            self.opened += 1
-            asyncio.get_running_loop().create_task(self._open())
-
-    def done(self, due: float, status: int, problem: str) -> None:
+    def answered(self, answer: TimedAnswer) -> None:
         if not self.samples:
             sys.stdout.write("answered\n")
             sys.stdout.flush()
-        self.samples.append((due, (time.monotonic() - due) * 1000, status, problem))
-        self.open_requests -= 1
-        if self.stopping.is_set() and not self.open_requests:
-            self.all_answered.set()
-
-
-class _Connection(asyncio.Protocol):
-    """One keep-alive connection with at most one request on it."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, client: _Client) -> None:
-        self.client = client
-        self.due = 0.0  # of the request on it; 0: none
-        self.guard: asyncio.TimerHandle | None = None
-        self.received = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.client.unused(self)
-
-    def send(self, due: float) -> None:
-        self.due = due
-        self.guard = asyncio.get_running_loop().call_later(self.client.args.timeout, self._too_late)
-        self.transport.write(self.client.request)
-
-    def data_received(self, data: bytes) -> None:
-        self.received += data
-        head, found, rest = self.received.partition(b"\r\n\r\n")
-        if not found or not self.due:
-            return
-        lowered = head.lower()
-        status = int(head[9:12])
-        length = lowered.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0]
-        if length.strip().isdigit():
-            whole = len(rest) >= int(length)
-        else:
-            whole = b"\r\ntransfer-encoding: chunked" in lowered and rest.endswith(b"0\r\n\r\n")
-        if whole or status == 204:
-            self._answered(status, b"\r\nconnection: close" in lowered or head.startswith(b"HTTP/1.0"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.due:
-            said = f"{len(self.received)} bytes of an answer" if self.received else "no answer"
-            self._done(0, f"closed with {said}: {exc or 'end of stream'}")
-        self.client.gone(self)
-
-    def _answered(self, status: int, closing: bool) -> None:
-        self.received = b""
-        self._done(status, "")
-        if closing:
-            self.transport.close()
-        else:
-            self.client.unused(self)
-
-    def _too_late(self) -> None:
-        self._done(0, "timeout")
-        self.transport.abort()
-
-    def _done(self, status: int, problem: str) -> None:
-        due, self.due = self.due, 0.0
-        if self.guard:
-            self.guard.cancel()
-        self.client.done(due, status, problem)
+        self.samples.append((answer.due, answer.latency_ms, answer.status, answer.problem))
 
 
 def main() -> None:
@@ -272,10 +156,10 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=kind, required=True)
     for name in ("host", "path", "method", "body"):
         parser.add_argument(f"--{name}", required=True)
-    client = _Client(parser.parse_args())
+    load = _Steady(parser.parse_args())
     gc.disable()  # a pause of ours would be measured as one of theirs
-    asyncio.run(client.run())
-    json.dump(client.samples, sys.stdout)
+    asyncio.run(load.run())
+    json.dump(load.samples, sys.stdout)
 
 
 if __name__ == "__main__":
