@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -44,12 +48,13 @@ def _install(wanted: str) -> int:
     try:
         if not PYTHON.exists():
             _make_venv()
-        _run(PYTHON, "-m", "pip", "install", *QUIET, "--require-hashes", "-r", _requirements("tools"))
+        pip = _pip(wanted)
+        _run(*pip, "install", *QUIET, "--require-hashes", "-r", _requirements("tools"))
         requirements = ("--require-hashes", "-r", str(_requirements(wanted)))
         project = ("--no-deps", "--no-build-isolation", "-e", str(ROOT))  # hatchling came with the tools
         for what in (requirements, project):
-            if not _uv_installs(what):
-                _run(PYTHON, "-m", "pip", "install", *QUIET, *what)
+            if not _uv_installs(what, pip):
+                _run(*pip, "install", *QUIET, *what)
     except subprocess.CalledProcessError as failed:
         print(f"install failed: {failed}", file=sys.stderr)
         return 1
@@ -65,17 +70,32 @@ def _make_venv() -> None:
         raise SystemExit(
             f"Python 3.11 or newer is needed, {sys.version.split()[0]} was found; try PYTHON=/path/to/python3.11"
         )
-    made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=False)
-    if made.returncode:
-        shutil.rmtree(VENV, ignore_errors=True)
-        raise SystemExit("no virtual environment could be made; on Debian: apt-get install python3-venv")
+    if subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], check=False).returncode:
+        _no_venv()
 
 
-def _uv_installs(what: tuple[str, ...]) -> bool:
+def _pip(wanted: str) -> list[str | Path]:
+    """Returns pip of the interpreter that runs us: to give .venv its own takes seconds. Tests need that, too."""
+    version = importlib.metadata.version("pip") if importlib.util.find_spec("pip") else "0"
+    if wanted == "up" and [int(part) for part in re.findall(r"\d+", version)] >= [22, 3]:  # the first with --python
+        return [sys.executable, "-m", "pip", "--python", PYTHON]
+    if not any(VENV.glob("lib/python*/site-packages/pip")):
+        ensured = [PYTHON, "-m", "ensurepip", "--default-pip"]
+        if subprocess.run(ensured, stdout=subprocess.DEVNULL, check=False).returncode:
+            _no_venv()
+    return [PYTHON, "-m", "pip"]
+
+
+def _no_venv() -> NoReturn:
+    shutil.rmtree(VENV, ignore_errors=True)
+    raise SystemExit("no virtual environment could be made; on Debian: apt-get install python3-venv")
+
+
+def _uv_installs(what: tuple[str, ...], pip: list[str | Path]) -> bool:
     """Three to ten times as fast as pip, and not needed: pip does it where uv cannot."""
     environment = os.environ | {"VIRTUAL_ENV": str(VENV)}
     if not any(name in environment for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_CONFIG_FILE")):
-        environment |= _index_of_pip()
+        environment |= _index_of(pip)
     try:
         done = subprocess.run(
             [VENV / "bin" / "uv", "pip", "install", "--quiet", *what],
@@ -88,9 +108,9 @@ def _uv_installs(what: tuple[str, ...]) -> bool:
     return done.returncode == 0
 
 
-def _index_of_pip() -> dict[str, str]:
+def _index_of(pip: list[str | Path]) -> dict[str, str]:
     """uv reads neither pip.conf nor PIP_INDEX_URL: without this it would wait for an index that a firewall blocks."""
-    listed = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
     found: dict[str, str] = {}
     for line in listed.splitlines():
         key, _, value = line.partition("=")

@@ -133,7 +133,7 @@ class _Residents:
         self.row: Ints = columns[6].astype(np.int64)
         self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
         self.clock, self.cpu_cores, self.host_memory_gib, self.top_w = (columns[n].copy() for n in range(12, 16))
-        self.rows: Floats = np.array([limits(percentile).loads[batch] for percentile, batch in rows])
+        self.rows: Floats = np.array([limits(percentile, [batch]).loads[batch] for percentile, batch in rows])
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
 
     def slowdown(self, beside: Floats, left: Floats, sharing: float) -> Floats:
