@@ -11,8 +11,9 @@ from functools import lru_cache
 
 from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey
 
-START_SECONDS = 20.0
-UNKNOWN_MS = 50.0  # of a copy that still runs although its profile was deleted
+# Of a copy that still runs although its profile was deleted.
+UNKNOWN_MS = 50.0
+UNKNOWN_START_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class FleetTruth:
         )
 
     def starts_in(self, key: ProfileKey) -> float:
-        return self.start_seconds.get(key, START_SECONDS)
+        return self.start_seconds.get(key, UNKNOWN_START_SECONDS)
 
     def watts(
         self, gpu_type: str, residents: Sequence[tuple[SimulatedResident, float]], clock_mhz: float = 0.0

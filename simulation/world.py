@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal, Scope
+from app.control.domain.specs import start_seconds_of
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles, Input, load
@@ -17,7 +18,7 @@ from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare
 from app.world.write import Actor
-from simulation.truth import START_SECONDS, FleetTruth
+from simulation.truth import FleetTruth
 from solvers.planning.problem import ProfileKey
 
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
@@ -54,5 +55,5 @@ def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:
     for profile in profiles:
         spec: Mapping[str, Any] = profile.spec
         key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
-        found[key] = float(spec.get("startSeconds", START_SECONDS))
+        found[key] = start_seconds_of(spec)
     return found

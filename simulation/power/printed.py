@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.policy.power.knobs import Knob, age_knob
-from agents.policy.power.law import ratio, watts
+from agents.policy.power.measurements import ratio, watts
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from app.control.domain.policy import planner_policy
 from app.control.domain.snapshot import DeclaredObject
-
-START_SECONDS = 20.0
+from app.control.domain.specs import START_SECONDS, model_of, rate_per_second, start_seconds_of
 
 
 def cycle_seconds(declared: Sequence[DeclaredObject]) -> float:
@@ -20,14 +19,13 @@ def start_seconds(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     of_model: dict[str, float] = {}
     for item in declared:
         if item.kind == "Profile":
-            model = str(item.spec["model"])
-            seconds = float(str(item.spec.get("startSeconds", START_SECONDS)))
-            of_model[model] = max(of_model.get(model, 0.0), seconds)
+            model = model_of(item.spec)
+            of_model[model] = max(of_model.get(model, 0.0), start_seconds_of(item.spec))
     services = (item for item in declared if item.kind == "Service")
-    return {service.full_name: of_model.get(str(service.spec["model"]), START_SECONDS) for service in services}
+    return {service.full_name: of_model.get(model_of(service.spec), START_SECONDS) for service in services}
 
 
 def declared_rates(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     """Returns by service the requests a second that its manifest states."""
     services = (item for item in declared if item.kind == "Service")
-    return {service.full_name: float(str(service.spec["ratePerSecond"])) for service in services}
+    return {service.full_name: rate_per_second(service.spec) for service in services}

@@ -10,6 +10,7 @@ from app.control.decide.assigning import desired_of
 from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import Decision, PlanningLane
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.domain.specs import START_SECONDS
 from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
@@ -18,8 +19,6 @@ from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
 from solvers.planning.search.promise import keep
-
-START_SECONDS = 20.0
 
 
 @dataclass(frozen=True)

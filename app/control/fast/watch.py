@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import exp, log, sqrt
 
 from app.control.domain.readings import LoadReading
+from app.control.domain.specs import START_SECONDS
 from app.control.fast.tuning import TUNING
 
 NEVER = -1e18  # seconds
@@ -34,7 +35,7 @@ class PlannedLoad:
     rate_per_second: float
     high: float = 0.0  # of the forecast's band, where that is more
     percentile: float = 99.0
-    start_seconds: float = 20.0  # until a new instance serves
+    start_seconds: float = START_SECONDS  # until a new instance serves
     slo_seconds: float = 0.0  # 0: unknown
 
     @property

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
+from app.control.domain.specs import gpu_count
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Question
@@ -46,7 +46,7 @@ def pose(
     `limits` are the tenants' limits where they are now lower than declared. `jobs` gives the remaining work of each job
     that may be placed; without it these are all jobs that are not finished.
     """
-    counts: dict[str, Any] = {item.name: item.spec["gpus"] for item in snapshot.declared if item.kind == "Node"}
+    counts = {item.name: gpu_count(item.spec) for item in snapshot.declared if item.kind == "Node"}
     usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     usable = {node: gpus for node, gpus in usable.items() if gpus}
     whole = _whole(_WorldIdentity(snapshot.declared), frozenset(usable))

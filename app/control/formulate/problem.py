@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any, TypeAlias
 
+
+from app.control.domain.specs import (
+    PRIORITIES,
+    Spec,
+    gpu_count,
+    gpu_type_of,
+    is_preemptible,
+    job_tables,
+    min_instances,
+    model_of,
+    moment,
+    node_price,
+    unit_of,
+)
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
-from app.manifests.prices import price_per_hour
-from app.manifests.work import ServiceSpec
 from solvers.planning.problem import (
     Curve,
     Demand,
@@ -31,8 +41,6 @@ from solvers.planning.problem import (
     gpu_indexes,
 )
 
-Spec: TypeAlias = Mapping[str, Any]  # as written and already validated; parsing it into models again would cost seconds
-
 # The policy's fields that decide plans, by their names here and in manifests.
 POLICY_FIELDS = {
     "pricing": "pricing",
@@ -50,7 +58,6 @@ POLICY_FIELDS = {
     "energy_price_per_kwh": "energyPricePerKwh",
     "power_budget_w": "powerBudgetW",
 }
-PRIORITY: int = ServiceSpec.model_fields["priority"].default
 
 
 def build_problem(world: DeclaredFiles) -> Problem:
@@ -104,17 +111,16 @@ def _gpu_type(name: str, spec: Spec) -> GpuType:
 
 def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
     spec: Spec = manifest.spec
-    region, purchase = spec.get("region", "default"), spec.get("purchase", "onDemand")
     templates = spec.get("templates")
     return Node(
         name=manifest.name,
-        gpu_type=spec["gpuType"],
-        gpus=gpu_indexes(spec["gpus"]),
+        gpu_type=gpu_type_of(spec),
+        gpus=gpu_indexes(gpu_count(spec)),
         cpu_cores=spec["cpuCores"],
         host_memory_gib=spec["memoryGib"],
-        price_per_hour=price_per_hour(gpu_specs[spec["gpuType"]], region, purchase),
-        purchase=purchase,
-        region=region,
+        price_per_hour=node_price(spec, gpu_specs[gpu_type_of(spec)]),
+        purchase=spec.get("purchase", "onDemand"),
+        region=spec.get("region", "default"),
         templates=None if templates is None else frozenset(templates),
     )
 
@@ -141,7 +147,7 @@ def _demand(spec: Spec) -> Demand:
 def _profile(spec: Spec) -> Profile:
     latency_ms = {int(batch): curve(table) for batch, table in spec["latencyMs"].items()}
     memory_gib = {int(batch): memory for batch, memory in spec["memoryGib"].items()}
-    return Profile(spec["model"], spec["variant"], spec["gpuType"], latency_ms, memory_gib, _demand(spec))
+    return Profile(model_of(spec), spec["variant"], gpu_type_of(spec), latency_ms, memory_gib, _demand(spec))
 
 
 def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
@@ -150,35 +156,34 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
     return Service(
         name=qualified_name(manifest),
         tenant=manifest.tenant,
-        model=spec["model"],
-        variants=tuple(admitted_variants(spec, model_specs[spec["model"]])),
+        model=model_of(spec),
+        variants=tuple(admitted_variants(spec, model_specs[model_of(spec)])),
         slo_ms=spec["slo"]["latencyMs"],
         percentile=spec["slo"]["percentile"],
         rate_per_second=spec["ratePerSecond"],
         gpu_types=None if gpu_types is None else tuple(gpu_types),
-        min_instances=spec.get("minInstances", 1),
+        min_instances=min_instances(spec),
         is_dedicated=spec.get("isolation") == "dedicated",
-        priority=spec.get("priority", PRIORITY),
+        priority=spec.get("priority", PRIORITIES["Service"]),
     )
 
 
 def _job(manifest: Manifest, units_left: Mapping[str, float]) -> Job:
     spec: Spec = manifest.spec
     name = qualified_name(manifest)
-    units = "steps" if spec["type"] == "training" else "requests"
     return Job(
         name=name,
         tenant=manifest.tenant,
         kind=spec["type"],
-        units=units_left.get(name, spec[units]),
+        units=units_left.get(name, spec[unit_of(spec)]),
         profiles={
-            gpu_type: JobProfile(curve(profile[f"{units}PerSecond"]), profile["memoryGib"], _demand(profile))
-            for gpu_type, profile in spec["profiles"].items()
+            gpu_type: JobProfile(curve(table), profile["memoryGib"], _demand(profile))
+            for gpu_type, (table, profile) in job_tables(spec).items()
         },
-        deadline=_moment(spec.get("deadline")),
+        deadline=moment(spec.get("deadline")),
         max_price_per_hour=spec.get("maxPricePerHour"),
-        is_preemptible=spec.get("preemptible", True),
-        priority=spec.get("priority", PRIORITY),
+        is_preemptible=is_preemptible(spec),
+        priority=spec.get("priority", PRIORITIES["Job"]),
     )
 
 
@@ -195,7 +200,7 @@ def _limit(spec: Spec) -> Limit | None:
 
 def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> RunningState:
     return RunningState(
-        now=_moment(spec.get("now")),
+        now=moment(spec.get("now")),
         running=tuple(_running(entry, nodes, gpu_types) for entry in spec.get("running", ())),
         jobs=tuple(
             PlacedJob(entry["job"], entry["node"], entry["gpu"], entry["smPercent"], entry["memoryGib"])
@@ -219,7 +224,3 @@ def _running(entry: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, Gpu
         clock_mhz=gpu_types[nodes[entry["node"]].gpu_type].top_clock_mhz if clock is None else clock,
         rate_per_second=entry.get("ratePerSecond", 0.0),
     )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import gpu_count, gpu_type_of, memory_gib
 from app.control.jobs.state import JobWork
 
 
 def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
     """Returns, by GPU type, the free SM% and memory of each GPU that may be planned on."""
-    types: dict[str, Any] = {item.name: item.spec for item in snapshot.declared if item.kind == "GpuType"}
+    whole_gib = {item.name: memory_gib(item.spec) for item in snapshot.declared if item.kind == "GpuType"}
     found: dict[str, list[tuple[int, float]]] = {}
     for item in snapshot.declared:
         facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
             continue
-        spec: Any = item.spec
-        kind, out = spec["gpuType"], {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
+        kind, out = gpu_type_of(item.spec), {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
         held: dict[int, tuple[float, float]] = {}
         wanted = snapshot.in_force.get(item.name)
         for instance in wanted.instances if wanted else ():
             sm, memory = held.get(instance.gpu, (0.0, 0.0))
             held[instance.gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)
-        for gpu in range(spec["gpus"]):
+        for gpu in range(gpu_count(item.spec)):
             if gpu not in out:
                 sm, memory = held.get(gpu, (0.0, 0.0))
-                found.setdefault(kind, []).append((int(100 - sm), float(types[kind]["memoryGib"]) - memory))
+                found.setdefault(kind, []).append((int(100 - sm), whole_gib[kind] - memory))
     return found
 
 

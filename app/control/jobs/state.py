@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -15,9 +15,8 @@ from agents.contract.reports import Copy, HeldBack, InstanceMinute
 from app.control.domain.desired import Desired
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus
-from app.manifests.work import JobSpec
+from app.control.domain.specs import PRIORITIES, is_preemptible, job_tables, memory_gib, moment, unit_of, units_of
 
-PRIORITY: int = JobSpec.model_fields["priority"].default
 ORDINAL_BITS = 31  # of a report's sequence inside its node's ordinal
 
 
@@ -125,21 +124,17 @@ def declared_work(declared: tuple[DeclaredObject, ...]) -> dict[str, JobWork]:
 
 def work_of(declared: DeclaredObject) -> JobWork:
     """Reads the work of a job from its manifest."""
-    spec: Mapping[str, Any] = declared.spec
-    unit = "steps" if spec["type"] == "training" else "requests"
-    profiles: Mapping[str, Mapping[str, Any]] = spec["profiles"]
-    deadline: str | None = spec.get("deadline")
-    tables = {kind: profile[f"{unit}PerSecond"] for kind, profile in profiles.items()}
+    spec, tables = declared.spec, job_tables(declared.spec)
     return JobWork(
         job=declared.full_name,
-        units=float(spec[unit]),
-        unit=unit,
-        deadline=datetime.fromisoformat(deadline.upper()).astimezone(UTC) if deadline else None,
-        priority=float(spec.get("priority", PRIORITY)),
-        is_preemptible=bool(spec.get("preemptible", True)),
-        fastest_per_second=max((float(speed) for table in tables.values() for speed in table.values()), default=0.0),
-        memory_gib={kind: float(profile["memoryGib"]) for kind, profile in profiles.items()},
-        least_sm_percent={kind: min(int(sm) for sm in table) for kind, table in tables.items()},
+        units=units_of(spec),
+        unit=unit_of(spec),
+        deadline=moment(spec.get("deadline")),
+        priority=float(spec.get("priority", PRIORITIES["Job"])),
+        is_preemptible=is_preemptible(spec),
+        fastest_per_second=max((float(speed) for table, _ in tables.values() for speed in table.values()), default=0.0),
+        memory_gib={kind: memory_gib(profile) for kind, (_, profile) in tables.items()},
+        least_sm_percent={kind: min(int(sm) for sm in table) for kind, (table, _) in tables.items()},
         manifest=blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=8).hexdigest(),
     )
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
+from app.control.domain.specs import START_SECONDS
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
 from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
 
-START_SECONDS = 20.0
 # Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from app.control.domain.snapshot import DeclaredObject
+from app.control.domain.specs import gpu_type_of, memory_gib, min_instances, profile_key, start_seconds_of
 from app.control.rollout.rules import RolloutRules
 from app.manifests.fleet import PolicySpec
-from app.manifests.work import ServiceSpec
 
-LEAST: int = ServiceSpec.model_fields["min_instances"].default
-JOBS: int = PolicySpec.model_fields["jobs_per_gpu"].default
-START_SECONDS = 20.0
+JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
 
 
 def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = frozenset()) -> RolloutRules:
@@ -21,26 +18,25 @@ def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = froz
     types: dict[str, str] = {}
     least: dict[str, int] = {}
     starts: dict[str, float] = {}
-    jobs = JOBS
+    jobs_per_gpu = JOBS_PER_GPU
     for manifest in declared:
-        spec: Any = manifest.spec
+        spec = manifest.spec
         match manifest.kind:
             case "GpuType":
-                memory[manifest.name] = float(spec["memoryGib"])
+                memory[manifest.name] = memory_gib(spec)
             case "Node":
-                types[manifest.name] = spec["gpuType"]
+                types[manifest.name] = gpu_type_of(spec)
             case "Service":
-                least[manifest.full_name] = int(spec.get("minInstances", LEAST))
+                least[manifest.full_name] = min_instances(spec)
             case "Profile":
-                key = f"{spec['model']}/{spec['variant']}/{spec['gpuType']}"
-                starts[key] = float(spec.get("startSeconds", START_SECONDS))
+                starts[profile_key(spec)] = start_seconds_of(spec)
             case "Policy":
-                jobs = int(spec.get("jobsPerGpu", JOBS))
+                jobs_per_gpu = int(spec.get("jobsPerGpu", JOBS_PER_GPU))
     return RolloutRules(
         memory_gib={node: memory[gpu_type] for node, gpu_type in types.items() if gpu_type in memory},
         gpu_types=types,
         min_instances=least,
         start_seconds=starts,
         unproven=unproven,
-        jobs_per_gpu=jobs,
+        jobs_per_gpu=jobs_per_gpu,
     )

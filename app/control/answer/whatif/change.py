@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.domain.specs import gpu_count, gpu_type_of, rate_per_second
 
 CORES, MEMORY_GIB = 16, 128  # for each GPU of a type that the fleet does not have
 PREFIX = "what-if"
@@ -48,8 +49,10 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     for line in change.declared:
         before = world.get((line.kind, line.tenant, line.name))
         world[line.kind, line.tenant, line.name] = line
-        if line.kind == "Service" and (before is None or before.spec["ratePerSecond"] != line.spec["ratePerSecond"]):
-            expected[line.full_name] = _expect(float(str(line.spec["ratePerSecond"])))
+        if line.kind == "Service" and (
+            before is None or rate_per_second(before.spec) != rate_per_second(line.spec)
+        ):
+            expected[line.full_name] = _expect(rate_per_second(line.spec))
     for key in change.gone:
         world.pop(key, None)
         expected.pop(f"{key[1]}/{key[2]}", None)
@@ -60,7 +63,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     for name, rate in change.rates.items():
         service = _service(world, name)
         known = expected.get(name)
-        now = known.rate_per_second if known else float(str(service.spec["ratePerSecond"]))
+        now = known.rate_per_second if known else rate_per_second(service.spec)
         expected[name] = _expect(now * rate.times if rate.per_second is None else rate.per_second)
     for gpu_type, count in change.gpus.items():
         for node in _more(world, gpu_type, count):
@@ -95,9 +98,9 @@ def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, c
     if ("GpuType", "", gpu_type) not in world:
         known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
         raise WrongChange(f"there is no GPU type {gpu_type}; known: {known}")
-    alike = [line for line in world.values() if line.kind == "Node" and line.spec["gpuType"] == gpu_type]
-    like = min(alike, key=lambda node: (int(str(node.spec["gpus"])), node.name), default=None)
-    each = int(str(like.spec["gpus"])) if like else count
+    alike = [line for line in world.values() if line.kind == "Node" and gpu_type_of(line.spec) == gpu_type]
+    like = min(alike, key=lambda node: (gpu_count(node.spec), node.name), default=None)
+    each = gpu_count(like.spec) if like else count
     found: list[DeclaredObject] = []
     left = count
     while left > 0:

@@ -1,0 +1,87 @@
+"""Reads fields of declared specs with their types, and with the defaults of manifests.
+
+A spec stays as it was written and validated: to parse it into its model again would cost seconds in every cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from app.manifests.prices import price_per_hour
+from app.manifests.served import ProfileSpec
+from app.manifests.work import JobSpec, ServiceSpec
+
+Spec: TypeAlias = Mapping[str, Any]
+
+START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
+MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
+PRIORITIES: Mapping[str, int] = {
+    "Service": ServiceSpec.model_fields["priority"].default,
+    "Job": JobSpec.model_fields["priority"].default,
+}
+
+
+def model_of(service_or_profile: Spec) -> str:
+    return str(service_or_profile["model"])
+
+
+def gpu_type_of(node_or_profile: Spec) -> str:
+    return str(node_or_profile["gpuType"])
+
+
+def gpu_count(node: Spec) -> int:
+    return int(node["gpus"])
+
+
+def node_price(node: Spec, gpu_type: Spec) -> float:
+    """Returns the hourly price of a GPU of the node: for its type, region and purchase."""
+    return price_per_hour(gpu_type, node.get("region", "default"), node.get("purchase", "onDemand"))
+
+
+def memory_gib(gpu_type: Spec) -> float:
+    return float(gpu_type["memoryGib"])
+
+
+def rate_per_second(service: Spec) -> float:
+    return float(service["ratePerSecond"])
+
+
+def min_instances(service: Spec) -> int:
+    return int(service.get("minInstances", MIN_INSTANCES))
+
+
+def start_seconds_of(profile: Spec) -> float:
+    """Returns the time from start to warm."""
+    return float(profile.get("startSeconds", START_SECONDS))
+
+
+def profile_key(profile: Spec) -> str:
+    """Returns model/variant/gpuType."""
+    return f"{profile['model']}/{profile['variant']}/{profile['gpuType']}"
+
+
+def unit_of(job: Spec) -> str:
+    """Returns what a job counts: steps of training, or requests."""
+    return "steps" if job["type"] == "training" else "requests"
+
+
+def units_of(job: Spec) -> float:
+    """Returns all steps or requests of a job."""
+    return float(job[unit_of(job)])
+
+
+def job_tables(job: Spec) -> dict[str, tuple[Mapping[str, float], Spec]]:
+    """Returns, by GPU type, the units a second by SM%, and the whole profile."""
+    field = f"{unit_of(job)}PerSecond"
+    return {gpu_type: (profile[field], profile) for gpu_type, profile in job["profiles"].items()}
+
+
+def is_preemptible(job: Spec) -> bool:
+    return bool(job.get("preemptible", True))
+
+
+def moment(text: str | None) -> datetime | None:
+    """Reads a date and time of a manifest."""
+    return None if text is None else datetime.fromisoformat(text.upper()).astimezone(UTC)
