@@ -1,4 +1,4 @@
-"""The columns of the resource LP: what a service's whole rate takes on each GPU type, pressure level and SM%."""
+"""Builds the columns of the resource LP: what a service's whole rate takes on each GPU type, pressure level and SM%."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LOADS = np.linspace(0.0, 1.0, 65)
-LEVELS = np.array([0.4, 0.7, 1.0, 1.5])  # sums of pressure on one GPU
+LEVELS = np.array([0.4, 0.7, 1.0, 1.5])  # sums of pressure on a GPU
 SM_PERCENTS = np.arange(10.0, 101.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One row a column: whose it is, its class (type x level), its SM% and variant, and what it takes."""
+    """A row for each column: its service, its class (type x level), its SM% and variant, and what it takes."""
 
     service: Ints
     kind: Ints
     shape: Ints
-    sm: Floats  # GPUs, as if each was filled with its like: an SM% of 40 takes half of one
+    sm: Floats  # GPUs, as if each was filled with its like: an SM% of 40 takes half a GPU
     memory: Floats  # GPUs, by memory
     pressure: Floats
     watts: Floats  # above idle, while they serve
@@ -43,11 +43,11 @@ class Columns:
         return self.kind // len(LEVELS)
 
     def some(self, which: Ints) -> Columns:
-        """Only these columns."""
+        """Returns only these columns."""
         return Columns(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def gathered(self, group: Ints) -> Columns:
-        """The columns of groups of services that all do the same: where one cannot, none does."""
+        """Returns the columns of groups of services that all do the same: a column that a member lacks is left out."""
         group_of = group[self.service]
         shapes = int(self.shape.max()) + 1
         kinds = int(self.kind.max()) + 1
@@ -68,14 +68,14 @@ class ProfileArrays:
     """A profile as arrays: [level, batch, SM%]."""
 
     exec_ms: Floats
-    memory: Floats  # of one GPU's, by batch
+    memory: Floats  # share of the GPU's, by batch
     pressure: Floats  # by SM%
     watts: Floats  # by SM%
     batch: Floats
 
 
 def columns(problem: Problem, services: Sequence[Service], types: Sequence[str]) -> Columns:
-    """Every (service, type, level, SM%, variant) that serves something, each with the batch that serves most."""
+    """Returns every (service, type, level, SM%, variant) that serves something, with the batch that serves most."""
     runs = {
         key: _run(profile, problem.gpu_types[profile.gpu_type].memory_gib) for key, profile in problem.profiles.items()
     }
@@ -110,7 +110,7 @@ def _of_run(run: ProfileArrays, service: Service, number: int, place: int, varia
     margin = 1 + policy.exec_margin
     batch = run.batch[:, None]
     load = np.empty_like(run.exec_ms)
-    rows = np.ascontiguousarray(limits(service.percentile).loads[run.batch.astype(np.int64)])
+    rows = np.ascontiguousarray(limits(service.percentile, run.batch.astype(np.int64).tolist()).loads[run.batch.astype(np.int64)])
     accepted_loads(rows, service.slo_ms / (run.exec_ms * margin), load)
     rate = np.minimum(load / margin, policy.utilization) * batch * 1000 / run.exec_ms
     best = rate.argmax(axis=1)
@@ -137,7 +137,7 @@ def _of_run(run: ProfileArrays, service: Service, number: int, place: int, varia
 
 @cache
 def _busy(batch: int) -> Floats:
-    """The share of time a server is busy at each of LOADS: more than the load, for not every batch is full."""
+    """Returns the share of time a server is busy at each of LOADS: more than the load, for not every batch is full."""
     return np.array([busy_fraction(batch, float(load)) for load in LOADS])
 
 

@@ -1,12 +1,12 @@
-"""Families of problems, drawn from a seed: A carries the table; each other changes one thing of it.
+"""Draws families of problems from a seed: the others change a single thing of A.
 
 A    7 GPU types, nodes of 4; 18 models; Zipf 0.9 rates; SLO log-uniform 2.2..12 x the median type's time at batch 1 on
      the whole GPU; percentile from 90, 95, 98, 99, 99.9; pressure by SM%; batches 1..32; load 0.8 (benchmarks/load.py)
-B    one pressure a model, whatever its SM%: that of A at 50 %
+B    a model has the same pressure at every SM%: that of A at 50 %
 C    minInstances 2 on half, a tenth dedicated, two variants (half of the services take fp16 alone)
 D    share pricing
 E    watts and clocks, and a power budget of 80 % of what the resource LP's optimum draws
-F    a tenth as many jobs as services beside them
+F    jobs besides, a tenth as many as services
 G30  load 0.3
 G95  load 0.95
 """
@@ -38,7 +38,7 @@ TENANT = "bench"
 
 
 def family(name: str, gpus: int, services: int, seed: int, load: float | None = None) -> Problem:
-    """The problem of this family, size and seed, at the family's load or another; always the same one."""
+    """Returns the problem of this family, size and seed, at the family's load or another; always the same."""
     if name not in FAMILIES:
         raise ValueError(f"there is no family {name}; there are {', '.join(FAMILIES)}")
     if gpus < 1 or services < 1:
@@ -71,7 +71,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
 
 
 def times(problem: Problem, factor: int) -> Problem:
-    """The same problem on a fleet with so many times as many GPUs of every type."""
+    """Returns the problem on a fleet with so many times as many GPUs of every type."""
     return replace(
         problem,
         nodes={name: replace(node, gpus=gpu_indexes(node.gpu_count * factor)) for name, node in problem.nodes.items()},
@@ -79,7 +79,7 @@ def times(problem: Problem, factor: int) -> Problem:
 
 
 def _nodes(gpus: int) -> dict[str, Node]:
-    """Nodes of four; the last of a type holds what is left."""
+    """Returns nodes of four GPUs; the last of a type holds the rest."""
     nodes: dict[str, Node] = {}
     counts = hardware.counts(gpus)
     for entry in hardware.FLEET:
@@ -98,7 +98,7 @@ def _nodes(gpus: int) -> dict[str, Node]:
 
 
 def _services(rng: np.random.Generator, families: tuple[ModelFamily, ...], count: int) -> dict[str, Service]:
-    """Which model, how popular, and which promise; rates are in parts until the load is set."""
+    """Draws model, popularity and SLO of each service; rates are in parts until the load is set."""
     popularity = np.arange(1, count + 1, dtype=float) ** -ZIPF
     rates = rng.permutation(popularity / popularity.sum())
     picked = rng.integers(len(families), size=count)
@@ -124,7 +124,7 @@ def _services(rng: np.random.Generator, families: tuple[ModelFamily, ...], count
 
 
 def _demanding(rng: np.random.Generator, services: Mapping[str, Service]) -> dict[str, Service]:
-    """Two instances at least for every second, a GPU of its own for every tenth, both variants for every second."""
+    """Asks for two instances for half of the services, an own GPU for a tenth, and admits both variants for half."""
     count = len(services)
     twice, alone, either = (rng.permutation(count) for _ in range(3))
     return {

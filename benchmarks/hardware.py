@@ -1,4 +1,4 @@
-"""The seven GPU types of every family: facts of data sheets, example prices, and how fast each runs a model."""
+"""Lists the seven GPU types of every family: facts of data sheets, example prices, and how fast each runs a model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Hardware:
     share: float  # of the fleet's GPUs
 
     def speed(self, compute_bound: float) -> float:
-        """How many times faster than the reference one SM runs a model, between bandwidth (0) and compute (1).
+        """Returns how many times faster than the reference an SM runs a model, between bandwidth (0) and compute (1).
 
         By the SM, not by the board: a board with more SMs is no faster at a batch that does not fill them, it takes
-        more instances beside each other, and that is what the knee of a curve says.
+        more instances side by side, as the knee of a curve states.
         """
         compute = (self.tensor_tflops / self.sm_count) / (REFERENCE.tensor_tflops / REFERENCE.sm_count)
         bandwidth = self.bandwidth_gb_per_second / self.sm_count
@@ -77,7 +77,7 @@ REFERENCE = next(hardware for hardware in FLEET if hardware.gpu_type.name == "v1
 
 
 def counts(gpus: int) -> dict[str, int]:
-    """GPUs of each type: the shares, rounded so that they add up (largest remainder, then the order of the fleet)."""
+    """Returns GPUs of each type: the shares, rounded so that they add up (largest remainder, then the order of the fleet)."""
     exact = [gpus * hardware.share for hardware in FLEET]
     whole = [int(value + 1e-9) for value in exact]
     order = sorted(range(len(FLEET)), key=lambda index: (whole[index] - exact[index], index))

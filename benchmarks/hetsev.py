@@ -1,11 +1,11 @@
-"""HetSev's greedy in the large, as the plan to beat: shapes first, counts by H2, places by H3.
+"""Plans by HetSev's greedy at large sizes, as the plan to beat: shapes first, counts by H2, places by H3.
 
 Each service has one shape for each GPU type: the batch and SM% of least price x max(SM, memory share) per accepted
-rate, slowed as if its GPU's pressure were one fixed level; a GPU takes residents up to that level, so the verdict on
+rate, slowed as if its GPU's pressure were a fixed level; a GPU takes residents up to that level, so the verdict on
 SLOs is ours and holds. H2 gives each service the type whose count costs least among those with room in total; H3
 places what was counted, by worst fit or by best fit; the cheapest over fits and two levels is the plan.
 
-The paper stops there, and at higher loads much is left over: a popular model in many small instances runs out of GPUs
+The paper stops there, and at higher loads much stays unserved: a popular model in many small instances runs out of GPUs
 without it, others find SMs only in fragments. So that there is a right plan to compare with, a shape that cannot be
 counted or placed gives way to the next in the order of price per rate. minInstances, dedicated services, CPU and host
 memory are not HetSev's: families A, B and G have none of them.
@@ -28,14 +28,14 @@ from solvers.planning.problem import Instance, Problem, Profile, Service
 
 Floats = NDArray[np.float64]
 
-PRESSURE_LEVELS = (0.7, 1.0)  # the better one counts; lower and higher ones cost more
+PRESSURE_LEVELS = (0.7, 1.0)  # the better of both counts; lower and higher levels cost more
 SM_STEP = 10  # between the shapes that a service may fall back to
 FITS = ("worst", "best")
 
 
 @dataclass(frozen=True, slots=True)
 class HetsevShape:
-    """What an instance of a service is on one GPU type, and the most it serves."""
+    """The shape of a service's instances on a GPU type, and the most that each serves."""
 
     gpu_type: str
     variant: str
@@ -58,7 +58,7 @@ class CountedInstance:
 
 @dataclass(slots=True)
 class Gpus:
-    """All GPUs of a type: what is free on each, and which models run there."""
+    """All GPUs of a type: the free capacity of each, and the models that run there."""
 
     places: list[tuple[str, int]]
     sm: NDArray[np.int64]
@@ -66,7 +66,7 @@ class Gpus:
     pressure: Floats
     clients: NDArray[np.int64]
     models: NDArray[np.int64]  # [GPU, model]: instances
-    most_alike: int  # instances of one model on a GPU
+    most_alike: int  # instances of a model on a GPU
     room: Floats = field(init=False)  # SM%, GiB and instances of each model in total, less what was promised
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Gpus:
         self.room = np.concatenate([[float(self.sm.sum()), float(self.memory_gib.sum())], alike])
 
     def room_for(self, shape: HetsevShape, model: int) -> int:
-        """How many more could be counted, by totals alone (HetSev, constraint (2))."""
+        """Returns how many more could be counted, by totals alone (HetSev, constraint (2))."""
         by_sm, by_memory = self.room[0] / shape.sm_percent, self.room[1] / shape.memory_gib
         return max(0, int(min(by_sm, by_memory, self.room[2 + model]) + 1e-9))
 
@@ -90,7 +90,7 @@ class Gpus:
         self.room[2 + model] += sign
 
     def fit(self, shape: HetsevShape, model: int, fit: str) -> int | None:
-        """The GPU with most (worst fit) or least (best fit) free memory among those that have room."""
+        """Returns the GPU with most (worst fit) or least (best fit) free memory among those that have room."""
         able = (
             (self.sm >= shape.sm_percent)
             & (self.memory_gib >= shape.memory_gib - 1e-9)
@@ -113,7 +113,7 @@ class Gpus:
 
 
 def solve(problem: Problem) -> Plan:
-    """The cheapest of the plans by level and fit: whole GPUs and what is left unserved."""
+    """Returns the cheapest of the plans by level and fit, which pays whole GPUs and unserved load."""
     plans: list[Plan] = []
     for level in PRESSURE_LEVELS:
         shapes = {service.name: _shapes(problem, service, level) for service in problem.services.values()}
@@ -128,7 +128,7 @@ def _price(problem: Problem, plan: Plan) -> float:
 
 
 def _shapes(problem: Problem, service: Service, level: float) -> list[HetsevShape]:
-    """Its shapes on every type, by type and price per rate; the first of a type is HetSev's."""
+    """Returns its shapes on every type, by type and price per rate; the first of a type is HetSev's."""
     price = {node.gpu_type: node.price_per_hour for node in problem.nodes.values()}
     found: list[HetsevShape] = []
     for name in sorted(price):
@@ -143,7 +143,7 @@ def _shapes(problem: Problem, service: Service, level: float) -> list[HetsevShap
 def _of_profile(
     problem: Problem, service: Service, profile: Profile, price: float, level: float
 ) -> Iterator[HetsevShape]:
-    """The cheapest shape per rate, and the cheapest of every tenth SM%."""
+    """Yields the cheapest shape per rate, and the cheapest of every tenth SM%."""
     policy = problem.policy
     batches = sorted(profile.latency_ms)
     points = [sm for sm, _ in profile.latency_ms[batches[0]]]
@@ -184,7 +184,7 @@ def _plan(problem: Problem, shapes: Mapping[str, list[HetsevShape]], level: floa
     fleet = _fleet(problem, level)
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     remaining = {service.name: service.rate_per_second for service in problem.services.values()}
-    full: set[tuple[str, HetsevShape]] = set()  # with no place for one more
+    full: set[tuple[str, HetsevShape]] = set()  # with no place for another
     placed: list[tuple[CountedInstance, tuple[str, int]]] = []
     while wanted := list(_counted(problem, shapes, remaining, fleet, full)):
         for number in fair_order(

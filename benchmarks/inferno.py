@@ -1,7 +1,7 @@
-"""The small problem of llm-inferno: which accelerators serve which model servers at least cost, proved.
+"""Solves the small problem of llm-inferno with a proof: which accelerators serve which model servers at least cost.
 
 Two readings: one accelerator type a server (published optimum 41857.75), and types mixed within a server (37929).
-Rates stand near 1e-5 requests a millisecond, under every solver's tolerance: each row is divided by its arrival rate
+Rates are near 1e-5 requests a millisecond, under every solver's tolerance: each row is divided by its arrival rate
 and taken to whole numbers, rounded up, so that CP-SAT solves a relaxation in integers; its answer is then checked in
 exact fractions against the rates themselves, which makes it a proof."""
 
@@ -28,15 +28,15 @@ CANDIDATES = "derived_candidates_small.csv"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to serve a server: replicas on one accelerator type."""
+    """A way to serve a server: replicas on an accelerator type."""
 
     server: str
     accelerator: str
     replicas: int  # that carry the whole load
-    price: Fraction  # of one replica
+    price: Fraction  # of a replica
     pool: str  # whose units it takes
     units: int  # of the pool, per replica
-    rate: Fraction  # what one replica carries, of the arrival rate
+    rate: Fraction  # that a replica carries, as a share of the arrival rate
 
     def most(self, pools: dict[str, int]) -> int:
         return min(pools[self.pool] // self.units, math.ceil(1 / self.rate))
@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CandidatePools:
-    """The candidates and how many units of each pool there are."""
+    """The candidates, and the units of each pool."""
 
     candidates: tuple[Candidate, ...]
     pools: dict[str, int]
@@ -58,7 +58,7 @@ Answer = dict[tuple[str, str], int]  # (server, accelerator) -> replicas
 
 
 def read(data_dir: Path) -> CandidatePools:
-    """The fleet from its files, in `data_dir` or its subfolder inferno."""
+    """Reads the fleet from its files, in `data_dir` or its subfolder inferno."""
     folder = data_dir / "inferno" if (data_dir / "inferno").is_dir() else data_dir
     if not (folder / CANDIDATES).is_file():
         raise DataMissing(f"{folder / CANDIDATES} is missing; --data names a folder with it and small/*.json")
@@ -70,7 +70,7 @@ def read(data_dir: Path) -> CandidatePools:
         for _, server, name, replicas, cost, _, rate, arrivals in csv.reader(file):
             accelerator = accelerators[name]
             price = Fraction(cost) / int(replicas)
-            apiece = price / Fraction(str(accelerator["cost"]))  # accelerators that one replica of this model spans
+            apiece = price / Fraction(str(accelerator["cost"]))  # accelerators that a replica of this model spans
             units = round(apiece) * int(accelerator["multiplicity"])
             carried = Fraction(rate) / Fraction(arrivals)
             pool = accelerator["type"]
@@ -83,7 +83,7 @@ def cost(fleet: CandidatePools, answer: Answer) -> Fraction:
 
 
 def violations(fleet: CandidatePools, answer: Answer, mixed: bool) -> list[str]:
-    """What is wrong with an answer, in exact fractions."""
+    """Returns what is wrong with an answer, in exact fractions."""
     found = []
     taken: Counter[str] = Counter()
     for server in fleet.servers:
@@ -100,7 +100,7 @@ def violations(fleet: CandidatePools, answer: Answer, mixed: bool) -> list[str]:
 
 
 def solve(fleet: CandidatePools, mixed: bool, deterministic_work: float = 10.0) -> tuple[Answer, Fraction, Fraction]:
-    """The best answer, its cost, and a lower bound of every answer's cost."""
+    """Returns the best answer, its cost, and a lower bound of every answer's cost."""
     model = cp_model.CpModel()
     grain = Fraction(1, math.lcm(*(c.price.denominator for c in fleet.candidates)))
     counts: dict[tuple[str, str], Any] = {}
@@ -147,7 +147,7 @@ def _total(terms: Iterable[Any]) -> Any:
 
 
 def run(data_dir: Path | str) -> dict[str, Any]:
-    """Both readings: {"oneType": {"cost", "bound", "proved", "seconds"}, "mixed": ...}."""
+    """Solves both readings: {"oneType": {"cost", "bound", "proved", "seconds"}, "mixed": ...}."""
     fleet = read(Path(data_dir))
     rows: dict[str, Any] = {}
     for name, mixed in (("oneType", False), ("mixed", True)):

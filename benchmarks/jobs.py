@@ -1,4 +1,4 @@
-"""The jobs of family F: half train, half answer offline; every second one may open a GPU at a price."""
+"""Draws the jobs of family F: half train, half answer offline; half may open a GPU at a price."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TENANT = "lab"
 
 
 def jobs(rng: np.random.Generator, count: int) -> dict[str, Job]:
-    """So many jobs, in the order of their names."""
+    """Returns so many jobs, in the order of their names."""
     made = [_job(rng, number) for number in range(count)]
     return {job.name: job for job in made}
 

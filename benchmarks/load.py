@@ -1,4 +1,4 @@
-"""How loaded a fleet is: the cost of the resource LP for its services over the price of the whole fleet.
+"""Scales rates to a load: the cost of the resource LP for a fleet's services over the price of the whole fleet.
 
 The resource LP buys GPUs in fractions, in classes (GPU type, pressure level): a class's GPUs hold residents whose
 pressure adds up to at most its level, and every resident is slowed as if it did.
@@ -38,7 +38,7 @@ class NotSolved(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GpuStock:
-    """GPUs by type, what may be spent on them, and how many instances of a model one takes."""
+    """GPUs by type, the money for them, and the instances of a model that a GPU takes."""
 
     count: Floats
     price: Floats
@@ -57,7 +57,7 @@ class Solved:
     by_model: Floats  # [models, types]: of a GPU without the model
 
     def worth(self, pool: Columns, model: Ints) -> Floats:
-        """What each column takes, at the prices."""
+        """Returns what each column takes, at the prices."""
         sm, memory, pressure = self.by_class[:, pool.kind]
         found: Floats = sm * pool.sm + memory * pool.memory + pressure * pool.pressure
         found += self.by_model[model[pool.service], pool.gpu_type] * pool.instances
@@ -66,14 +66,14 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What to multiply every rate by for the wanted load, and the watts above idle that its optimum draws."""
+    """The factor of every rate for the wanted load, and the watts above idle that the optimum draws."""
 
     scale: float
     watts: float
 
 
 def loaded(problem: Problem, load: float) -> Loaded:
-    """The scale at which the LP's cost is `load` x the fleet's price."""
+    """Returns the scale at which the LP's cost is `load` x the fleet's price."""
     types = sorted(problem.gpu_types)
     count, price = np.zeros(len(types)), np.ones(len(types))
     for node in problem.nodes.values():
@@ -104,7 +104,7 @@ def loaded(problem: Problem, load: float) -> Loaded:
 
 
 def _alike(problem: Problem) -> tuple[list[Service], Ints]:
-    """The services by model, promise and name, and their group: neighbours in that order."""
+    """Returns the services by model, SLO and name, and their group: neighbours in that order."""
 
     def rule(service: Service) -> tuple[str, tuple[str, ...], tuple[str, ...], float]:
         return (service.model, service.variants, service.gpu_types or (), service.percentile)
@@ -119,7 +119,7 @@ def _alike(problem: Problem) -> tuple[list[Service], Ints]:
 
 
 def _least(worth: Floats, group: Ints) -> Ints:
-    """The column of least worth in each group."""
+    """Returns the column of least worth in each group."""
     order = np.lexsort((worth, group))
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = group[order][1:] != group[order][:-1]
@@ -128,7 +128,7 @@ def _least(worth: Floats, group: Ints) -> Ints:
 
 
 def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> Solved:
-    """The LP over these columns: the largest scale that costs no more than the money."""
+    """Solves the LP over these columns: the largest scale that costs no more than the money."""
     n, types, levels = len(pool.service), len(fleet.count), len(LEVELS)
     kinds, services, models = types * levels, len(model), int(model.max()) + 1
     at, kind = np.arange(n), np.arange(kinds)

@@ -1,4 +1,4 @@
-"""A problem as the manifests that state it: what `gpuwright solve -f` reads, and other planners may be given."""
+"""Writes a problem as manifests, for `gpuwright solve -f` or another planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SM_COUNTS = {hardware.gpu_type.name: hardware.sm_count for hardware in FLEET}
 
 
 def manifests(problem: Problem) -> list[Document]:
-    """Every object of the problem. Prices are by type: a family has one region and one way of paying."""
+    """Returns every object of the problem. Prices are by type: a family has a single region and way of paying."""
     return list(_documents(problem))
 
 

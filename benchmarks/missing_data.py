@@ -1,4 +1,4 @@
-"""Says that a folder of public data lacks what a benchmark reads."""
+"""The error for a folder of public data that lacks what a benchmark reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eighteen model families drawn from a seed, and how each runs on every GPU type: latency, memory, pressure, watts.
+"""Draws eighteen model families from a seed, and profiles each on every GPU type: latency, memory, pressure, watts.
 
 For model m on type g, at batch b and SM% s (all constants of m drawn once from the seed):
 
@@ -37,7 +37,7 @@ SMALL_MEMORY = 0.6
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """What is drawn of one model."""
+    """The drawn constants of a model."""
 
     name: str
     first_ms: float  # batch 1, whole reference GPU
@@ -53,7 +53,7 @@ class ModelFamily:
 
 
 def drawn(rng: np.random.Generator) -> tuple[ModelFamily, ...]:
-    """The eighteen, from 3 to 60 ms and 1 to 9 GiB."""
+    """Returns the eighteen, from 3 to 60 ms and 1 to 9 GiB."""
     return tuple(
         ModelFamily(
             name=f"model-{number:02d}",
@@ -73,7 +73,7 @@ def drawn(rng: np.random.Generator) -> tuple[ModelFamily, ...]:
 
 
 def exec_ms(model: ModelFamily, hardware: Hardware, batch: int, sm_percent: float) -> float:
-    """Time of one batch alone on the GPU."""
+    """Returns the time of a batch alone on the GPU."""
     whole = model.first_ms * (model.fixed + (1 - model.fixed) * batch) / hardware.speed(model.compute_bound)
     knee = min(100.0, max(10.0, model.knee_percent * batch**0.25 * REFERENCE.sm_count / hardware.sm_count))
     if knee >= 100:
@@ -88,7 +88,7 @@ def exec_ms(model: ModelFamily, hardware: Hardware, batch: int, sm_percent: floa
 def profile(
     model: ModelFamily, variant: Variant, hardware: Hardware, *, scalar_pressure: bool, with_power: bool
 ) -> Profile:
-    """What was measured of one variant on one GPU type."""
+    """Returns the profile of a variant on a GPU type."""
     slow, large = (SMALL_SPEED, SMALL_MEMORY) if variant is SMALL else (1.0, 1.0)
     return Profile(
         model=model.name,
@@ -112,7 +112,7 @@ def profile(
 def profiles(
     models: tuple[ModelFamily, ...], variants: tuple[Variant, ...], *, scalar_pressure: bool, with_power: bool
 ) -> list[Profile]:
-    """Every model's every variant on every GPU type."""
+    """Returns the profile of every model and variant on every GPU type."""
     return [
         profile(model, variant, hardware, scalar_pressure=scalar_pressure, with_power=with_power)
         for model in models
@@ -133,5 +133,5 @@ def _watts(model: ModelFamily, hardware: Hardware) -> Curve:
 
 
 def rounded(value: float) -> float:
-    """Six significant digits: what a person would find in a file."""
+    """Rounds to six significant digits, as a person would write."""
     return float(f"{value:.6g}")

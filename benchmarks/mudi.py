@@ -1,4 +1,4 @@
-"""How long Mudi's decision takes here: new rates in, the smallest SM% of every service on every GPU out (M5)."""
+"""Times Mudi's decision M5: from new rates to the smallest SM% of every service on every GPU."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident, two_piece
 
-SIZES = (12, 1000)  # Mudi's cluster, and its simulated one
+SIZES = (12, 1000)  # GPUs of Mudi's cluster, and of its simulated cluster
 ROUNDS = 200
 CONVEX_ROUNDS = 10
 MOST_RESIDENTS = 4
 
 
 def gpu(draws: np.random.Generator, number: int) -> SharedGpu:
-    """One to four services with two-piece curves, beside up to three training jobs."""
+    """Draws a GPU with one to four services with two-piece curves, and up to three training jobs."""
     count = int(draws.integers(1, MOST_RESIDENTS + 1))
     return SharedGpu(
         residents=tuple(_resident(draws, f"s{number}-{i}", count) for i in range(count)),
@@ -44,7 +44,7 @@ def _resident(draws: np.random.Generator, name: str, count: int) -> SharingResid
 
 
 def timed_ms(decide: Callable[[int], object], rounds: int) -> list[float]:
-    """How long each round took, after one that warms up."""
+    """Returns how long each round took, after a first to warm up."""
     decide(0)
     times_ms = []
     for number in range(rounds):
@@ -55,7 +55,7 @@ def timed_ms(decide: Callable[[int], object], rounds: int) -> list[float]:
 
 
 def size(gpus: int, seed: int) -> dict[str, float]:
-    """The figures of a cluster of that size."""
+    """Returns the figures of a cluster of that size."""
     draws = np.random.default_rng(seed)
     shared = [gpu(draws, number) for number in range(gpus)]
     residents = [resident for each in shared for resident in each.residents]
@@ -87,5 +87,5 @@ def size(gpus: int, seed: int) -> dict[str, float]:
 
 
 def run(seed: int) -> dict[str, object]:
-    """Mudi reports decisions under 18 ms for 12 GPUs and under 30 ms for 1,000."""
+    """Runs both sizes; Mudi reports decisions under 18 ms for 12 GPUs and under 30 ms for 1,000."""
     return {"must_ms": {"12": 18, "1000": 30}, "sizes": [size(gpus, seed) for gpus in SIZES]}

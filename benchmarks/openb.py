@@ -1,6 +1,6 @@
-"""Online placement on Alibaba's openb cluster: FGD's protocol, our policy beside FGD and best fit, in one run.
+"""Compares online placement on Alibaba's openb cluster by FGD's protocol: our policy, FGD and best fit.
 
-8,152 pods and resampled ones up to 130 % of the fleet's GPUs arrive one by one, in the order of seed 42, and never
+8,152 pods and resampled pods up to 130 % of the fleet's GPUs arrive singly, in the order of seed 42, and never
 leave; the figure is the share of GPU capacity that is allocated in the end. Policies know the declared pod list, as
 FGD does in its simulator, and nothing of the order."""
 
@@ -51,7 +51,7 @@ class OpenbCluster:
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
-    """A file of the folder, as rows; the error says which is missing."""
+    """Reads a file of the folder as rows; the error names a missing file."""
     path = folder / name
     if not path.is_file():
         raise DataMissing(f"{path} is missing; --data names a folder with {', '.join(FILES)}")
@@ -60,7 +60,7 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def read(data_dir: Path) -> OpenbCluster:
-    """The cluster from its files, in `data_dir` or its subfolder openb."""
+    """Reads the cluster from its files, in `data_dir` or its subfolder openb."""
     folder = data_dir / "openb" if (data_dir / "openb").is_dir() else data_dir
     rank = {row["sn"]: int(row["rank"]) for row in rows(folder, "node_rank_seed42.csv")}
     hosts = [
@@ -82,7 +82,7 @@ def read(data_dir: Path) -> OpenbCluster:
 
 
 def policies(workload: Workload) -> dict[str, Policy]:
-    """Those compared, by name."""
+    """Returns the policies to compare, by name."""
     return {
         "ours": LeastWaste(workload),
         "oursHoldingBack": LeastWaste(workload, hold_back=HOLD_BACK),
@@ -94,7 +94,7 @@ def policies(workload: Workload) -> dict[str, Policy]:
 def replay(
     cluster: OpenbCluster, policy: Policy, clock: Callable[[], int] = time.perf_counter_ns
 ) -> dict[str, float | int]:
-    """All arrivals under one policy."""
+    """Places all arrivals under a policy."""
     fleet = OnlineFleet(cluster.hosts, policy, cluster.declared)
     took: list[int] = []
     placed = held = 0
@@ -116,7 +116,7 @@ def replay(
 def together(
     cluster: OpenbCluster, workload: Workload, clock: Callable[[], int] = time.perf_counter_ns
 ) -> dict[str, float]:
-    """All arrivals known at once: what is reached without an order to respect."""
+    """Places all arrivals at once: what could be reached without an order."""
     fleet = OnlineFleet(cluster.hosts, LeastWaste(workload), cluster.declared)
     began = clock()
     placed = place_all(fleet, cluster.arrivals)
@@ -129,7 +129,7 @@ def together(
 
 
 def run(data_dir: Path | str) -> dict[str, Any]:
-    """Every policy on the same arrivals: {"policies": {name: {"allocation", "p50_us", ...}}}."""
+    """Runs every policy on the same arrivals: {"policies": {name: {"allocation", "p50_us", ...}}}."""
     cluster = read(Path(data_dir))
     workload = Workload.of(cluster.declared)
     return {

@@ -1,6 +1,6 @@
-"""ParvaGPU's scenarios: how few A100s, cut into MIG slices, keep every model's SLO and rate, proved.
+"""Solves ParvaGPU's scenarios with a proof: how few A100s, cut into MIG slices, keep every model's SLO and rate.
 
-A slice runs 1..5 processes of one model under MPS, all with one batch; it is right if its latency is under
+A slice runs 1..5 processes of a model under MPS, all with the same batch; its latency must be under
 0.9 x SLO / 2 (half the SLO waits for the batch, a tenth is reserve). HiGHS proves the number of GPUs; the answer is
 checked in exact fractions. Published answers: 2, 3 and 5 GPUs for scenarios S1..S3."""
 
@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from benchmarks.missing_data import DataMissing
 
 SLICES = (1, 2, 3, 4, 7)
-# The slots of an A100: a 4 stands in the left half only; a 3 there takes all of its memory, as a 4 would.
+# The slots of an A100: a 4 fits into the left half only; a 3 there takes all of its memory, as a 4 would.
 LEFT = ((4,), (3,), (2, 2), (2, 1, 1), (1, 1, 1, 1))
 RIGHT = ((3,), (2, 1), (1, 1, 1))
 LAYOUTS = ((7,), *(tuple(left + right) for left, right in product(LEFT, RIGHT)))
@@ -29,7 +29,7 @@ LAYOUTS = ((7,), *(tuple(left + right) for left, right in product(LEFT, RIGHT)))
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The best way to run one model on one kind of slice."""
+    """The best way to run a model on a kind of slice."""
 
     slice: int
     batch: int
@@ -39,7 +39,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measurement."""
+    """A measurement of a model on a kind of slice."""
 
     slice: int
     batch: int
@@ -50,7 +50,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class ModelDemand:
-    """One model's promise in a scenario."""
+    """A model's SLO and rate in a scenario."""
 
     model: str
     slo_ms: Fraction
@@ -58,7 +58,7 @@ class ModelDemand:
 
 
 def read(data_dir: Path) -> tuple[dict[str, tuple[Measurement, ...]], list[tuple[ModelDemand, ...]]]:
-    """Profiles by model, and the scenarios, from `data_dir` or its subfolder parvagpu."""
+    """Reads profiles by model, and the scenarios, from `data_dir` or its subfolder parvagpu."""
     folder = data_dir / "parvagpu" if (data_dir / "parvagpu").is_dir() else data_dir
     files = sorted((folder / "prof_data").glob("*.csv"))
     if not files:
@@ -88,7 +88,7 @@ def _table(path: Path) -> list[list[str]]:
 
 
 def segments(rows: tuple[Measurement, ...], slo_ms: Fraction) -> dict[int, Segment]:
-    """By slice, the segment that carries most within the SLO."""
+    """Returns, by slice, the segment that carries most within the SLO."""
     best: dict[int, Segment] = {}
     for row in rows:
         if row.per_second_each <= 0 or not row.latency_s * 1000 < Fraction(9, 10) * slo_ms / 2:
@@ -101,10 +101,10 @@ def segments(rows: tuple[Measurement, ...], slo_ms: Fraction) -> dict[int, Segme
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """How many slices of which kind each model gets, and how the GPUs are cut."""
+    """The slices of each kind that each model gets, and how the GPUs are cut."""
 
     slices: dict[tuple[str, int], int]
-    layouts: tuple[tuple[int, ...], ...]  # one a GPU
+    layouts: tuple[tuple[int, ...], ...]  # one for each GPU
     bound: int
 
     @property
@@ -115,7 +115,7 @@ class SlicePlan:
 def solve(
     options: dict[str, dict[int, Segment]], demands: tuple[ModelDemand, ...], nodes: int = 100_000
 ) -> SlicePlan | None:
-    """The fewest GPUs; None where a model cannot keep its SLO on any slice, or nothing was found in time."""
+    """Finds the fewest GPUs; None if a model cannot keep its SLO on any slice, or nothing was found in time."""
     if any(not options[demand.model] for demand in demands):
         return None
     keys = [(demand.model, kind) for demand in demands for kind in options[demand.model]]
@@ -151,7 +151,7 @@ def solve(
 def violations(
     options: dict[str, dict[int, Segment]], demands: tuple[ModelDemand, ...], answer: SlicePlan
 ) -> list[str]:
-    """What is wrong with an answer, in plain loops."""
+    """Returns what is wrong with an answer, by plain loops."""
     found = []
     for demand in demands:
         carried = Fraction(0)
@@ -169,7 +169,7 @@ def violations(
 
 
 def run(data_dir: Path | str) -> dict[str, Any]:
-    """Every scenario: {"scenarios": [{"name", "gpus", "bound", "proved", "seconds"}, ...]}."""
+    """Solves every scenario: {"scenarios": [{"name", "gpus", "bound", "proved", "seconds"}, ...]}."""
     profiles, scenarios = read(Path(data_dir))
     rows = []
     for number, demands in enumerate(scenarios, start=1):

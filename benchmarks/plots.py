@@ -1,4 +1,4 @@
-"""Pictures of benchmarks."""
+"""Draws benchmarks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from benchmarks.rows import TimedLines, gap
 
-MOST_PERCENT = 100.0  # what leaves something unserved is far above
+MOST_PERCENT = 100.0  # plans with unserved load are far above
 LEAST_PERCENT = 0.1
 
 
 def gap_over_time(traces: Mapping[str, TimedLines], title: str, file: Path) -> None:
-    """Each plan's gap as a step line over its time, both on logarithmic axes."""
+    """Draws each plan's gap as a step line over its time, both on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,4 +1,4 @@
-"""HetSev's order of placing: k queues of instances alike in memory and model, served by weighted fairness."""
+"""Orders instances for placing as HetSev does: k queues alike in memory and model, served by weighted fairness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_ROUNDS = 50
 
 
 def fair_order(instances: Sequence[tuple[float, int]], models: int) -> list[int]:
-    """The order in which (memory in GiB, model) instances that arrived together are placed (HetSev, Algorithm 1).
+    """Returns the order of placing (memory in GiB, model) instances that arrived together (HetSev, Algorithm 1).
 
     All have waited equally long, so a queue weighs what it holds; each round fills the buffer in these parts.
     """
@@ -31,7 +31,7 @@ def fair_order(instances: Sequence[tuple[float, int]], models: int) -> list[int]
 
 
 def _queues(instances: Sequence[tuple[float, int]], models: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """k-means with L1 distances on memory, scaled to 0..1, and the model, one-hot: centres are medians."""
+    """Groups by k-means with L1 distances on memory, scaled to 0..1, and the model, one-hot: centres are medians."""
     memory = np.array([memory for memory, _ in instances])
     spread = float(memory.max() - memory.min())
     points = np.zeros((len(instances), 1 + models))

@@ -1,7 +1,7 @@
-"""What changing some rates does to a running plan: how long it takes, what moves, and how far costs drift.
+"""Measures changes of rates on a running plan: how long they take, what moves, and how far costs drift.
 
-Each round gives new rates to some of the services, between 0.8 and 1.25 times what is declared: the fleet's load stays
-where it was, and every round starts from where the one before has led.
+Each round gives new rates to some of the services, between 0.8 and 1.25 times the declared: the fleet's load stays
+where it was, and every round starts where the previous round ended.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SWING = 1.25
 
 
 class Changed(Protocol):
-    """What a change of rates came to, judged."""
+    """The judged outcome of a change of rates."""
 
     @property
     def reasons(self) -> tuple[str, ...]: ...  # why a full plan is due
 
 
 class Replans(Protocol):
-    """A plan that runs, and takes new rates."""
+    """A running plan that takes new rates."""
 
     def change(self, rates: Mapping[str, float]) -> Changed: ...
 
@@ -40,7 +40,7 @@ class Replans(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What changed between two plans."""
+    """The changes between two plans."""
 
     started: int
     stopped: int
@@ -49,7 +49,7 @@ class Moved:
 
 
 def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dict[str, float]:
-    """Other rates for a part of the services; `problem` is the one that was declared."""
+    """Returns other rates for a part of the services of the declared problem."""
     names = sorted(problem.services)
     count = max(1, round(changed * len(names)))
     picked = rng.choice(len(names), size=count, replace=False)
@@ -61,9 +61,9 @@ def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dic
 
 
 def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
-    """By GPU: the same service in the same shape stays, in another it is resized; the rest starts and stops."""
+    """Compares by GPU: a service in the same shape stays, in another shape it is resized; the rest starts and stops."""
     was, now = _by_gpu(before), _by_gpu(after)
-    started, stopped, resized, strangers = 0, 0, 0, 0
+    started, stopped, resized, untouched_moved = 0, 0, 0, 0
     for place in was.keys() | now.keys():
         old, new = was.get(place, []), now.get(place, [])
         found = changes_on(new, old)
@@ -72,14 +72,14 @@ def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
             [instance for instance in new if instance.service not in touched],
             [instance for instance in old if instance.service not in touched],
         )
-        strangers += len(untouched.starts) + len(untouched.stops) + untouched.resize
-    return Moved(started, stopped, resized, strangers)
+        untouched_moved += len(untouched.starts) + len(untouched.stops) + untouched.resize
+    return Moved(started, stopped, resized, untouched_moved)
 
 
 def rounds(
     problem: Problem, plan: Plan, replans: Replans, changed: float, count: int, seed: int, clock: Callable[[], float]
 ) -> Iterator[tuple[Problem, dict[str, Any]]]:
-    """Round by round: the problem as it stands then, and the row."""
+    """Yields round by round the problem of that moment, and the row."""
     rng = np.random.default_rng(seed)
     current = problem
     for number in range(count):
@@ -108,7 +108,7 @@ def rounds(
 
 
 def percentiles(values: Collection[float]) -> dict[str, float]:
-    """p50, p99 and the most: values that were measured."""
+    """Returns p50, p99 and the largest of the measured values."""
     ordered = sorted(values)
     return {
         name: ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,4 +1,4 @@
-"""From what a timed plan told to a row of figures, and from rows to medians."""
+"""Turns the messages of a timed plan into a row of figures, and rows into medians."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import log
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
-TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the lines of benchmarks/timed.py
+TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the messages of benchmarks/timed.py
 Row: TypeAlias = dict[str, Any]
 
 MARKS_SECONDS = (1, 3, 10, 60)
@@ -15,7 +15,7 @@ FIGURES = ("first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "pea
 
 
 def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
-    """The figures of one plan. The first plan's gap is against the best bound, known in the end."""
+    """Returns the figures of a plan. The first plan's gap is against the best bound, known in the end."""
     better = [line for line in lines if line["what"] == "better"]
     planned = next(line for line in lines if line["what"] == "planned")
     judged = next(line for line in lines if line["what"] == "judged")
@@ -46,20 +46,20 @@ def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
 
 
 def gap(cost: float, bound: float | None, unserved: float = 0.0) -> float | None:
-    """(cost - bound) / (bound - unserved cost); None where that says nothing."""
+    """Returns (cost - bound) / (bound - unserved cost); None if that has no meaning."""
     if bound is None or not bound - unserved > 0:
         return None
     return max(0.0, cost - bound) / (bound - unserved)
 
 
 def gap_at(better: TimedLines, seconds: float) -> float | None:
-    """The gap that was known at this moment; None before there was one."""
+    """Returns the gap that was known at this moment; None before the first."""
     known = [line for line in better if line["at"] <= seconds]
     return gap(known[-1]["cost"], known[-1]["bound"]) if known else None
 
 
 def gap_seconds(lines: TimedLines, found: Row, wanted: float | None) -> float | None:
-    """When a gap was first known to be reached."""
+    """Returns when a gap was first known to be reached."""
     if wanted is None or found["gap"] is None:
         return None
     for line in lines:
@@ -69,7 +69,7 @@ def gap_seconds(lines: TimedLines, found: Row, wanted: float | None) -> float | 
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """The e of y ~ x ** e, by least squares on logarithms."""
+    """Returns the e of y ~ x ** e, by least squares on logarithms."""
     if len(points) < 2:
         return None
     xs, ys = [log(x) for x, _ in points], [log(y) for _, y in points]
@@ -80,7 +80,7 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def medians(rows: Sequence[Row]) -> Row:
-    """Of the rows that serve everything; how many those are stands beside."""
+    """Returns the medians of the rows that serve everything, and how many rows those are."""
     counted = [row for row in rows if not row["unserved"] and not row["violations"]]
     found: Row = {"counted": len(counted), "of": len(rows)}
     for name in (*FIGURES, *(f"gap_{mark}s" for mark in MARKS_SECONDS)):

@@ -1,7 +1,7 @@
-"""What a cycle costs outside the solver, how soon a rising load is answered, whether a steady one moves anything.
+"""Measures what a cycle costs outside the solver, how soon a rising load gets capacity, what a steady load moves.
 
-The planner as it is, on a Postgres of its own, over a fleet in virtual time; its solver in a process of its own. Then a
-real server, and many agents, each of which holds a poll: how soon a decision is heard.
+The real planner runs on a Postgres of its own, over a fleet in virtual time; its solver in a process of its own. Then a
+real server with many agents, each of which holds a poll, measures how soon a decision reaches its agent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SHOWN = (
     "gpus", "services", "overhead_ms", "overhead_cpu_ms", "first_overhead_ms", "unchanged_overhead_ms", "solver_ms",
     "steady_changes", "signal_to_step_p99_ms", "cycle_mb", "decision_to_agent_p99_ms",
 )  # fmt: skip
-NOISE = 0.02
+NOISE_SHARE = 0.02
 QUIET_CYCLES = 10  # after the first plan, before changes are counted
-MOVED = 0.05  # of services, from round to round
-RISE = 1.3  # of their rates
+MOVED_SHARE = 0.05  # of services, from round to round
+RISE_FACTOR = 1.3  # of their rates
 ROUNDS = 5
-SPIKE = 1.8  # times its load, of one service after the other
+SPIKE_FACTOR = 1.8  # times its load, of each service in turn
 SPIKE_SECONDS = 8
 TICK_SECONDS = 5.0
 AGENT_SECONDS = 20.0
@@ -59,17 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(slots=True)
-class Timed:
-    """A solver, and how long each plan took in its process."""
+class TimedSolver:
+    """A solver, the number of its plans, and the seconds that they took in its process."""
 
     inner: Solver
     seconds: float = 0.0
-    asked: int = 0
+    plans: int = 0
 
-    def solve(self, problem: Problem, **asked: Any) -> SolverAnswer:
-        answer = self.inner.solve(problem, **asked)
+    def solve(self, problem: Problem, **limits: Any) -> SolverAnswer:
+        answer = self.inner.solve(problem, **limits)
         self.seconds += answer.seconds
-        self.asked += 1
+        self.plans += 1
         return answer
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
@@ -84,7 +84,7 @@ class Timed:
 
 @dataclass(slots=True)
 class TimedFastLane:
-    """A planner whose quick steps are timed, as it times them itself: from its look until nodes are told."""
+    """A planner whose quick steps are timed, as it times them itself: from its look until assignments are written."""
 
     inner: Planner
     took_ms: list[float] = field(default_factory=list)
@@ -101,15 +101,15 @@ class TimedFastLane:
 
 
 def _quick_seconds() -> float:
-    """Of all quick steps so far."""
+    """Returns the seconds of all quick steps so far."""
     from app.http.metrics import REGISTRY
 
     return REGISTRY.get_sample_value("gpuwright_fast_lane_seconds_sum") or 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
-    """One cycle beside its solver: by the clock, and in processor time of planner and Postgres, whoever else runs."""
+class CycleTime:
+    """The time of a cycle without its solver: by the clock, and of planner and Postgres on processors."""
 
     wall_ms: float
     cpu_ms: float
@@ -117,34 +117,34 @@ class Took:
 
 @dataclass(slots=True)
 class Cycles:
-    """The planner's cycles, each timed."""
+    """Runs and times the planner's cycles."""
 
     simulation: Simulation
-    solver: Timed
+    solver: TimedSolver
     system: System
     say: Say
 
-    def run(self) -> Took:
-        """One cycle now."""
+    def run(self) -> CycleTime:
+        """Runs a cycle now."""
         from app.control.domain.events import Reason
 
-        before, asked = self.solver.seconds, self.solver.asked
+        before, plans = self.solver.seconds, self.solver.plans
         cpu, postgres, began = process_time(), self.system.cpu_seconds()["postgres"], perf_counter()
         found = self.simulation.planner.cycle(Reason.CYCLE)
         wall = perf_counter() - began
         in_solver = self.solver.seconds - before
         spent = process_time() - cpu + self.system.cpu_seconds()["postgres"] - postgres
-        took = Took((wall - in_solver) * 1000, spent * 1000)
+        took = CycleTime((wall - in_solver) * 1000, spent * 1000)
         outcome = str(found.outcome) if found else "not leading"
-        what = outcome if self.solver.asked > asked else f"{outcome}, the solver was not asked"
+        what = outcome if self.solver.plans > plans else f"{outcome}, without the solver"
         self.say(
-            f"  {what}: {took.wall_ms:.0f} ms ({took.cpu_ms:.0f} of processors) beside {in_solver:.2f} s of solver"
+            f"  {what}: {took.wall_ms:.0f} ms ({took.cpu_ms:.0f} of processors) and {in_solver:.2f} s of solver"
         )
         return took
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """One row, for one size."""
+    """Returns a row for the given size."""
     from app.control.cycle import CycleBudget
     from app.control.solve.solver import Solver
     from app.garbage import settled
@@ -157,19 +157,19 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from simulation.world import of_documents
 
     documents = manifests(family(args.family, args.gpus, args.services, args.seed))
-    for one in documents:
-        if one["kind"] == "Policy":
-            one["spec"]["mode"] = "auto"
+    for document in documents:
+        if document["kind"] == "Policy":
+            document["spec"]["mode"] = "auto"
     world = of_documents(documents)
-    services = [one for one in documents if one["kind"] == "Service"]
-    names = [f"{one['metadata']['tenant']}/{one['metadata']['name']}" for one in services]
-    shapes = {name: noisy(steady, NOISE, f"{args.seed} {name}") for name in names}
+    services = [document for document in documents if document["kind"] == "Service"]
+    names = [f"{service['metadata']['tenant']}/{service['metadata']['name']}" for service in services]
+    shapes = {name: noisy(steady, NOISE_SHARE, f"{args.seed} {name}") for name in names}
     inner = Solver(cores=args.cores)
     row: dict[str, Any] = {"gpus": args.gpus, "services": args.services}
     try:
         with own_system(say) as system:
             with simulated(system.database_url, world, shapes, seed=args.seed) as simulation:
-                solver = Timed(inner)
+                solver = TimedSolver(inner)
                 simulation.planner.solver = solver
                 simulation.planner.budget = CycleBudget(args.seconds, args.work, args.seed)
                 with settled():  # as the planner's own program is
@@ -179,15 +179,15 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 row["steady_changes"] = _steady(simulation, args.cycles, say) if args.cycles else None
             tokens = api.declare_nodes(system, args.agents, say)
             order = api.ApiLoad(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
-            heard = api.load(system, tokens, order, say)
-            row |= {"agents": args.agents, "decision_to_agent_p99_ms": heard["decision_to_agent_p99_ms"]}
+            found = api.load(system, tokens, order, say)
+            row |= {"agents": args.agents, "decision_to_agent_p99_ms": found["decision_to_agent_p99_ms"]}
     finally:
         inner.close()
     return {"rows": [row]}
 
 
 def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of the first plan, of plans after some rates were declared anew, and of the same question asked again."""
+    """Measures the first plan, plans after some rates changed, and cycles after which nothing changed."""
     from simulation.world import of_documents, put
 
     simulation = cycles.simulation
@@ -197,22 +197,22 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
     simulation.planner.lead()
     first = cycles.run()
     simulation.go_on(60.0, TICK_SECONDS)
-    decided: list[Took] = []
-    again: list[Took] = []
+    decided: list[CycleTime] = []
+    repeated: list[CycleTime] = []
     stored: list[int] = []
     unchanged: list[int] = []
-    services = [one for one in documents if one["kind"] == "Service"]
-    few = max(1, round(MOVED * len(services)))
+    services = [document for document in documents if document["kind"] == "Service"]
+    few = max(1, round(MOVED_SHARE * len(services)))
     for number in range(ROUNDS):
         moved = services[number * few : (number + 1) * few]
-        for one in moved:
-            one["spec"]["ratePerSecond"] *= RISE
+        for service in moved:
+            service["spec"]["ratePerSecond"] *= RISE_FACTOR
         put(simulation.database, of_documents(documents))
-        cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE:g} times their rate")
+        cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE_FACTOR:g} times their rate")
         before = _stored(simulation)
         decided.append(cycles.run())
         stored.append(_stored(simulation) - before)
-        again.append(cycles.run())
+        repeated.append(cycles.run())
         unchanged.append(_stored(simulation) - before - stored[-1])
         simulation.go_on(30.0, TICK_SECONDS)
     worst = max(decided, key=lambda took: took.wall_ms)
@@ -222,35 +222,35 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
         "overhead_cpu_ms": round(worst.cpu_ms, 1),
         "first_overhead_ms": round(first.wall_ms, 1),
         "first_overhead_cpu_ms": round(first.cpu_ms, 1),
-        "unchanged_overhead_ms": round(max(took.wall_ms for took in again), 1),
-        "unchanged_overhead_cpu_ms": round(max(took.cpu_ms for took in again), 1),
+        "unchanged_overhead_ms": round(max(took.wall_ms for took in repeated), 1),
+        "unchanged_overhead_cpu_ms": round(max(took.cpu_ms for took in repeated), 1),
         "cycle_mb": round(max(stored) / 1e6, 3),
         "unchanged_cycle_mb": round(min(unchanged) / 1e6, 3),
-        "solver_ms": round(1000 * cycles.solver.seconds / max(1, cycles.solver.asked), 1),
+        "solver_ms": round(1000 * cycles.solver.seconds / max(1, cycles.solver.plans), 1),
     }
 
 
 def _stored(simulation: Simulation) -> int:
-    """Bytes of all pieces of snapshots and plans, compressed as they are kept."""
+    """Returns the bytes of all pieces of snapshots and plans, compressed as they are stored."""
     from app.store.plans import retention
 
     return simulation.database.read(retention.size)
 
 
 def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say) -> dict[str, Any]:
-    """The fast lane, by the clock: from a load that is heard of to assignments that are written.
+    """Times the fast lane by the clock: from a load that arrives to assignments that are written.
 
-    Somebody looks every so often, and a word that comes right after a look waits for the next one: that counts whole.
+    It looks at loads every so often; a load that arrives right after a look waits a whole tick, which counts.
     """
     from app.planner import QUICK_TICK_SECONDS
 
     planner = simulation.planner
     lane = TimedFastLane(planner)
     simulation.planner = lane  # type: ignore[assignment]
-    say(f"{count} services get {SPIKE:g} times their load, one after the other")
+    say(f"{count} services get {SPIKE_FACTOR:g} times their load, in turn")
     for name in names[:: max(1, len(names) // max(1, count))][:count]:
         steady = simulation.fleet.shapes[name]
-        simulation.fleet.shapes[name] = lambda seconds, steady=steady: SPIKE * steady(seconds)  # type: ignore[misc]
+        simulation.fleet.shapes[name] = lambda seconds, steady=steady: SPIKE_FACTOR * steady(seconds)  # type: ignore[misc]
         simulation.go_on(SPIKE_SECONDS, 1.0)
         simulation.fleet.shapes[name] = steady
     simulation.planner = planner
@@ -267,11 +267,11 @@ def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say
 
 
 def _steady(simulation: Simulation, count: int, say: Say) -> int:
-    """Changes of any kind that nodes were told, weights apart, after some quiet cycles."""
+    """Returns the changes of any kind that nodes were assigned, weights apart, after some quiet cycles."""
     every = simulation.planner.cycle_seconds
     say(f"{QUIET_CYCLES} quiet cycles")
     simulation.go_on(QUIET_CYCLES * every, TICK_SECONDS)
     before = len(simulation.history.changes)
-    say(f"{count} cycles of a steady load with {NOISE:.0%} noise")
+    say(f"{count} cycles of a steady load with {NOISE_SHARE:.0%} noise")
     simulation.go_on(count * every, TICK_SECONDS)
     return len(simulation.history.changes) - before

@@ -1,4 +1,4 @@
-"""A problem of a family as a file of manifests, for `gpuwright solve -f` or another planner."""
+"""Writes problems of a family as files of manifests, for `gpuwright solve -f` or another planner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """One file for each family and seed."""
+    """Writes a file for each family and seed."""
     from benchmarks.families import family
     from benchmarks.manifests import manifests
 
@@ -28,7 +28,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failed(f"--out {args.out} cannot be made a folder: {reason(error)}") from None
+        raise Failed(f"the folder --out {args.out} cannot be created: {reason(error)}") from None
     rows = []
     for name in families(args.family):
         for seed in range(args.seeds):

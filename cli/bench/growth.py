@@ -1,4 +1,4 @@
-"""How time grows with the fleet: to the first plan, and to the gap that every size reaches."""
+"""Measures how time grows with the fleet: to the first plan, and to the gap that every size reaches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_family_argument(parser)
     parser.add_argument("--seeds", metavar="K", type=whole(1), default=3, help="seeds 0 to K - 1; default 3")
     least, most = SIZES[0][0], SIZES[-1][0]
-    told = f"largest fleet, {least} at least; default {most}"
-    parser.add_argument("--most", metavar="G", type=whole(least), default=most, help=told)
+    about = f"largest fleet, {least} at least; default {most}"
+    parser.add_argument("--most", metavar="G", type=whole(least), default=most, help=about)
     add_plan_arguments(parser)
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """A row for each size and seed; exponents of services ** e fitted to the medians by size."""
+    """Returns a row for each size and seed, and exponents of services ** e fitted to the medians by size."""
     from benchmarks.families import family
     from benchmarks.rows import exponent, gap_seconds, row
     from benchmarks.timed import TimedRun
@@ -38,19 +38,19 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             say(f"{gpus} GPUs, {services} services, seed {seed}")
             order = TimedRun("ours", args.seconds, args.work, seed)
             problem = family(args.family, gpus, services, seed)
-            told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
-            found = row(told, peak_mb, args.seconds)
+            messages, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            found = row(messages, peak_mb, args.seconds)
             rows.append({"gpus": gpus, "services": services, "seed": seed} | found)
-            traces.append(told)
+            traces.append(messages)
     gaps = [row["gap"] for row in rows if row["gap"] is not None]
     same_gap = max(gaps) if gaps else None
-    for one, told in zip(rows, traces, strict=True):
-        one["gap_seconds"] = gap_seconds(told, one, same_gap)
+    for found, messages in zip(rows, traces, strict=True):
+        found["gap_seconds"] = gap_seconds(messages, found, same_gap)
 
     def fitted(figure: str) -> float | None:
         points = []
         for _, services in sizes:
-            values = [one[figure] for one in rows if one["services"] == services and one[figure] is not None]
+            values = [row[figure] for row in rows if row["services"] == services and row[figure] is not None]
             if values:
                 points.append((services, median(values)))
         return exponent(points)

@@ -1,4 +1,4 @@
-"""Cost of our plan against HetSev's greedy, on the same problem."""
+"""Compares the cost of our plan with HetSev's greedy, on the same problem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """A row for each seed; the ratio is ours over HetSev's, of rows where both serve everything."""
+    """Returns a row for each seed; the ratio is ours over HetSev's, of rows where both serve everything."""
     from benchmarks.families import family, times
     from benchmarks.rows import row
     from benchmarks.timed import TimedRun
@@ -39,7 +39,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 lines, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
                 found[planner] = row(lines, peak_mb, args.seconds)
             ours, hetsev = found["ours"], found["hetsev"]
-            whole = not any(one["unserved"] or one["violations"] for one in found.values())
+            whole = not any(row["unserved"] or row["violations"] for row in found.values())
             rows.append(
                 {
                     "gpus": args.gpus,

@@ -1,4 +1,4 @@
-"""The power loop's law against Morak's Algorithm 1 as printed, and against a plan that nobody moves."""
+"""Compares the power loop's law with Morak's Algorithm 1 as printed, and with a plan that no loop moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = (
 ALPHAS = (0.8, 0.85, 0.9, 0.95, 1.0)
 BETAS = (0.7, 0.8, 0.9, 1.0)
 STEP_SECONDS = 30  # from one step of the load to the next
-WARM_SECONDS = 120  # left out: the printed algorithm climbs from the plan, a notch a second
+WARM_SECONDS = 120  # not measured: the printed algorithm climbs from the plan, a notch a second
 LEAST_LOAD, MOST_LOAD = 0.1, 1.1  # of what the planned values can serve
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """A row for each law and pair of bands, over the same GPUs under the same load."""
+    """Returns a row for each law and pair of bands, over the same GPUs under the same load."""
     from agents.policy.power import law
     from simulation.power import printed
     from simulation.power.trial import random_case
@@ -55,29 +55,30 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         from cli.bench.power_plot import draw
 
         file = Path(args.out) / "power.svg"
-        say("power and latency over their limits, and one step of the load")
-        draw(rows, setpoints(), one_step(), file)
+        say("power and latency over their limits, and a step of the load")
+        draw(rows, setpoints(), load_step(), file)
         say(f"drawn: {file}")
     return {"rows": rows, "cases": args.cases, "seconds": args.seconds, "seed": args.seed}
 
 
-def unmoved(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
-    """A plan without a loop."""
+def unmoved(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
+    """Moves nothing: a plan without a loop."""
     from agents.policy.power import PowerMove
 
-    planned = round(seen.frame.planned) if seen.frame else None
-    return PowerMove(state, planned, {one.id: round(one.frame.planned) for one in seen.instances if one.frame})
+    clock_mhz = round(period.frame.planned) if period.frame else None
+    batches = {instance.id: round(instance.frame.planned) for instance in period.instances if instance.frame}
+    return PowerMove(state, clock_mhz, batches)
 
 
 def tried(
     name: str, step: Law, cases: Mapping[int, PowerCase], seconds: int, alpha: float | None, beta: float | None
 ) -> dict[str, Any]:
-    """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
+    """Runs a law on all cases: shares of periods over a limit, and what was served for how many joules."""
     from agents.policy.power import PowerSettings
     from simulation.power.trial import random_rates, start
 
     served = joules = 0.0
-    periods = over = late = longest = moves = told = 0
+    periods = over = late = longest = moves = latencies = 0
     for seed, case in cases.items():
         settings = PowerSettings() if alpha is None or beta is None else PowerSettings(alpha=alpha, beta=beta)
         run, draw, row = start(case, step, settings, seed), Random(seed), 0  # noqa: S311 (a benchmark's randomness)
@@ -92,9 +93,9 @@ def tried(
             is_over = found.peak_w > case.cap_w
             row = row + 1 if is_over else 0
             periods, over, longest = periods + 1, over + is_over, max(longest, row)
-            late += sum(is_late(case, found, one) for one in found.served)
-            told += len(found.served)
-            served += sum(one.requests for one in found.served.values())
+            late += sum(is_late(case, found, name) for name in found.served)
+            latencies += len(found.served)
+            served += sum(service.requests for service in found.served.values())
             joules += found.mean_w
         moves += run.moves
     return {
@@ -105,7 +106,7 @@ def tried(
         "joules_per_request": joules / served,
         "cap_violations": over / periods,
         "longest_over_cap": longest,
-        "slo_violations": late / told,
+        "slo_violations": late / latencies,
         "moves_per_minute": 60 * moves / periods,
     }
 
@@ -114,11 +115,11 @@ def is_late(case: PowerCase, found: Period, name: str) -> bool:
     return (found.served[name].latency_ms or 0.0) > case.slo_ms[name]
 
 
-# What the picture shows beside the sweep
+# What the picture shows besides the sweep
 
 
 def setpoints() -> dict[str, list[dict[str, float]]]:
-    """One GPU under one load, at many caps and at many SLOs: how far each law makes use of a limit, and keeps it."""
+    """Runs a GPU under a fixed load at many caps and SLOs, to show how far each law uses a limit, and keeps it."""
     from agents.policy.power import law
     from simulation.power import printed
 
@@ -134,19 +135,19 @@ def setpoints() -> dict[str, list[dict[str, float]]]:
 
 
 def settled(case: PowerCase, step: Law) -> dict[str, float]:
-    """Medians of the last minute of five."""
+    """Returns medians of the last minute of five."""
     from statistics import median
 
     from simulation.power.trial import start
 
     run = start(case, step)
     found = [run.period(shown_rates(case, 0.75)) for _ in range(300)][-60:]
-    latencies = [max(one.latency_ms or 0.0 for one in period.served.values()) for period in found]
+    latencies = [max(service.latency_ms or 0.0 for service in period.served.values()) for period in found]
     return {"peak_w": median(period.peak_w for period in found), "latency_ms": median(latencies)}
 
 
-def one_step() -> dict[str, list[dict[str, float]]]:
-    """A step of the load up and down again, second by second."""
+def load_step() -> dict[str, list[dict[str, float]]]:
+    """Runs a step of the load up and down, second by second."""
     from agents.policy.power import law
     from simulation.power import printed
     from simulation.power.trial import start
@@ -165,25 +166,25 @@ def one_step() -> dict[str, list[dict[str, float]]]:
 
 
 def shown_case() -> PowerCase:
-    """Four instances of one model on a GPU of 400 W."""
+    """Returns four instances of a model on a GPU of 400 W."""
     from agents.contract.assignments import Frame
     from simulation.power.plant import PlantServer
     from simulation.power.trial import CLOCKS_MHZ, PowerCase
 
     servers = tuple(PlantServer(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
     clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
-    batches = {one.id: Frame(16, 1, 32) for one in servers}
+    batches = {server.id: Frame(16, 1, 32) for server in servers}
     return PowerCase(servers, dict.fromkeys(batches, 100.0), batches, clock, 300.0, 45.0)
 
 
 def shown_rates(case: PowerCase, load: float) -> dict[str, float]:
     from simulation.power.trial import capacity
 
-    return {one.id: load * capacity(case, one, case.clock.planned, 16) for one in case.servers}
+    return {server.id: load * capacity(case, server, case.clock.planned, 16) for server in case.servers}
 
 
 def can_be_drawn(folder: Path) -> None:
-    """What cannot be drawn is said before anything is measured."""
+    """Refuses what cannot be drawn before anything is measured."""
     from importlib.util import find_spec
 
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The picture of `gpuwright bench power`: the sweep of the bands, limits kept, and one step of the load."""
+"""Draws `gpuwright bench power`: the sweep of the bands, how limits are kept, and a step of the load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def draw(rows: Rows, setpoints: Mapping[str, Rows], traces: Mapping[str, Rows], file: Path) -> None:
-    """Six panels."""
+    """Draws six panels."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,4 +1,4 @@
-"""Benchmarks that others have published figures for: on their data where they published it."""
+"""Runs benchmarks for which others have published figures and data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """What the benchmark of that name found."""
+    """Runs the benchmark of that name."""
     from benchmarks.missing_data import DataMissing
 
     module = import_module(f"benchmarks.{MODULES[args.what]}")

@@ -1,4 +1,4 @@
-"""How long a warm process takes from new rates to a judged plan, and what it leaves alone."""
+"""Measures how long a warm process takes from new rates to a judged plan, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """A row for each round; the end is compared with a cold plan of the work that the first one took."""
+    """Returns a row for each round; the end is compared with a cold plan of as much work as the first."""
     from benchmarks.families import family
     from benchmarks.replanning import percentiles, rounds
     from solvers.planning.replan import Replanner
@@ -45,8 +45,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     gc.freeze()  # a process that stays warm does not look through its plan for garbage at every change
     rows = []
     last = problem
-    for standing, row in rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
-        last = standing
+    for current, row in rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
+        last = current
         rows.append({"gpus": args.gpus, "services": args.services} | row | {"drift": None})
         say(f"  round {row['round']}: {row['ms']:.1f} ms, {row['started']} started, {row['stopped']} stopped")
         if row["full_plan_due"]:
@@ -62,7 +62,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         "full_plan_due": bool(rows[-1]["full_plan_due"]),  # after the last change
     }
     if not args.no_cold:
-        say(f"a cold plan of the work of the first, {plan.certificate.work} steps")
+        say(f"a cold plan of as much work as the first, {plan.certificate.work} steps")
         cold = solve(last, SolveBudget(None, plan.certificate.work, args.seed))
         assert cold.certificate
         found["cold_cost"] = cold.certificate.cost.total

@@ -1,4 +1,4 @@
-"""The requests of a simulated fleet: node reports as agents send them, built before the clock runs."""
+"""Builds the requests of a simulated fleet before the clock runs: node reports as agents send them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.contract.reports import GpuFacts, GpuMinute, InstanceMinute, Invento
 
 GPUS = 8
 INSTANCES = 24
-VARIANTS = 40  # different telemetry to choose from, so that no report repeats the one before
+VARIANTS = 40  # different telemetry to choose from, so that no report repeats the previous
 USAGE_EVERY = 50  # reports of a node between two changes of what runs there
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ class ReportSource:
         return len(self._heads)
 
     def report(self, number: int, now: datetime, stamp: bytes, minute: bytes) -> bytes:
-        """The whole request; `stamp` and `minute` are `now` and its minute, encoded."""
+        """Returns the whole request; `stamp` and `minute` are `now` and its minute, encoded."""
         sequence = self._sequences[number]
         self._sequences[number] = sequence + 1
         extra = b""
@@ -62,7 +62,7 @@ class ReportSource:
         return b"%s%d\r\n\r\n%s" % (self._heads[number], len(body), body)
 
     def poll(self, number: int, after: int, wait_seconds: int) -> bytes:
-        """The whole request for the node's next assignment."""
+        """Returns the whole request for the node's next assignment."""
         return b"GET /api/v1/nodes/%s/assignment?after=%d&waitSeconds=%d HTTP/1.1\r\n%s" % (
             node_name(number).encode(),
             after,
@@ -72,13 +72,13 @@ class ReportSource:
 
 
 def stamps(now: datetime) -> tuple[bytes, bytes]:
-    """A moment and its minute as reports spell them."""
+    """Returns a moment and its minute as reports spell them."""
     text = now.isoformat().replace("+00:00", "Z").encode()
     return text, text[:16] + b":00Z"
 
 
 def _tail(rng: random.Random) -> bytes:
-    """The rest of a report: 8 GPUs and 24 instances."""
+    """Returns the rest of a report: 8 GPUs and 24 instances."""
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     whole = Report(
         node="n",
@@ -148,7 +148,7 @@ def _inventory(number: int) -> Inventory:
 
 
 def _interval(number: int, sequence: int, now: datetime) -> UsageInterval:
-    """In turn an instance that starts and the same one ending."""
+    """Returns in turn an instance's start and its end."""
     turn, ends = divmod(sequence // USAGE_EVERY, 2)
     return UsageInterval(
         id=f"{node_name(number)}-{turn}",

@@ -1,4 +1,4 @@
-"""How long the smallest SM% of a cluster's services takes, new rates in: Mudi's decision M5."""
+"""Times Mudi's decision M5: from new rates to the smallest SM% of a cluster's services."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """Times for 12 and for 1,000 GPUs."""
+    """Returns times for 12 and for 1,000 GPUs."""
     from benchmarks import mudi
 
     say("SM% of 12 and of 1,000 GPUs")

@@ -1,4 +1,4 @@
-"""How many requests a second the simulation serves: a plan of a family, carried out by a fleet in virtual time."""
+"""Measures how many requests a second the simulation serves: a fleet in virtual time carries out a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """Requests served a second of this machine's time, and what became of them."""
+    """Returns the requests served a second of this machine's time, and how many met their SLO."""
     from benchmarks.families import family
     from simulation.clock import Clock
     from simulation.fleet import SimulatedFleet
@@ -46,20 +46,21 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         clock.go_on(TICK_SECONDS)
         fleet.tick()
     took = time.monotonic() - began
-    answered = within = errors = kept = 0
+    answered = within = errors = services_within = 0
     for name, total in fleet.services.items():
         some, in_time, failed = before[name]
         answered += total.answered - some
         within += total.within - in_time
         errors += total.errors - failed
-        asked = total.answered - some + total.errors - failed
-        kept += not asked or 100 * (total.within - in_time) >= problem.services[name].percentile * asked
+        requests = total.answered - some + total.errors - failed
+        percentile = problem.services[name].percentile
+        services_within += not requests or 100 * (total.within - in_time) >= percentile * requests
     return {
         "requests_per_second": round((answered + errors) / took),
         "virtual_seconds_per_second": round(args.seconds / took, 1),
         "requests": answered + errors,
         "attained": round(within / max(1, answered + errors), 5),
-        "services_within_slo": kept,
+        "services_within_slo": services_within,
         "services": len(problem.services),
         "unserved": len(plan.unserved),
     }

@@ -1,4 +1,4 @@
-"""How good a plan is after how long: families of problems, each seed planned in a fresh process."""
+"""Measures how good plans are after how long: families of problems, each seed planned in a fresh process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """A row for each family and seed, and medians of those that serve everything."""
+    """Returns a row for each family and seed, and medians of those that serve everything."""
     from benchmarks.families import family
     from benchmarks.rows import medians, row
     from benchmarks.timed import TimedRun
@@ -49,7 +49,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
 
 def progress(line: dict[str, Any]) -> str:
-    """What a child told, for a person."""
+    """Spells a message of the timed plan for a person."""
     if line["what"] == "better":
         bound = "no bound yet" if line["bound"] is None else f"bound {line['bound']:,.2f}"
         return f"  {line['at']:7.2f} s  cost {line['cost']:,.2f}, {bound}  ({line['method']})"
@@ -60,11 +60,11 @@ def progress(line: dict[str, Any]) -> str:
 
 
 def can_be_drawn(file: Path) -> None:
-    """A plot that cannot be drawn is said before an hour of measuring, not after it."""
+    """Refuses a plot that cannot be drawn before an hour of measuring, not after it."""
     from importlib.util import find_spec
 
     if file.suffix != ".png" or not file.parent.is_dir():
-        raise Failed(f"--plot {file} is not allowed: a .png file in a folder that is there")
+        raise Failed(f"--plot {file} is not allowed: name a .png file in an existing folder")
 
     if find_spec("matplotlib") is None:
         raise Failed("--plot needs matplotlib, which is not installed: pip install matplotlib")

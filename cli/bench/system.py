@@ -1,4 +1,4 @@
-"""A control plane for a benchmark alone: its own Postgres and server process, gone afterwards."""
+"""Runs a control plane for a single benchmark: its own Postgres and server process, gone afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What a benchmark talks to."""
+    """The running system of a benchmark."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class System:
     postgres_pid: int
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """One request as the admin; the answer's JSON."""
+        """Sends a request as the admin, and returns the answer's JSON."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         try:
             headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": "application/json"}
@@ -54,13 +54,13 @@ class System:
             connection.close()
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Processor time used so far, by the server and by Postgres."""
+        """Returns processor time used so far, by the server and by Postgres."""
         return {"server": _cpu_seconds(self.server_pid), "postgres": _cpu_seconds(self.postgres_pid)}
 
 
 @contextmanager
 def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
-    """Start everything in a folder that is deleted afterwards; `wrapper` goes before the server's command."""
+    """Starts everything in a folder that is deleted afterwards; `wrapper` goes before the server's command."""
     with TemporaryDirectory(prefix="gpuwright-bench-") as name:
         folder = Path(name)
         say("starting Postgres and a server")
@@ -89,7 +89,7 @@ def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
 
 
 def make_tokens(database_url: str, wanted: Sequence[tuple[str, str]]) -> list[str]:
-    """Tokens of (scope, node), put into the database directly."""
+    """Puts tokens of (scope, node) into the database directly, and returns them."""
     database = Database(database_url, pool_size=1, direct=True)
     made = [tokens.new() for _ in wanted]
     try:
@@ -132,7 +132,7 @@ def _free_port() -> int:
 
 
 def _complaints(log_path: Path) -> list[str]:
-    """The first few lines of the log that are not only information."""
+    """Returns the first lines of the log that are more than information."""
     bad = []
     for line in log_path.read_text(errors="replace").splitlines():
         try:
@@ -145,7 +145,7 @@ def _complaints(log_path: Path) -> list[str]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Of a process and all below it."""
+    """Returns the processor time of a process and its descendants."""
     parents: dict[int, int] = {}
     used: dict[int, float] = {}
     tick = os.sysconf("SC_CLK_TCK")

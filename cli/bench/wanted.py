@@ -1,4 +1,4 @@
-"""What all benchmarks of plans are asked for: sizes, families, seeds."""
+"""The arguments of all benchmarks of plans: sizes, families, seeds, limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LETTERS = ("A", "B", "C", "D", "E", "F", "G")
 
 
 def add_size_arguments(parser: argparse.ArgumentParser, *, seeds: int = 5) -> None:
-    """GPUs, services, family, seeds."""
+    """Adds GPUs, services, family and seeds."""
     parser.add_argument("--gpus", metavar="G", type=whole(1), default=100, help="GPUs; default 100")
     parser.add_argument("--services", metavar="N", type=whole(1), default=50, help="services; default 50")
     parser.add_argument("--family", metavar="F", choices=LETTERS, default="A", help="A to G; default A")
@@ -22,13 +22,13 @@ def add_size_arguments(parser: argparse.ArgumentParser, *, seeds: int = 5) -> No
 
 
 def add_family_argument(parser: argparse.ArgumentParser) -> None:
-    """One family of one load."""
+    """Adds a family with a single load."""
     names = [name for letter in LETTERS for name in families(letter)]
     parser.add_argument("--family", metavar="F", choices=names, default="A", help=f"{', '.join(names)}; default A")
 
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long each plan may take."""
+    """Adds the limits of each plan."""
     parser.add_argument(
         "--seconds", metavar="S", type=not_negative, default=10.0, help="time for each plan; default 10"
     )
@@ -38,5 +38,5 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def families(letter: str) -> list[str]:
-    """The families of a letter: G stands for two loads."""
+    """Returns the families of a letter: G has two loads."""
     return ["G30", "G95"] if letter == "G" else [letter]

@@ -1,4 +1,4 @@
-"""`gpuwright bench`: measure this installation, and the plans it makes."""
+"""`gpuwright bench`: measures this installation, and the plans that it makes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Examples:
   gpuwright bench api --agents 1000 --seconds 20 --search --p99-ms 20
 
 Everything runs on this machine, in processes and folders of its own. Progress goes to stderr; with --json, stdout
-holds one object and nothing else. docs/benchmarks.md says what each measures.
+holds a single object. docs/benchmarks.md explains what each measures.
 """
-# What needs the solvers extra, or another: the module of cli.bench, and what it measures.
+# The extras of benchmarks that do not need the solvers extra.
 EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner"}
+# By name: the module of cli.bench, and what it measures.
 SOLVERS = {
     "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
     "replan": ("replan", "plans after some rates changed: time, and what moved"),
