@@ -77,7 +77,7 @@ REFERENCE = next(hardware for hardware in FLEET if hardware.gpu_type.name == "v1
 
 
 def counts(gpus: int) -> dict[str, int]:
-    """Returns GPUs of each type: the shares, rounded so that they add up (largest remainder, then the order of the fleet)."""
+    """Returns GPUs of each type: the shares, rounded to add up by largest remainder, then the order of the fleet."""
     exact = [gpus * hardware.share for hardware in FLEET]
     whole = [int(value + 1e-9) for value in exact]
     order = sorted(range(len(FLEET)), key=lambda index: (whole[index] - exact[index], index))

@@ -154,7 +154,7 @@ def _of_profile(
     exec_ms[:, pressure > level] = np.inf
     margin = 1 + policy.exec_margin
     loads = np.empty((1, *exec_ms.shape))
-    rows = np.ascontiguousarray(latency.limits(service.percentile).loads[batches])
+    rows = np.ascontiguousarray(latency.limits(service.percentile, batches).loads[batches])
     accepted_loads(rows, (service.slo_ms / (exec_ms * margin))[None], loads)
     batch = np.array(batches)[:, None]
     rate = np.minimum(loads[0] / margin, policy.utilization) * batch * 1000 / exec_ms

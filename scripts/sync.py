@@ -80,7 +80,7 @@ def _pip(wanted: str) -> list[str | Path]:
     if wanted == "up" and [int(part) for part in re.findall(r"\d+", version)] >= [22, 3]:  # the first with --python
         return [sys.executable, "-m", "pip", "--python", PYTHON]
     if not any(VENV.glob("lib/python*/site-packages/pip")):
-        ensured = [PYTHON, "-m", "ensurepip", "--default-pip"]
+        ensured: list[str | Path] = [PYTHON, "-m", "ensurepip", "--default-pip"]
         if subprocess.run(ensured, stdout=subprocess.DEVNULL, check=False).returncode:
             _no_venv()
     return [PYTHON, "-m", "pip"]

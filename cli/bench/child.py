@@ -23,7 +23,7 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def planned(problem: Problem, order: TimedRun, on_message: OnMessage) -> tuple[list[dict[str, Any]], float]:
-    """Returns all messages of the process, and the most MB that it and its children held; `on_message` gets each at once."""
+    """Returns all messages of the process, and the most MB that it and its children held."""
     process = WorkerProcess("the timed plan", ["benchmarks.timed"], os.environ)
     watch = MemorySampler(process.pid)
     messages: list[dict[str, Any]] = []

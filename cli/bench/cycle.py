@@ -137,9 +137,7 @@ class Cycles:
         took = CycleTime((wall - in_solver) * 1000, spent * 1000)
         outcome = str(found.outcome) if found else "not leading"
         what = outcome if self.solver.plans > plans else f"{outcome}, without the solver"
-        self.say(
-            f"  {what}: {took.wall_ms:.0f} ms ({took.cpu_ms:.0f} of processors) and {in_solver:.2f} s of solver"
-        )
+        self.say(f"  {what}: {took.wall_ms:.0f} ms ({took.cpu_ms:.0f} of processors) and {in_solver:.2f} s of solver")
         return took
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-
 from app.control.domain.specs import (
     PRIORITIES,
     Spec,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 

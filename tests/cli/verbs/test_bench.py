@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.api import percentile
+from cli.bench.api import rounded_percentile
 
 
 def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
@@ -31,4 +31,4 @@ def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
     [([], 99, None), ([5.0], 99, 5.0), ([3.0, 1.0, 2.0], 50, 2.0), (list(map(float, range(1, 101))), 99, 99.0)],
 )
 def test_a_percentile_is_a_value_that_was_measured(values: list[float], percent: float, expected: float | None) -> None:
-    assert percentile(values, percent) == expected
+    assert rounded_percentile(values, percent) == expected

@@ -49,9 +49,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     for line in change.declared:
         before = world.get((line.kind, line.tenant, line.name))
         world[line.kind, line.tenant, line.name] = line
-        if line.kind == "Service" and (
-            before is None or rate_per_second(before.spec) != rate_per_second(line.spec)
-        ):
+        if line.kind == "Service" and (before is None or rate_per_second(before.spec) != rate_per_second(line.spec)):
             expected[line.full_name] = _expect(rate_per_second(line.spec))
     for key in change.gone:
         world.pop(key, None)
