@@ -1,1 +1,1 @@
-"""Pure mathematics: data in, data out; no clock, no files, no randomness without a seed."""
+"""Pure mathematics: data in, data out; no clock, no files, and every random choice is seeded."""

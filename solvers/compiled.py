@@ -1,9 +1,9 @@
-"""The one door to the compiler: each loop has one signature, and is kept on disk once it is compiled.
+"""Compiles loops, the only way to the compiler: each loop has one signature and is cached on disk once compiled.
 
-The compiler's own cache asks only whether the loop's file changed, and would go on with what another file inlined into
-it. Here each loop is kept under a key of all that it is made of. A loop is read, or compiled, when it is first called:
-most are called by other loops alone, which hold all they need. Who decides calls `read_all` first, so that no decision
-waits for a compiler. `solvers.compiling` compiles many loops at once.
+The compiler's own cache checks only whether the loop's own file changed, so it would keep stale code inlined from
+another file. Here the cache key covers everything the loop is made of. A loop is loaded or compiled when it is first
+called; most loops are called only by other loops, which already contain them. A process that makes decisions calls
+`read_all` first, so that no decision waits for the compiler. `solvers.compiling` compiles many loops at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, ParamSpec, TypeVar
 
 
 @contextmanager
-def _left_out(*names: str) -> Iterator[None]:
-    """These modules cannot be imported meanwhile, unless they are there already."""
-    left = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(left))  # type: ignore[arg-type]
+def _without_modules(*names: str) -> Iterator[None]:
+    """Blocks the import of these modules for a while, except those already imported."""
+    blocked = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]
     yield
-    for name in left:
+    for name in blocked:
         del sys.modules[name]
 
 
-# A third of the compiler's start is for products of matrices and calls of C, which no loop here has.
-with _left_out("cffi", "scipy.linalg.cython_blas"):
+# A third of the compiler's start-up serves matrix products and calls into C, which no loop here uses.
+with _without_modules("cffi", "scipy.linalg.cython_blas"):
     import numba
     import numba.np.arraymath
 
@@ -40,18 +40,18 @@ R = TypeVar("R")
 
 LOOK_SECONDS = 0.1
 LOCK = RLock()  # compiling one loop reads others
-WAITING: list[tuple[Any, Any]] = []  # loops that are not yet read, and their signatures
-BEFORE_COMPILING: list[Callable[[], None]] = []  # called once, when a loop is not kept: compiling takes long
+WAITING: list[tuple[Any, Any]] = []  # loops that are not loaded yet, and their signatures
+BEFORE_COMPILING: list[Callable[[], None]] = []  # called once, before the first compilation, which takes long
 
 
 def njit(
     signature: Any, *, makes_arrays: bool = False, inner: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile for this signature alone.
+    """Compiles the function for this signature alone.
 
-    Only a loop that makes arrays counts who holds which array. Each of the dozens in a named tuple would be counted up
-    and down at every call, which takes ten times as long as most small loops, and a third of their compiling.
-    An inner loop is called by other loops alone. Python cannot call it, which saves a fifth of its compiling.
+    Only a loop that makes arrays counts references to arrays. Counting each of the dozens of arrays in a named tuple
+    up and down at every call takes ten times as long as most small loops, and a third of their compile time.
+    An inner loop is called only by other loops. Python cannot call it, which saves a fifth of its compile time.
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -70,19 +70,19 @@ def njit(
 
 
 def _keep_from_python(loop: Any, result: Any) -> None:
-    """For other loops only: a call from Python finds nothing, where it would jump to a function that is not there."""
+    """Registers the loop for other loops only, so that a call from Python fails cleanly instead of crashing."""
     loop.overloads[tuple(result.signature.args)] = result
 
 
 def read_all(*, waits: bool = True) -> None:
-    """Read or compile what has been imported and not called, so that no decision in this process waits for it.
+    """Loads or compiles every loop that was imported and not called yet, so that no decision waits for it.
 
-    `solvers.compiling` has all cores for it, and perhaps compiles these very loops now: then wait for it, or leave what
-    it has not compiled yet to be read when called.
+    `solvers.compiling` uses all cores and may be compiling these loops right now: then this waits for it or, unless
+    it `waits`, leaves the missing loops to be loaded when they are called.
     """
     folder = cache_folder()
     with LOCK:
-        while folder and not all(is_kept(loop) for loop, _ in WAITING) and is_compiled_elsewhere(folder):
+        while folder and not all(is_cached(loop) for loop, _ in WAITING) and is_compiled_elsewhere(folder):
             if not waits:
                 return
             time.sleep(LOOK_SECONDS)
@@ -92,20 +92,20 @@ def read_all(*, waits: bool = True) -> None:
 
 
 def before_compiling(announce: Callable[[], None]) -> None:
-    """Call this before the first loop is compiled; never where all loops are kept."""
+    """Registers a function that is called before the first loop is compiled, and never if all loops are cached."""
     BEFORE_COMPILING.append(announce)
 
 
-def is_kept(loop: Any) -> bool:
-    return isinstance(loop._cache, LoopCache) and loop._cache.is_kept()
+def is_cached(loop: Any) -> bool:
+    return isinstance(loop._cache, LoopCache) and loop._cache.is_cached()
 
 
 def _read_when_called(loop: Any, signature: Any) -> None:
-    """Until it is called, or another loop that calls it is compiled, a loop costs nothing."""
+    """Defers the loading of a loop until it is called, or until another loop that calls it is compiled."""
 
     def called(*_: Any, **__: Any) -> Any:
         get(loop, signature)
-        return loop  # it will be called again, with what it was called with
+        return loop  # the dispatcher then calls it again with the same arguments
 
     def compiled_in(args: Any, named: Any) -> Any:
         get(loop, signature)
@@ -116,20 +116,20 @@ def _read_when_called(loop: Any, signature: Any) -> None:
 
 
 def get(loop: Any, signature: Any) -> None:
-    """Read the loop or compile it: with this signature, and no other from then on."""
+    """Loads or compiles the loop with this signature, and refuses any other from then on."""
     with LOCK:
         if not loop.signatures:
-            while BEFORE_COMPILING and not is_kept(loop):
+            while BEFORE_COMPILING and not is_cached(loop):
                 BEFORE_COMPILING.pop()()
             loop.compile(signature)
             loop.disable_compile()
             _check_owner(loop)
-            for late in ("_compile_for_args", "get_call_template"):
-                vars(loop).pop(late, None)
+            for deferred in ("_compile_for_args", "get_call_template"):
+                vars(loop).pop(deferred, None)
 
 
 def _check_owner(loop: Any) -> None:
-    """An array that is not counted must not be handed out: who holds it would free it under its owner."""
+    """Refuses a loop that returns uncounted arrays: the caller would free them while their owner still uses them."""
     for signature in loop.nopython_signatures:
         if not loop.targetoptions["_nrt"] and holds_arrays(signature.return_type):
             raise TypeError(f"{loop.py_func.__qualname__} returns arrays: makes_arrays=True")

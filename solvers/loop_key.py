@@ -1,8 +1,8 @@
-"""Names a compiled loop by everything that it is made of, so that a kept loop is never older than its source.
+"""Names a compiled loop by everything it is made of, so that a cached loop is never older than its source.
 
-That is its bytecode and its constants, the values of the globals that it reads, the same of every loop that it calls,
-its signature, the compiler's version and the processor. Comments, line numbers, and the times and places of files do
-not matter: a fresh clone finds what another clone has compiled.
+The key covers its bytecode and constants, the values of the globals it reads, the same for every loop it calls, its
+signature, the compiler's version and the processor. Comments, line numbers, and the times and paths of files do not
+matter: a fresh clone finds the loops that another clone has compiled.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from numba.core import config as configured
 from numba.core.dispatcher import Dispatcher
 
-FORMAT = 1  # another number when loops are compiled or written in another way
+FORMAT = 1  # raised when loops are compiled or written in another way
 OURS = ("app", "benchmarks", "simulation", "solvers")
 KEY = "gpuwright_key"  # the attribute of a loop that holds its key
 
 
 def loop_key(function: Any, signature: Any, options: dict[str, Any]) -> str:
-    """Returns the same text in every process that would compile the same machine code."""
+    """Returns a text that is the same in every process that would compile the same machine code."""
     parts = [_surroundings(), repr(sorted(options.items())), _function(function), _signature(signature)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
@@ -73,7 +73,7 @@ def _globals(code: CodeType, known: dict[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """A description that differs whenever the compiler would make something else of the value."""
+    """Returns a description that differs whenever the compiler would treat the value differently."""
     if isinstance(value, Dispatcher):
         return f"loop {getattr(value, KEY, value.py_func.__qualname__)}"
     if isinstance(value, np.ndarray):
@@ -94,7 +94,7 @@ def _value(value: Any) -> str:
 
 
 def _signature(signature: Any) -> str:
-    """Of a named tuple the compiler's own text tells too little: fields of one type lose their names in it."""
+    """Describes a signature. The compiler's own text is not enough: it drops the field names of a named tuple."""
     if isinstance(signature, tuple | list):
         return f"({', '.join(_signature(each) for each in signature)})"
     inner = (*getattr(signature, "types", ()), *getattr(signature, "args", ()))

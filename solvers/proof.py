@@ -1,4 +1,4 @@
-"""No answer leaves unjudged, and none is better than its own bound: where one would, a solver is wrong and says so."""
+"""Certifies answers: each is judged, and an answer better than its own bound exposes a bug in a solver."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-NEAR = 1e-9  # relative: what two ways of adding the same floats may differ by
+NEAR = 1e-9  # relative: by how much two orders of adding the same floats may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How good an answer is and how that is known: its judged value, the bound that no answer passes, the method."""
+    """The judged value of an answer, the bound that no answer can pass, and the method that found both."""
 
     value: float  # a cost or a worth, in the unit of its problem
-    bound: float | None  # of the problem, whichever answer is kept; None: unknown
+    bound: float | None  # of the problem, not of this answer; None: unknown
     method: str
     work: int = 0  # steps that the method took
 
     @property
     def gap(self) -> float | None:
-        """The distance from value to bound, relative to the bound."""
+        """The distance between value and bound, relative to the bound."""
         if self.bound is None:
             return None
         distance = abs(self.value - self.bound)
@@ -30,29 +30,29 @@ class Proof:
 
     @property
     def is_proved(self) -> bool:
-        """No answer is better."""
+        """Whether it is proved that no answer is better."""
         return self.value == self.bound
 
 
 class SolverBug(Exception):
-    """A solver contradicts the judge. No problem is the cause of it, and no answer is to be had."""
+    """A solver contradicts the judge. The fault is in the solver, not in the problem, and there is no answer."""
 
 
 def must_be_right(method: str, violations: Sequence[str]) -> None:
-    """What the judge found in an answer that was meant to break no rule."""
+    """Raises SolverBug if the judge found a broken rule in an answer that should break none."""
     if violations:
-        raise SolverBug(f"{method} gives an answer that is not right: {'; '.join(violations)}")
+        raise SolverBug(f"{method} returned an invalid answer: {'; '.join(violations)}")
 
 
 def below(bound: float, cost: float, method: str) -> float:
-    """The bound of a cost: never above it, but for what adding floats loses."""
+    """Returns the lower bound of a cost. It may lie above the cost only by the rounding of floats."""
     if bound > cost + NEAR * max(abs(bound), abs(cost)):
-        raise SolverBug(f"nothing is said to cost less than {bound!r}; {method} costs {cost!r}")
+        raise SolverBug(f"the lower bound is {bound!r}, but {method} costs {cost!r}")
     return min(bound, cost)
 
 
 def above(bound: float, worth: float, method: str) -> float:
-    """The bound of a worth: never below it, but for what adding floats loses."""
+    """Returns the upper bound of a worth. It may lie below the worth only by the rounding of floats."""
     if bound < worth - NEAR * max(abs(bound), abs(worth)):
-        raise SolverBug(f"nothing is said to be worth more than {bound!r}; {method} is worth {worth!r}")
+        raise SolverBug(f"the upper bound is {bound!r}, but {method} is worth {worth!r}")
     return max(bound, worth)

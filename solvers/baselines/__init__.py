@@ -1,1 +1,1 @@
-"""What others do: policies that our planners are measured against."""
+"""Baselines: policies of other systems that our planners are measured against."""

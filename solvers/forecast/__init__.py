@@ -1,4 +1,4 @@
-"""Rates to come: what a service will be asked in the time that a plan is for."""
+"""Forecasts the request rate of a service for the time that a plan covers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Forecast", "ForecastTuning", "Forecaster", "Reason", "Sample", "expe
 
 
 class Forecaster(Protocol):
-    """The seam: whatever turns samples into a rate to plan for. `expect` is one."""
+    """The interface of a forecaster, which turns samples into a rate to plan for. `expect` implements it."""
 
     def __call__(
         self,

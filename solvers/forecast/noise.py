@@ -1,4 +1,4 @@
-"""How much a rate shakes when nothing happens: the yardstick for what is news."""
+"""Measures the noise of a rate: by how much it fluctuates while the load does not change."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from solvers.forecast.samples import Sample, mean_rate, since
 from solvers.forecast.settings import ForecastTuning
 
-FEWEST = 8  # differences below which a guess is better
+FEWEST = 8  # with fewer differences, a guess is better
 GUESS = 0.05
-_TO_DEVIATION = 1.4826 / math.sqrt(2)  # a median of absolute differences of two normal draws, as one's deviation
+_TO_DEVIATION = 1.4826 / math.sqrt(2)  # from the median absolute difference of two normal draws to their deviation
 
 
 def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
-    """The standard deviation of a rate as a share of it, from samples far enough apart to shake independently.
+    """Returns the standard deviation of a rate as a share of it, from samples far enough apart to be independent.
 
-    A median, so that neither a ramp nor a spike counts as noise; slow waves cancel in the differences.
+    It uses a median, so that neither a ramp nor a spike counts as noise; slow waves cancel in the differences.
     """
     if not samples:
         return GUESS
@@ -34,7 +34,7 @@ def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
 
 
 def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:
-    """Samples that far from each other, the newest among them."""
+    """Returns samples at least this far from each other, the newest among them."""
     found: list[Sample] = []
     for sample in reversed(samples):
         if not found or sample.at <= found[-1].at - seconds:
@@ -43,11 +43,11 @@ def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:
 
 
 def surely_at_least(samples: Sequence[Sample], noise: float, surprise: float, independent_seconds: float) -> float:
-    """A rate below which the true one is not, as far as noise of load and of counting goes."""
+    """Returns a rate that the true rate is not below, allowing for the noise of load and of counting."""
     seconds = sum(sample.seconds for sample in samples)
     if seconds <= 0:
         return 0.0
     mean = mean_rate(samples)
     independent = max(1.0, seconds / independent_seconds)
-    counting = math.sqrt(max(mean * seconds, 1.0)) / seconds  # arrivals are counted, and counts scatter
+    counting = math.sqrt(max(mean * seconds, 1.0)) / seconds  # counts of arrivals scatter
     return mean - surprise * max(mean * noise / math.sqrt(independent), counting)

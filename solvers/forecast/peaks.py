@@ -1,4 +1,4 @@
-"""A plain, robust forecast: the recent peak and the trend, in bands that keep a plan still while nothing is news."""
+"""A simple, robust forecast from the recent peak and the trend, with bands in which the planned rate stays."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DEFAULT = ForecastTuning()
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The rate to plan for. A planned rate between `low` and `high` stands."""
+    """The rate to plan for. A planned rate between `low` and `high` stays."""
 
     rate: float
     low: float
     high: float
     reason: Reason
-    seen: float = 0.0  # the newest rate
+    observed: float = 0.0  # the newest rate
     noise: float = 0.0  # as a share
 
 
@@ -42,14 +42,16 @@ def expect(
     silent_seconds: float = 0.0,
     risen_seconds: float = math.inf,
 ) -> Forecast:
-    """What to plan for until `ahead_seconds` from the newest sample. `planned` is what stands now; 0: nothing.
+    """Forecasts the rate to plan for until `ahead_seconds` after the newest sample.
 
-    `observed_seconds` is how long the service was watched, where that is longer than the samples given;
-    `silent_seconds` is how long ago the newest sample ended, `risen_seconds` how long ago the planned rate rose.
+    `planned` is the currently planned rate, 0 without one. `observed_seconds` is how long the service was observed, if
+    that is longer than the samples given; `silent_seconds` is how long ago the newest sample ended, `risen_seconds`
+    how long ago the planned rate rose.
     """
     known = usable(samples)
-    observed = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
-    floor = declared if observed < settings.observe_seconds else max(declared * settings.least_share, LEAST_RATE)
+    watched_seconds = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
+    is_new = watched_seconds < settings.observe_seconds
+    floor = declared if is_new else max(declared * settings.least_share, LEAST_RATE)
     if not known:
         return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
     reach = max(settings.cooldown_seconds + settings.smooth_seconds, *STEADY_SECONDS)
@@ -57,17 +59,17 @@ def expect(
     calm = without_lone_leaps(late, settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
     surprise = settings.surprise if risen_seconds >= settings.cooldown_seconds else settings.moving_surprise
-    now, seen = calm[-1].at, calm[-1].rate_per_second
+    now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, surprise, settings)
     need = max(_peak(calm, now, settings.cooldown_seconds, settings) * (1 + settings.rise_share), floor)
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
     if silent_seconds > settings.silent_seconds and planned > 0:
-        return Forecast(max(planned, floor), low, high, "silent", seen, noise)
+        return Forecast(max(planned, floor), low, high, "silent", observed, noise)
     if planned < low:
         reason: Reason = "risen"
         trend = _trend(calm, noise, ahead_seconds, settings)
-        rate = max(pressing, seen) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
+        rate = max(pressing, observed) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
     elif (
         planned > high and risen_seconds >= settings.cooldown_seconds and _is_settled(calm, now, need, floor, settings)
     ):
@@ -76,16 +78,16 @@ def expect(
         reason, rate = "held", planned
     if rate <= floor:
         reason, rate = ("held" if planned == floor else "declared"), floor
-    return Forecast(rate, low, high, reason, seen, noise)
+    return Forecast(rate, low, high, reason, observed, noise)
 
 
 def _confident(
     calm: Sequence[Sample], now: float, noise: float, surprise: float, settings: ForecastTuning
 ) -> tuple[float, float]:
-    """The least planned rate that is no news against any window's mean, and the highest mean of those windows.
+    """Returns the least planned rate that no window's mean clearly exceeds, and the mean of the window that set it.
 
-    What is sudden must stand out from noise; what is steady is known better, and may pass the plan by less, while it
-    lasts.
+    A sudden rise must exceed the noise. A steady rate is known more exactly, so it may exceed the plan by less, and
+    only while it lasts.
     """
     low = pressing = 0.0
     windows = [(calm[-1:], settings.sudden_band)]
@@ -102,7 +104,7 @@ def _confident(
 
 
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
-    """The highest mean over `smooth_seconds` that ended within that time."""
+    """Returns the highest mean over `smooth_seconds` that ended within this time."""
     recent = since(calm, now - within_seconds - settings.smooth_seconds)
     highest = requests = seconds = 0.0
     first = 0
@@ -119,18 +121,18 @@ def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: F
 
 
 def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: ForecastTuning) -> float:
-    """What the rate gains until then if it goes on as it did; nothing where noise would do."""
-    now, seen = calm[-1].at, calm[-1].rate_per_second
+    """Returns the rate's gain until then if its trend continues, 0 if noise explains the trend."""
+    now, observed = calm[-1].at, calm[-1].rate_per_second
     before = [sample for sample in since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now]
-    gained = seen - mean_rate(before)
-    if not before or gained < settings.surprise * noise * seen:
+    gained = observed - mean_rate(before)
+    if not before or gained < settings.surprise * noise * observed:
         return 0.0
     middle = sum(sample.at for sample in before) / len(before)
-    return min(gained / (now - middle) * ahead_seconds, settings.most_trend * seen)
+    return min(gained / (now - middle) * ahead_seconds, settings.most_trend * observed)
 
 
 def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: ForecastTuning) -> bool:
-    """Whether a fall may be followed: watched nearly whole, and not to be followed again in a minute."""
+    """Returns whether the plan may fall: the cool-down is almost fully observed, and no second fall would follow soon."""
     cooldown = settings.cooldown_seconds
     if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
         return False

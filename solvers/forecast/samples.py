@@ -1,4 +1,4 @@
-"""What was counted: samples of a rate, cleaned of what no counter can have said."""
+"""Samples of a rate, cleaned of values that no sound counter can report."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import lt
 
-MOST_RATE = 1e9  # a second; more is a counter that lies
+MOST_RATE = 1e9  # a second; a higher rate is a broken counter
 LEAST_SECONDS = 1e-3
 LATEST = 1e12  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Requests that were counted in the `seconds` before `at`."""
+    """The requests counted in the `seconds` before `at`."""
 
-    at: float  # seconds since any beginning
+    at: float  # in seconds since any fixed moment
     seconds: float
     requests: float
 
@@ -25,10 +25,10 @@ class Sample:
 
 
 def usable(samples: Iterable[Sample]) -> list[Sample]:
-    """In order of time, without what is no amount, and without a second word on the same moment."""
+    """Returns the valid samples in order of time, and only the first of several for the same moment."""
     sound = [
         sample
-        for sample in samples  # False of NaN and infinities, too
+        for sample in samples  # NaN and infinities fail these comparisons as well
         if LEAST_SECONDS <= sample.seconds <= LATEST
         and 0 <= sample.requests <= MOST_RATE * sample.seconds
         and -LATEST <= sample.at <= LATEST
@@ -41,9 +41,10 @@ def usable(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def without_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: float) -> list[Sample]:
-    """A short sample that stands alone above its neighbours counts as they do: one bad count is no load.
+    """Lowers a short sample that leaps above both neighbours to their level: a single bad count is not a load.
 
-    The newest has one neighbour only, so a sudden load is believed at its second sample; a gradual one at its first.
+    The newest sample has only one neighbour, so a sudden load counts from its second sample on; a gradual load counts
+    from its first.
     """
     calm = list(samples)
     rates = [sample.requests / sample.seconds for sample in samples]
@@ -55,7 +56,7 @@ def without_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: 
 
 
 def since(samples: Sequence[Sample], moment: float) -> Sequence[Sample]:
-    """Those that ended after a moment."""
+    """Returns the samples that ended after this moment."""
     first = len(samples)
     while first and samples[first - 1].at > moment:
         first -= 1
@@ -63,6 +64,6 @@ def since(samples: Sequence[Sample], moment: float) -> Sequence[Sample]:
 
 
 def mean_rate(samples: Sequence[Sample]) -> float:
-    """Over all of them; 0 of none."""
+    """Returns the mean rate over all samples, 0 if there are none."""
     seconds = sum(sample.seconds for sample in samples)
     return sum(sample.requests for sample in samples) / seconds if seconds > 0 else 0.0

@@ -1,4 +1,4 @@
-"""How careful a forecast is: one class, with defaults that the tests hold."""
+"""The tuning of a forecast, with defaults that the tests check."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 class ForecastTuning:
     """Times in seconds; shares of a rate."""
 
-    observe_seconds: float = 1800.0  # the declared rate is a floor until this much was observed
-    silent_seconds: float = 60.0  # older samples say nothing of now
+    observe_seconds: float = 1800.0  # the declared rate is a floor until a service was observed for so long
+    silent_seconds: float = 60.0  # older samples do not describe the present
     cooldown_seconds: float = 300.0  # a peak is remembered for this long
-    smooth_seconds: float = 60.0  # what counts as a peak lasts about this long
-    noise_seconds: float = 1800.0  # over which noise is judged
-    independent_seconds: float = 30.0  # noise further apart than this is another noise
-    surprise: float = 4.0  # standard deviations that noise does not reach
-    moving_surprise: float = 2.0  # while a plan has just risen: what moves is more likely to move on
-    sudden_band: float = 0.03  # a rate may pass the plan by this much for a while,
-    steady_band: float = 0.01  # and by this much for long
-    rise_share: float = 0.05  # a plan that must rise is made for so much more than is seen
-    fall_band: float = 0.15  # a plan stands until it is this much too high
-    least_noise: float = 0.01  # a share; a load is never known better
+    smooth_seconds: float = 60.0  # a peak is a mean over about this long
+    noise_seconds: float = 1800.0  # the window over which noise is measured
+    independent_seconds: float = 30.0  # samples further apart than this have independent noise
+    surprise: float = 4.0  # standard deviations that noise alone does not reach
+    moving_surprise: float = 2.0  # the same soon after a plan rose, as a changing rate is likely to change further
+    sudden_band: float = 0.03  # a rate may exceed the plan by this share for a while,
+    steady_band: float = 0.01  # and by this share for long
+    rise_share: float = 0.05  # a rising plan exceeds the observed rate by this share
+    fall_band: float = 0.15  # a plan falls only once it is too high by this share
+    least_noise: float = 0.01  # a share; a load is never known more exactly
     trend_seconds: float = 30.0
-    most_trend: float = 0.15  # a trend adds at most this share of what is seen
-    leap: float = 2.0  # a lone sample above its neighbours by this factor is not believed,
-    witness_seconds: float = 20.0  # unless it is as long as this
-    least_share: float = 0.02  # of the declared rate; a service that nobody asks stays ready for this much
+    most_trend: float = 0.15  # a trend adds at most this share of the observed rate
+    leap: float = 2.0  # a single sample above its neighbours by this factor is ignored,
+    witness_seconds: float = 20.0  # unless it covers at least this long
+    least_share: float = 0.02  # of the declared rate; a service without requests stays ready for this much

@@ -1,1 +1,1 @@
-"""HetSev's methods: how many instances of which type a service runs, and which GPU takes each."""
+"""HetSev's methods: choose how many instances of each type a service runs, and the GPU of each instance."""

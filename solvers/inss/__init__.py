@@ -1,1 +1,1 @@
-"""InSS's methods: batches under every SLO, the latency of one task, and the throughput of a whole fleet."""
+"""InSS's methods: batches within every SLO, the latency of one task, and the throughput of a whole fleet."""

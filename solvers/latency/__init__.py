@@ -1,4 +1,4 @@
-"""Latency of a batch server: what it carries under an SLO, how late it answers, how busy it is."""
+"""The latency of a batch server: the rate it can serve within an SLO, its percentiles, and how busy it is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The batch server at its service completions: an exact chain, solved by two Fourier transforms.
+"""The batch server at its service completions: an exact Markov chain, solved by two Fourier transforms.
 
 Time is counted in execs. A request that arrives at phase u of a service, with n others ahead of it, leaves after
-2 - u + floor(n / batch): a free server starts at once. So the chain of what each service leaves waiting says
-everything, and nothing is simulated.
+2 - u + floor(n / batch), because a free server starts at once. So the chain of requests left waiting by each service
+determines every latency, and nothing is simulated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Chain:
-    """What waits behind a service that just began, in the long run."""
+    """The stationary distribution of the requests that wait behind a service that just began."""
 
     batch: int
     load: float
-    left: Floats  # probability that so many requests are left waiting
+    waiting: Floats  # probability that so many requests are left waiting
     spectrum: NDArray[np.complex128]  # its Fourier transform
 
     @property
@@ -33,15 +33,15 @@ class Chain:
 
     @property
     def none_left(self) -> float:
-        """The probability that a service begins with all that waited."""
-        return float(self.left[0])
+        """The probability that a service takes all requests that waited."""
+        return float(self.waiting[0])
 
     def late(self, ratios: Floats) -> Floats:
-        """Of the requests that come while the server is busy, the share that takes longer than these ratios x exec."""
+        """Returns the share of requests that takes longer than these ratios x exec, of those that find the server busy."""
         whole = np.floor(ratios).astype(int)
         phases = 1.0 - (ratios - whole)  # arrivals after this phase may have one more batch ahead of them
         shares = np.empty(len(ratios))
-        at_start = _excess(self.left)
+        at_start = _excess(self.waiting)
         at_end = self._excess_at(1.0)
         for phase in np.unique(phases):
             chosen = phases == phase
@@ -52,22 +52,22 @@ class Chain:
         return np.clip(shares / self.per_exec, 0.0, 1.0)
 
     def _excess_at(self, phase: float) -> Floats:
-        """E[(left + arrivals up to this phase - c)+] by c: it grows by those that arrive with c or more ahead."""
-        size = len(self.left)
+        """Returns E[(waiting + arrivals up to this phase - c)+] by c, which counts arrivals with c or more ahead of them."""
+        size = len(self.waiting)
         turns = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
         return _excess(np.fft.irfft(self.spectrum * np.exp(self.per_exec * phase * (turns - 1.0)), size))
 
 
 def solve(batch: int, load: float) -> Chain:
-    """The chain of a server of this batch at this load = rate x exec / batch, 0 < load < 1.
+    """Solves the chain of a server of this batch at this load = rate x exec / batch, 0 < load < 1.
 
-    What is left is the maximum of a random walk with steps arrivals - batch, so it is compound Poisson (Spitzer):
-    its jumps of size j > 0 have the intensities sum over n of P(S_n = j) / n, the coefficients of
-    -log(1 - E[z^arrivals] z^-batch). They are read off a circle on which that function is analytic, of the radius
-    where it is tamest; both ends decay like (1 - load) there, which sets the length.
+    The number left waiting is the maximum of a random walk with steps arrivals - batch, so it is compound Poisson
+    (Spitzer): its jumps of size j > 0 have the intensities sum over n of P(S_n = j) / n, the coefficients of
+    -log(1 - E[z^arrivals] z^-batch). They are computed on a circle on which that function is analytic, with the
+    radius at which it varies least; both ends decay like (1 - load) there, which sets the length.
     """
     if not 0.0 < load < 1.0:
-        raise ValueError(f"load {load:g} has no long run; allowed is more than 0 and less than 1")
+        raise ValueError(f"load {load:g} has no stationary state; it must be over 0 and under 1")
     per_exec = load * batch
     length = max(8.0 * batch, 80.0 / (1.0 - load), 1024.0)
     size = 1 << int(np.ceil(np.log2(length)))
@@ -83,20 +83,21 @@ def solve(batch: int, load: float) -> Chain:
 
 
 def attainment(chain: Chain, ratios: Floats, timeout: float = 0.0) -> Floats:
-    """The share of requests done within these ratios x exec, under a batch timeout in execs.
+    """Returns the share of requests done within these ratios x exec, under a batch timeout in execs.
 
-    For timeouts of at most 1, and ratios of at least 1 + timeout; smaller ones count as never met. What a service
-    leaves behind has waited an exec at the next completion, so such a timeout delays only starts that nobody was left
-    for, and those start in time for all they take. Late requests per service are the same as without; only the
-    requests per service are more. As both move one way: more load is never better, a longer timeout never worse.
+    It holds for timeouts of at most 1 and ratios of at least 1 + timeout; smaller ratios count as never met. Requests
+    that a service leaves behind have waited an exec at the next completion. So such a timeout delays only those
+    starts for which no request was left, and these start in time for all their requests. The late requests per
+    service stay the same; only the requests per service grow. Hence more load is never better, and a longer timeout
+    never worse.
     """
     return np.where(ratios < 1.0 + timeout, 0.0, 1.0 - chain.late(np.maximum(ratios, 1.0)) / cycle(chain, timeout))
 
 
 def cycle(chain: Chain, timeout: float = 0.0) -> float:
-    """The mean time from one start to the next, in execs: 1, and the wait of those starts that nobody was left for.
+    """Returns the mean time between starts, in execs: 1, plus the mean wait if the last service left no request.
 
-    The server is still waiting at s > 1 if none came up to s - timeout and fewer than a batch since.
+    The server still waits at s > 1 if no request came up to s - timeout and fewer than a batch since then.
     """
     if not 0.0 <= timeout <= 1.0:
         raise ValueError(f"timeout {timeout:g} execs is outside 0..1")
@@ -107,7 +108,7 @@ def cycle(chain: Chain, timeout: float = 0.0) -> float:
 
 
 def _excess(mass: Floats) -> Floats:
-    """E[(X - c)+] by c, from the probabilities of X."""
+    """Returns E[(X - c)+] by c, from the probabilities of X."""
     above = np.cumsum(mass[::-1])[::-1]  # P(X >= c)
     return np.append(np.cumsum(above[::-1])[::-1][1:], 0.0)  # the sum of P(X > s) over s >= c
 

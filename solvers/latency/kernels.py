@@ -1,8 +1,8 @@
 """Compiled loops of the latency table: limits for a percentile, and the accepted load in a few nanoseconds.
 
-A row of limits says for one batch and one percentile which SLO / exec each load needs. It holds for POINTS loads the
-ratio needed, the load gained per ratio from there on, and the load itself; then for bins of exec / SLO how many loads
-are accepted at the bin's least ratio.
+A row of limits gives, for one batch and one percentile, the SLO / exec that each load needs. For POINTS loads it holds
+the ratio needed, the load gained per ratio from there on, and the load itself; then, for bins of exec / SLO, how many
+loads are accepted at the bin's least ratio.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ BINS = 512
 WIDTH = 3 * POINTS + BINS + 2
 BUSY_POINTS = 129
 NEVER = 1e300
-LONGEST = 1e9  # no ratio beyond makes a difference
-ATOM = (
-    1e-6  # a request that waits for nobody takes one exec, to the last digit of a clock: the SLO must be longer by this
-)
+LONGEST = 1e9  # a larger ratio makes no difference
+ATOM = 1e-6  # a request that need not wait takes exactly one exec; the SLO must be longer by this share
 
 
 @njit("float64(float64[::1], float64)")
 def accepted_load(row: Array, ratio: float) -> float:
-    """The largest load = rate x exec / batch accepted at this ratio = SLO / exec, which it never falls with; or 0."""
+    """Returns the largest load = rate x exec / batch accepted at this ratio = SLO / exec. It never falls with it."""
     if not ratio >= 1.0 + ATOM:
         return 0.0
     ratio = min(ratio, LONGEST)
-    # the bin leaves a handful of loads to look through
+    # within the bin, a handful of loads remain to be searched
     bin_ = int(BINS / ratio)
     low = int(row[3 * POINTS + bin_])
     high = int(row[3 * POINTS + bin_ - 1]) if bin_ > 0 else POINTS
@@ -53,11 +51,11 @@ def accepted_load(row: Array, ratio: float) -> float:
 
 @njit("float64(float64[::1], float64)")
 def needed_ratio(row: Array, load: float) -> float:
-    """The least SLO / exec at which this load is accepted, the inverse of accepted_load; NEVER where there is none."""
+    """Returns the least SLO / exec at which this load is accepted, or NEVER; the inverse of accepted_load."""
     if not load <= row[3 * POINTS - 1]:
         return NEVER
     low, high = 0, POINTS - 1
-    while low < high:  # the first grid load that is no smaller
+    while low < high:  # finds the first grid load that is no smaller
         middle = (low + high) // 2
         if row[2 * POINTS + middle] < load:
             low = middle + 1
@@ -71,7 +69,7 @@ def needed_ratio(row: Array, load: float) -> float:
 
 @njit("float64(float64[::1], int64, float64)")
 def busy_at(row: Array, batch: int, load: float) -> float:
-    """The share of time a server is busy at timeout 0, from its row of chances that a start leaves nobody waiting."""
+    """Returns the share of time a server is busy at timeout 0; `row` holds the chances that a start empties the queue."""
     if load <= 0.0:
         return 0.0
     if load >= 1.0:
@@ -85,14 +83,14 @@ def busy_at(row: Array, batch: int, load: float) -> float:
 
 @njit("float64(float64[::1], uint16[::1], float64, float64, int64, int64)", inner=True)
 def _plain_need(ratios: Array, codes: Array, step: float, allowed: float, cliff: int, first: int) -> float:
-    """The least ratio from ratios[first] on at which the late share is at most `allowed`.
+    """Returns the least ratio from ratios[first] on at which the late share is at most `allowed`.
 
-    Where more than all may be late it is less than 1: no SLO, but the curve over loads goes on without a kink.
+    If `allowed` is over 1, the ratio is less than 1: not a usable SLO, but the curve over loads continues smoothly.
     """
     count = ratios.shape[0]
     enough = -np.log(allowed) / step
     low, high = first, count
-    while low < high:  # the first grid ratio that is good enough
+    while low < high:  # finds the first grid ratio that is good enough
         middle = (low + high) // 2
         if middle >= cliff:
             good = codes[middle] >= enough
@@ -119,9 +117,9 @@ def _plain_need(ratios: Array, codes: Array, step: float, allowed: float, cliff:
 
 @njit("float64(float64, float64, float64, float64[::1], float64[::1])", inner=True)
 def _waiting(per_exec: float, none_left: float, timeout: float, timeouts: Array, unfilled: Array) -> float:
-    """The mean wait for a start, in execs, under a timeout of 0..1.
+    """Returns the mean wait for a start, in execs, under a timeout of 0..1.
 
-    The chance of an unfilled batch is log-concave in the timeout: interpolated, it is no larger than the true one.
+    The chance of an unfilled batch is log-concave in the timeout, so the interpolated chance is at most the true one.
     """
     last = timeouts.shape[0] - 1
     cell = min(int(timeout * last), last - 1)
@@ -142,7 +140,7 @@ def _spare(
     ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
     timeouts: Array, unfilled: Array, ratio: float,
 ) -> float:  # fmt: skip
-    """How much more than the late share may be late at a ratio of 1..2 under the timeout ratio - 1."""
+    """Returns by how much the allowed late share exceeds the actual one at a ratio of 1..2 and the timeout ratio - 1."""
     cell = min(int((ratio - 1.0) * cliff), cliff - 1)
     share = (ratio - ratios[cell]) / (ratios[cell + 1] - ratios[cell])
     late = np.exp(-step * codes[cell]) * (1.0 - share) + np.exp(-step * codes[cell + 1]) * share + 2.0 - ratio
@@ -158,25 +156,27 @@ def _patient_need(
     ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
     timeouts: Array, unfilled: Array, prompt: float,
 ) -> float:  # fmt: skip
-    """The least ratio at which `missing` may be late under the timeout ratio - 1, at most 1; `prompt` at timeout 0."""
+    """Returns the least ratio at which at most `missing` are late under the timeout ratio - 1, at most 1.
+
+    `prompt` is the ratio needed at timeout 0."""
     if prompt <= 1.0 or none_left <= 0.0:
         return prompt
     if prompt >= 2.0:
         longest = _waiting(per_exec, none_left, 1.0, timeouts, unfilled)
         allowed = missing * (1.0 + longest)
         if np.exp(-step * codes[cliff]) > allowed:
-            # Beyond 2 late shares grow at least as the load does: so little cannot be worth its 2 %.
+            # Beyond 2, late shares grow at least as fast as the load: so small a gain cannot reach 2 % of load.
             if longest - _waiting(per_exec, none_left, 0.0, timeouts, unfilled) < 0.02:
                 return prompt
             return min(prompt, _plain_need(ratios, codes, step, allowed, cliff, cliff))
-    # Below 2 both sides move with the ratio; at least 2 - ratio is late at any load, which bounds the search.
+    # Below 2 both sides change with the ratio; at least 2 - ratio is late at any load, which bounds the search.
     high = min(prompt, 2.0)
     longest = _waiting(per_exec, none_left, high - 1.0, timeouts, unfilled)
     low = max(1.0, 2.0 - missing * (1.0 + longest))
     close = 1e-4 * missing
     if high - low <= close or longest - _waiting(per_exec, none_left, 0.0, timeouts, unfilled) <= 1e-4:
         return high
-    # False position, with less weight for a side that stays; at `high` it always holds.
+    # The method of false position, halving the weight of a side that stays; `high` always satisfies the limit.
     lack = -_spare(ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, low)
     if lack <= 0.0:
         return low
@@ -195,10 +195,10 @@ def _patient_need(
 
 @njit("void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])", inner=True)
 def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Array) -> None:
-    """Write a row from the ratios that the loads need, some at timeout 0, some with one.
+    """Writes a row from the ratios that the loads need, some at timeout 0, some with a timeout.
 
-    From a load on, the need is taken to rise as steeply as in its own cell and in the one before: a need that bends
-    upwards stays below its chord, one that bends downwards below the chord before.
+    From each load on, the ratio is assumed to rise as steeply as the steeper of its own cell and the one before: a
+    convex curve stays below its own chord, a concave one below the chord before.
     """
     count = loads.shape[0]
     for at in range(count):
@@ -211,7 +211,7 @@ def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Ar
             steady = max(steady, (prompt[cell + 1] - prompt[cell]) / width)
             if needs[cell] < prompt[cell] or needs[cell + 1] < prompt[cell + 1]:
                 slope = max(slope, (patient[cell + 1] - patient[cell]) / width)
-        if needs[at] == prompt[at]:  # what timeout 0 gains from here on holds, too
+        if needs[at] == prompt[at]:  # the slope of timeout 0 is valid from here on as well
             slope = min(slope, steady)
         row[count + at] = 1.0 / slope if slope > 0.0 and 0 < at < count - 1 else 0.0
     accepted = count
@@ -232,9 +232,9 @@ def fill_limits(
     low: Array, late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int,
     missing: float, worth: float, batches: Array, sure: float, prompt: Array, either: Array,
 ) -> None:  # fmt: skip
-    """Rows of these batches where `missing` may be late: at timeout 0, and with a timeout where that pays.
+    """Fills the rows of these batches if `missing` may be late: at timeout 0, and with a timeout where it pays.
 
-    That is where it raises the load `worth` times. Of each load the part `sure` is accepted.
+    A timeout pays where it raises the load by the factor `worth`. The share `sure` of each load is accepted.
     """
     count, lows = loads.shape[0], low.shape[1]
     needs, patient, least = np.empty(count), np.empty(count), np.empty(count)
@@ -253,7 +253,7 @@ def fill_limits(
             patient[at] = _patient_need(
                 known, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, needs[at]
             )
-            if at > 0:  # more load never needs less; rounding must not say so
+            if at > 0:  # more load never needs a smaller ratio, whatever rounding says
                 needs[at] = max(needs[at], needs[at - 1])
                 patient[at] = max(patient[at], patient[at - 1])
             patient[at] = min(patient[at], needs[at])

@@ -1,4 +1,4 @@
-"""Which loads a batch server takes under an SLO: from the exact table, for exactly the percentile asked for."""
+"""The loads that a batch server accepts within an SLO, from the exact table, for any percentile."""
 
 from __future__ import annotations
 
@@ -15,51 +15,52 @@ from numpy.typing import NDArray
 
 from solvers.latency import grids, kernels
 
-REQUESTS = 1_000_000  # in a simulation that decides
+REQUESTS = 1_000_000  # in a simulation that checks a limit
 WORTH = 1.02  # a timeout is used where it raises the accepted load by this factor
 FOLDER = Path(__file__).parent
 LOCK = Lock()
 
 
 class OutsideTheTable(ValueError):
-    """A batch, percentile, load or timeout that the table knows nothing of."""
+    """A batch, percentile, load or timeout that the table does not cover."""
 
 
 @dataclass(frozen=True)
 class LatencyTable:
-    """For one percentile, a row by batch (0 is no batch), to be read by kernels.accepted_load."""
+    """The limits at one percentile, one row a batch (row 0 is unused), read by kernels.accepted_load."""
 
     percentile: float
-    loads: NDArray[np.float64]  # with a timeout where that pays
+    loads: NDArray[np.float64]  # with a timeout where it pays
     prompt: NDArray[np.float64]  # at timeout 0
-    made: set[int]  # batches whose rows are filled in; the others accept nothing
+    made: set[int]  # batches whose rows are filled; the others accept nothing
 
 
 @cache
 def table() -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]]:
-    """By batch and load: late shares by ratio, at low loads and at usual ones; chances of what a start meets.
+    """Loads the table, by batch and load: late shares by ratio at low and at usual loads, and chances at a start.
 
-    These are that a start leaves nobody waiting, and that fewer than a batch come within each timeout.
+    These are the chance that a start leaves no request waiting, and the chances that fewer requests than a batch come
+    within each timeout.
     """
     low, late, starts = (np.load(FOLDER / f"{name}.npy") for name in ("low", "late", "starts"))
     return low, late, starts
 
 
 def limits(percentile: float, batches: Iterable[int] | None = None) -> LatencyTable:
-    """The limits at this percentile (50..99.9), of these batches at least; without any, of all."""
-    of = _rows(percentile)
-    if len(of.made) > grids.MOST:
-        return of
+    """Returns the limits at this percentile (50..99.9), for these batches at least, or for all."""
+    rows = _rows(percentile)
+    if len(rows.made) > grids.MOST:
+        return rows
     with LOCK:
-        new = [batch for batch in (range(grids.MOST + 1) if batches is None else batches) if batch not in of.made]
+        new = [batch for batch in (range(grids.MOST + 1) if batches is None else batches) if batch not in rows.made]
         if new:
             low, late, starts = table()
             kernels.fill_limits(
                 low, late, starts, grids.LOADS, grids.RATIOS, grids.TIMEOUTS, grids.STEP, grids.CLIFF,
-                1.0 - percentile / 100.0, WORTH, np.array(new), 1.0 - luck(percentile), of.prompt, of.loads,
+                1.0 - percentile / 100.0, WORTH, np.array(new), 1.0 - luck(percentile), rows.prompt, rows.loads,
             )  # fmt: skip
-            of.made.update(new)
-    return of
+            rows.made.update(new)
+    return rows
 
 
 @lru_cache(maxsize=64)
@@ -72,11 +73,12 @@ def _rows(percentile: float) -> LatencyTable:
 
 
 def luck(percentile: float) -> float:
-    """The share of load by which a simulation of a million requests errs, about.
+    """Returns the share of load by which a simulation of a million requests errs, roughly.
 
-    Whoever checks a limit so, and allows for 4 errors, would still refuse an exact one in some thousands: errors taken
-    from blocks err themselves. So this share is taken off: 0.2 % up to percentile 98, 0.5 % at 99.9. It is that of
-    heavy traffic, where late = exp(-c (1 - load)); made to rise with the percentile, as limits must fall with it.
+    A check of a limit by such a simulation, at 4 standard errors, would still reject an exact limit in some thousands,
+    because errors estimated from blocks have errors themselves. So this share is subtracted: 0.2 % up to percentile
+    98, 0.5 % at 99.9. It is the share in heavy traffic, where late = exp(-c (1 - load)), made to rise with the
+    percentile because limits must fall with it.
     """
 
     def error(late: float) -> float:
@@ -86,8 +88,8 @@ def luck(percentile: float) -> float:
 
 
 def row(percentile: float, batch: int, prompt: bool = False) -> Any:
-    """The row of a batch."""
+    """Returns the row of limits of a batch."""
     if not 1 <= batch <= grids.MOST:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
-    of = limits(percentile, [batch])
-    return (of.prompt if prompt else of.loads)[batch]
+    rows = limits(percentile, [batch])
+    return (rows.prompt if prompt else rows.loads)[batch]

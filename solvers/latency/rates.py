@@ -1,4 +1,4 @@
-"""Rates and milliseconds: what an instance carries, under which timeout, and how late it answers."""
+"""Limits in rates and milliseconds: the rate an instance can serve, its batch timeout, and its latency."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from solvers.latency import grids, kernels
 from solvers.latency.limits import OutsideTheTable, row, table
 
-SHORT_OF = 1.0 - 1e-6  # a timeout stays short of what the SLO leaves by this factor: no request is late by rounding
+SHORT_OF = 1.0 - 1e-6  # shortens each timeout, so that rounding makes no request late
 
 
 def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tuple[float, float]:
-    """The largest accepted rate per second, and its batch timeout in ms. Utilization and margins are the caller's."""
+    """Returns the largest accepted rate per second and its batch timeout in ms; the caller adds utilization and margins."""
     ratio = _ratio(exec_ms, slo_ms)
     load = kernels.accepted_load(row(percentile, batch), ratio)
     rate_per_second = 1000.0 * load * batch / exec_ms
@@ -26,9 +26,9 @@ def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tu
 def timeout_for(
     batch: int, exec_ms: float, slo_ms: float, percentile: float, rate_per_second: float
 ) -> float | None:  # fmt: skip
-    """The timeout in ms under which this rate is accepted, 0 where that will do; None where none will."""
+    """Returns the timeout in ms under which this rate is accepted, 0 if none is needed, None if none is enough."""
     ratio = _ratio(exec_ms, slo_ms)
-    load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)  # rates come from loads, by rounding
+    load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)  # rates were computed from loads, with rounding
     if load <= kernels.accepted_load(row(percentile, batch, prompt=True), ratio):
         return 0.0
     if load <= kernels.accepted_load(row(percentile, batch), ratio):
@@ -39,7 +39,7 @@ def timeout_for(
 def latency_at(
     batch: int, exec_ms: float, rate_per_second: float, percentile: float, timeout_ms: float = 0.0
 ) -> float:  # fmt: skip
-    """The latency in ms at this percentile, never too low; infinite where the load is beyond the table's last."""
+    """Returns the latency in ms at this percentile, never too low; infinite if the load is beyond the table."""
     if not 0.0 <= timeout_ms <= exec_ms:
         raise OutsideTheTable(f"timeout {timeout_ms:g} ms is outside 0..{exec_ms:g} ms, the time of one batch")
     load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)
@@ -47,16 +47,16 @@ def latency_at(
     if timeout_ms > 0.0:
         timeout = timeout_ms / exec_ms
         patient = kernels.needed_ratio(row(percentile, batch), load)
-        # That ratio holds from its own timeout on: a longer one makes starts rarer, and late requests with them.
+        # The ratio holds from its own timeout on: a longer timeout makes starts, and late requests, rarer.
         if timeout >= min(1.0, patient - 1.0) * SHORT_OF**2:
             ratio = min(ratio, patient)
-        ratio = max(ratio, 1.0 + timeout)  # whoever came to an idle server waits it out
+        ratio = max(ratio, 1.0 + timeout)  # a request at an idle server waits for the whole timeout
     return math.inf if ratio >= kernels.NEVER else ratio * exec_ms
 
 
 @cache
 def none_left() -> NDArray[np.float64]:
-    """The chance that a start leaves nobody waiting, by batch and load 0, 1 / 128, .. 1: rows for kernels.busy_at."""
+    """Returns the rows for kernels.busy_at: the chance that a start empties the queue, by batch and load 0..1."""
     _, _, starts = table()
     at = np.linspace(0.0, 1.0, kernels.BUSY_POINTS)
     rows = np.ones((grids.MOST + 1, len(at)))
@@ -66,7 +66,9 @@ def none_left() -> NDArray[np.float64]:
 
 
 def busy_fraction(batch: int, load: float) -> float:
-    """The share of time a server is busy at timeout 0. A batch takes exec whatever its fill: more than the load."""
+    """Returns the share of time a server is busy at timeout 0.
+
+    A batch takes exec even if it is not full, so the share is more than the load."""
     if not 1 <= batch <= grids.MOST:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
     return float(kernels.busy_at(none_left()[batch], batch, load))

@@ -1,1 +1,1 @@
-"""Morak's methods: SM%, batch and clock of every GPU under latency, caps and a budget of watts."""
+"""Morak's methods: choose SM%, batch and clock of every GPU within latency limits, caps and a power budget."""

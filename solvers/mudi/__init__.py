@@ -1,1 +1,1 @@
-"""Mudi's methods: training beside inference, the SM% that co-residents need, and the batch found by measuring."""
+"""Mudi's methods: training next to inference, the SM% that co-residents need, and the batch found by measuring."""

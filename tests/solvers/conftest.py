@@ -1,4 +1,4 @@
-"""Loops of a test's own, and a cache for them."""
+"""Fixtures: loops of a test's own, and a cache for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.solvers.loops import LOOPS
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache of the test's own."""
+    """Returns a cache folder of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(compiled, "WAITING", [])
     loop_cache.cache_folder.cache_clear()

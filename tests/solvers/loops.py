@@ -1,4 +1,4 @@
-"""A module of two loops, imported again and again as by processes that know nothing of it."""
+"""A module of two loops, imported repeatedly as if by new processes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def four_times(number):
 
 
 def read(file: Path) -> ModuleType:
-    """With all its loops read or compiled."""
+    """Imports the module and loads or compiles all its loops."""
     module = imported(file)
     compiled.read_all()
     return module
 
 
 def imported(file: Path) -> ModuleType:
-    """As by a process of its own, with nothing known of the file."""
+    """Imports the module as a new process would."""
     spec = util.spec_from_file_location("loops", file)
     assert spec
     assert spec.loader

@@ -1,4 +1,4 @@
-"""The solvers' libraries live in one process, whichever is imported first, and still solve."""
+"""The solvers' libraries work in one process in any order of import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ z = h.addVariable(lb=0, ub=9); h.addConstr(2 * z >= 5); h.minimize(z); assert ab
 import cvxpy
 from importlib.metadata import version
 w = cvxpy.Variable(); nearest = cvxpy.Problem(cvxpy.Minimize(cvxpy.square(w - 1)), [w >= 2])
-# PuLP 3.3 puts HiGHS's symbols where OSQP's binding stumbles over them.
+# PuLP 3.3 loads HiGHS's symbols globally, where they break OSQP's binding.
 osqp_is_safe = tuple(map(int, version('pulp').split('.')[:2])) < (3, 3)
 for solver in ('CLARABEL', *(['OSQP'] if osqp_is_safe else [])):
     nearest.solve(solver=solver); assert abs(w.value - 2) < 1e-3

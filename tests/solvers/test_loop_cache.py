@@ -1,4 +1,4 @@
-"""Where compiled loops are kept: whole, ours alone, and not too many."""
+"""The cache of compiled loops: only whole files, only our own, and not too many."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_loop_under_the_name_of_another_is_compiled_again(file: Path, cache: P
     assert again.twice.stats.cache_misses
 
 
-def test_what_others_may_write_or_own_is_not_read(file: Path, cache: Path) -> None:
+def test_a_file_that_others_own_or_may_write_is_not_read(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "twice").chmod(0o620)
     assert read(file).twice.stats.cache_misses
@@ -68,15 +68,15 @@ def test_the_folder_is_made_for_its_owner_alone(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_a_home_loops_are_kept_beside_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = Path(loop_cache.__file__).parent / "__pycache__" / "compiled"
+def test_without_a_home_loops_are_cached_next_to_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fallback = Path(loop_cache.__file__).parent / "__pycache__" / "compiled"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
-    assert loop_cache.cache_folder() == beside
+    assert loop_cache.cache_folder() == fallback
     assert not (tmp_path / "nonexistent").exists()
 
 
-def test_where_nothing_can_be_kept_loops_work_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_work_where_no_cache_can_be_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_cache, "_can_be_used", lambda folder: False)
     assert read(file).four_times(3) == 12
     assert read(file).four_times.stats.cache_misses
@@ -100,7 +100,7 @@ def test_two_processes_that_compile_at_once_leave_whole_entries(file: Path, cach
     assert imported(file).four_times(3) == 12
 
 
-def test_the_oldest_go_when_there_are_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_files_are_removed_when_there_are_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.mkdir(parents=True)
     for age, name in enumerate(("new", "old", "older")):
         (cache / name).write_bytes(bytes(100))
@@ -110,7 +110,7 @@ def test_the_oldest_go_when_there_are_too_many(cache: Path, monkeypatch: pytest.
     assert sorted(path.name for path in cache.iterdir()) == ["new", "old"]
 
 
-def test_what_was_not_read_for_long_goes_and_reading_is_noted(file: Path, cache: Path) -> None:
+def test_files_not_read_for_long_are_removed_and_reading_is_noted(file: Path, cache: Path) -> None:
     read(file)
     long_ago = time.time() - loop_cache.MOST_SECONDS - 60
     for name in ("twice", "four_times"):

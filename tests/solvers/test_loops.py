@@ -1,4 +1,4 @@
-"""What every compiled loop says of itself is true."""
+"""The declaration of every compiled loop is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parsed() -> dict[str, ast.Module]:
 
 
 def door(node: ast.AST) -> ast.Call | None:
-    """The call of `njit` that makes a loop of this function."""
+    """Returns the call of `njit` that decorates this function."""
     for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "njit":
             return decorator

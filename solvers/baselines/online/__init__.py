@@ -1,4 +1,4 @@
-"""Requests placed one at a time as they come, in microseconds: which host, which GPU of it, or why not."""
+"""Places requests one at a time as they arrive, in microseconds: chooses the host and its GPUs."""
 
 from solvers.baselines.online.fleet import OnlineFleet, PlacedRequest
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy

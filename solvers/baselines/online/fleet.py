@@ -1,4 +1,4 @@
-"""The hosts as they fill: place a request, take it back. What a policy has worked out is kept per kind and host."""
+"""The hosts as they fill up: places and removes requests. A policy's scores are cached per kind and host."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste
 from solvers.baselines.online.waste import expected_waste
 from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Host, WrongRequest
 
-MOST_HOLD_BACK = 1e18  # nothing wastes as much
+MOST_HOLD_BACK = 1e18  # no request wastes as much
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRequest:
-    """Where a request went: the host, and which of its GPUs."""
+    """The place of a request: the host and its GPUs."""
 
     host: str
     gpus: tuple[int, ...]
 
 
 class OnlineFleet:
-    """Hosts, in the order in which ties are broken, under one policy. It changes with each placement."""
+    """Hosts under one policy, in the order in which ties are broken. It changes with each placement."""
 
     def __init__(self, hosts: Sequence[Host], policy: Policy, kinds: Iterable[GpuRequest] = ()) -> None:
         if len({host.name for host in hosts}) != len(hosts):
-            raise WrongRequest("two hosts have one name")
+            raise WrongRequest("two hosts share a name")
         self.hosts = tuple(hosts)
         self._row = {host.name: row for row, host in enumerate(hosts)}
         self._gpus = np.array([host.gpus for host in hosts], dtype=np.int64)
-        self._left = np.array([[host.cpu_milli, host.host_memory_mib] for host in hosts], dtype=np.int64).reshape(-1, 2)
+        self._host_free = np.array([[host.cpu_milli, host.host_memory_mib] for host in hosts], dtype=np.int64).reshape(-1, 2)
         widest = max((host.gpus for host in hosts), default=0)
         self._free = np.zeros((len(hosts), max(widest, 1)), dtype=np.int64)
         for row, host in enumerate(hosts):
@@ -48,7 +48,7 @@ class OnlineFleet:
             self.kind_of(request)
 
     def _read(self, policy: Policy) -> None:
-        """The policy as arrays; what it does not use stays empty."""
+        """Lays the policy out as arrays; those that it does not use stay empty."""
         self._table = np.zeros(GPU_MILLI + 1)
         self._appetites = np.zeros((0, 2))
         self._weight = np.zeros(2)
@@ -59,7 +59,7 @@ class OnlineFleet:
                 self._rule = kernels.LEAST_WASTE
                 self._table = expected_waste(policy.workload.pieces, policy.draws)
                 means = (policy.workload.cpu_milli_per_gpu_milli, policy.workload.host_memory_mib_per_gpu_milli)
-                tiny = 1e-9  # a mix that takes none starves of nothing
+                tiny = 1e-9  # a mix that uses none of a resource is never short of it
                 self._appetites = np.array([[max(a * mean, tiny) for mean in means] for a in policy.appetites])
                 self._weight[:] = policy.shortage_weight / max(len(policy.appetites), 1)
                 if policy.hold_back is not None:
@@ -79,12 +79,12 @@ class OnlineFleet:
         grown = np.zeros((kinds, 4), dtype=np.int64)
         grown[:known] = self._kinds[:known]
         self._kinds = grown
-        self._seen = np.full((kinds, len(self.hosts)), -1, dtype=np.int64)
+        self._scored = np.full((kinds, len(self.hosts)), -1, dtype=np.int64)
         self._scores = np.zeros((kinds, len(self.hosts)))
         self._devices = np.zeros((kinds, len(self.hosts)), dtype=np.int64)
 
     def kind_of(self, request: GpuRequest) -> int:
-        """The number of a kind of request; kinds named in advance cost nothing later."""
+        """Returns the number of a kind of request; kinds named in advance cost nothing later."""
         if request not in self._kind:
             if len(self._kind) == len(self._kinds):
                 self._reserve(2 * len(self._kinds))
@@ -94,10 +94,10 @@ class OnlineFleet:
         return self._kind[request]
 
     def place(self, request: GpuRequest) -> PlacedRequest | None:
-        """Put a request where the policy wants it; None: nowhere, because nothing fits or it is held back."""
+        """Places a request by the policy; returns None if it fits nowhere or the policy refuses it."""
         host, device = kernels.choose(
-            self._rule, self.kind_of(request), self._hold_back, self._kinds, self._left, self._free, self._gpus,
-            self._version, self._seen, self._scores, self._devices, self._spare, self._table, self._appetites,
+            self._rule, self.kind_of(request), self._hold_back, self._kinds, self._host_free, self._free, self._gpus,
+            self._version, self._scored, self._scores, self._devices, self._spare, self._table, self._appetites,
             self._weight, self._typical, self._frequency,
         )  # fmt: skip
         if host < 0:
@@ -111,21 +111,21 @@ class OnlineFleet:
         return PlacedRequest(self.hosts[host].name, devices)
 
     def remove(self, request: GpuRequest, placed: PlacedRequest) -> None:
-        """Give back what a request took."""
+        """Returns the resources of a request to its host."""
         self._take(self._row[placed.host], placed.gpus, request, -1)
 
     def could_hold(self, request: GpuRequest) -> bool:
-        """Whether it fits anywhere now, held back or not."""
+        """Returns whether the request fits anywhere now, even if the policy would refuse it."""
         kind = np.array([request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus], dtype=np.int64)
-        rows = zip(self._left, self._free, self._gpus.tolist(), strict=True)
-        return any(kernels.fits(left, free, gpus, kind) for left, free, gpus in rows)
+        rows = zip(self._host_free, self._free, self._gpus.tolist(), strict=True)
+        return any(kernels.fits(host_free, free, gpus, kind) for host_free, free, gpus in rows)
 
     def allocated_gpu_milli(self) -> int:
         return int(self._gpus.sum()) * GPU_MILLI - int(self._free.sum())
 
     def _take(self, host: int, devices: tuple[int, ...], request: GpuRequest, sign: int) -> None:
-        self._left[host, 0] -= sign * request.cpu_milli
-        self._left[host, 1] -= sign * request.host_memory_mib
+        self._host_free[host, 0] -= sign * request.cpu_milli
+        self._host_free[host, 1] -= sign * request.host_memory_mib
         for gpu in devices:
             self._free[host, gpu] -= sign * request.gpu_milli
         self._version[host] += 1

@@ -1,4 +1,4 @@
-"""The compiled loops of online placement. A host's score for a kind of request is kept until that host changes."""
+"""The compiled loops of online placement. A host's score for a kind of request is cached until the host changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NOWHERE, HELD_BACK = -1, -2
 
 
 @njit("boolean(int64[:], int64[:], int64, int64[:])")
-def fits(left: Whole, free: Whole, gpus: int, request: Whole) -> bool:
-    """Whether a host can take a request now. `left` is CPU and host memory, `free` the milli of each GPU."""
-    if left[0] < request[0] or left[1] < request[1]:
+def fits(host_free: Whole, free: Whole, gpus: int, request: Whole) -> bool:
+    """Returns whether a host has room for a request. `host_free` is CPU and host memory, `free` the milli of each GPU."""
+    if host_free[0] < request[0] or host_free[1] < request[1]:
         return False
     able = 0
     for gpu in range(gpus):
@@ -31,7 +31,7 @@ def fits(left: Whole, free: Whole, gpus: int, request: Whole) -> bool:
 
 @njit("float64(int64, int64, int64[:], int64, float64[:], float64[:, :], float64[:])", inner=True)
 def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetites: Table, weight: Numbers) -> float:
-    """What of a host's GPUs is expected to stay unused: parts that nothing fills, and what CPU or memory starve."""
+    """Returns the expected unused part of a host's GPUs: parts that no request fills, and parts short of CPU or memory."""
     total = 0
     out = 0.0
     for gpu in range(gpus):
@@ -49,7 +49,7 @@ def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetit
 
 @njit("float64(int64, int64[:], int64, int64[:, :], float64[:])", inner=True)
 def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Numbers) -> float:
-    """FGD, section 3: the free milli that a request of the typical mix, met at random, could not use here."""
+    """Returns FGD's fragmentation (section 3): the free milli that a random request of the typical mix cannot use."""
     total = 0
     for gpu in range(gpus):
         total += free[gpu]
@@ -75,7 +75,7 @@ def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Nu
 )
 def score(
     rule: int,
-    left: Whole,
+    host_free: Whole,
     free: Whole,
     gpus: int,
     request: Whole,
@@ -86,28 +86,28 @@ def score(
     typical: Rows,
     frequency: Numbers,
 ) -> tuple[float, int]:
-    """How good it is to put a request on a host where it fits (more is better), and the GPU if it shares one."""
-    cpu = left[0] - request[0]
-    memory = left[1] - request[1]
+    """Returns the score of a request on a host where it fits (higher is better), and the GPU if it shares one."""
+    cpu = host_free[0] - request[0]
+    memory = host_free[1] - request[1]
     total = 0
     for gpu in range(gpus):
         spare[gpu] = free[gpu]
         total += free[gpu]
     before = 0.0
     if rule == 0:
-        before = waste(left[0], left[1], free, gpus, table, appetites, weight)
+        before = waste(host_free[0], host_free[1], free, gpus, table, appetites, weight)
     elif rule == 1:
-        before = fragmentation(left[0], free, gpus, typical, frequency)
+        before = fragmentation(host_free[0], free, gpus, typical, frequency)
     best = -1e300
     chosen = -1
     if request[3] == 1 and request[2] < 1000:
         for gpu in range(gpus):
             if free[gpu] < request[2]:
                 continue
-            seen = False  # an equally free GPU stands before: the same score
+            is_twin = False  # an earlier GPU is equally free, so it has the same score
             for earlier in range(gpu):
-                seen = seen or free[earlier] == free[gpu]
-            if seen:
+                is_twin = is_twin or free[earlier] == free[gpu]
+            if is_twin:
                 continue
             spare[gpu] -= request[2]
             if rule == 0:
@@ -148,11 +148,11 @@ def choose(
     kind: int,
     hold_back: float,
     kinds: Rows,
-    left: Rows,
+    host_free: Rows,
     free: Rows,
     gpus: Whole,
     version: Whole,
-    seen: Rows,
+    scored: Rows,
     scores: Table,
     devices: Rows,
     spare: Whole,
@@ -162,16 +162,16 @@ def choose(
     typical: Rows,
     frequency: Numbers,
 ) -> tuple[int, int]:
-    """The best host for a kind of request, the first among equals, and the GPU it would share there."""
+    """Returns the best host for a kind of request, the first of equals, and the GPU it would share there."""
     request = kinds[kind]
     best = -1e300
     host = -1
     for here in range(gpus.shape[0]):
-        if seen[kind, here] != version[here]:
-            seen[kind, here] = version[here]
-            if fits(left[here], free[here], gpus[here], request):
+        if scored[kind, here] != version[here]:
+            scored[kind, here] = version[here]
+            if fits(host_free[here], free[here], gpus[here], request):
                 scores[kind, here], devices[kind, here] = score(
-                    rule, left[here], free[here], gpus[here], request, spare, table, appetites, weight, typical,
+                    rule, host_free[here], free[here], gpus[here], request, spare, table, appetites, weight, typical,
                     frequency,
                 )  # fmt: skip
             else:

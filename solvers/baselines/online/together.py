@@ -1,4 +1,4 @@
-"""All requests known at once, placed by the same rule in a better order: the batch form for fleets of thousands."""
+"""Places requests that are all known in advance by the same rule in a better order, for fleets of thousands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from solvers.baselines.online.waste import expected_waste
 from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Workload
 
 DRAWS = 50
-WASTEFUL = 0.12  # of what is asked for
+WASTEFUL = 0.12  # as a share of the request
 
 
 def order(requests: Sequence[GpuRequest]) -> list[int]:
-    """The indices in the order of placement: many GPUs before one, whole GPUs before parts, much CPU before little.
+    """Returns the indices in order of placement: many GPUs before one, whole GPUs before parts, much CPU before little.
 
-    A part whose rest of the GPU the mix could not fill comes after all other parts."""
+    A part comes after all other parts if the mix could not fill the rest of its GPU."""
     pieces = Workload.of(requests).pieces
     waste = expected_waste(pieces, DRAWS)
 
@@ -29,7 +29,7 @@ def order(requests: Sequence[GpuRequest]) -> list[int]:
 
 
 def place_all(fleet: OnlineFleet, requests: Sequence[GpuRequest]) -> list[PlacedRequest | None]:
-    """Where each request goes, in the order given; None: it fits nowhere any more."""
+    """Returns the place of each request, in the order given; None if it fits nowhere."""
     placed: list[PlacedRequest | None] = [None] * len(requests)
     for index in order(requests):
         placed[index] = fleet.place(requests[index])

@@ -1,4 +1,4 @@
-"""How much of what is free on a GPU will stay free: the table by which our online policy looks ahead."""
+"""The table by which our online policy looks ahead: how much of a GPU's free part is expected to stay free."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from solvers.baselines.online.workload import GPU_MILLI
 
 @lru_cache(maxsize=64)
 def expected_waste(pieces: tuple[tuple[int, float], ...], draws: int) -> NDArray[np.float64]:
-    """milli free -> milli that stay free in the end.
+    """Returns, by free milli, the milli expected to stay free in the end.
 
-    Who fills a GPU may choose: of the next `draws` requests of the declared mix he takes the one that leaves the
-    least waste, and goes on from there; when none of them fits, the rest is wasted. One draw is a GPU that takes
-    what comes; many draws are a perfect packer. So W(f) = E[min over the draws of W(f - request), f for a misfit]."""
+    The model packer sees the next `draws` requests of the declared mix, takes the one that leaves the least waste, and
+    repeats; when none fits, the rest is wasted. With one draw it takes requests as they come; with many it packs
+    perfectly. So W(f) = E[min over the draws of W(f - request), f for a misfit]."""
     table = np.zeros(GPU_MILLI + 1)
     if not pieces:
         return np.arange(GPU_MILLI + 1, dtype=np.float64)

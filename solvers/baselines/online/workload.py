@@ -1,4 +1,4 @@
-"""What is placed and on what: requests, hosts, and the declared mix of requests that a policy may plan for."""
+"""Requests, hosts, and the declared mix of requests that a policy may plan for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ GPU_MILLI = 1000  # one whole GPU
 
 
 class WrongRequest(ValueError):
-    """A request or host that no machine could be."""
+    """A request or a host that cannot exist."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuRequest:
-    """What one instance asks of its host: a part of one GPU, or whole GPUs, or none."""
+    """The resources that one instance needs of its host, with a part of one GPU, whole GPUs, or none."""
 
     cpu_milli: int
     host_memory_mib: int
@@ -25,15 +25,15 @@ class GpuRequest:
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.host_memory_mib < 0:
-            raise WrongRequest(f"{self} asks for less than nothing")
+            raise WrongRequest(f"{self} has an amount below 0")
         whole = self.gpus > 0 and self.gpu_milli == GPU_MILLI
         part = self.gpus == 1 and 0 < self.gpu_milli < GPU_MILLI
         if not (whole or part or (self.gpus == 0 and self.gpu_milli == 0)):
-            raise WrongRequest(f"{self} asks for neither whole GPUs, nor a part of one GPU, nor none")
+            raise WrongRequest(f"{self} must request whole GPUs, a part of one GPU, or none")
 
     @property
     def is_part(self) -> bool:
-        """Whether it shares a GPU."""
+        """Whether the request shares a GPU with others."""
         return 0 < self.gpu_milli < GPU_MILLI
 
     @property
@@ -43,7 +43,7 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine."""
+    """A machine with its CPU, memory and GPUs."""
 
     name: str
     cpu_milli: int
@@ -52,12 +52,12 @@ class Host:
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.host_memory_mib < 0 or self.gpus < 0:
-            raise WrongRequest(f"host {self.name} has less than nothing")
+            raise WrongRequest(f"host {self.name} has an amount below 0")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The declared mix: how often each request is expected among those to come. Nothing of their order."""
+    """The declared mix: how often each request is expected, without any order."""
 
     counts: tuple[tuple[GpuRequest, float], ...]
 
@@ -67,7 +67,7 @@ class Workload:
 
     @cached_property
     def pieces(self) -> tuple[tuple[int, float], ...]:
-        """(milli of one GPU, how often): requests for several GPUs count once per GPU."""
+        """Pairs of milli of one GPU and frequency; a request for several GPUs counts once per GPU."""
         found: Counter[int] = Counter()
         for request, count in self.counts:
             if request.gpus:
@@ -75,27 +75,27 @@ class Workload:
         return tuple(sorted(found.items()))
 
     def typical(self, popularity: float) -> tuple[tuple[GpuRequest, float], ...]:
-        """The most frequent requests that together make this share of all, and their frequency among themselves.
+        """Returns the most frequent requests that make up this share of all, with their relative frequency.
 
-        Host memory is left out of the comparison, as in FGD's simulator; ties go to the larger request."""
+        Host memory is ignored in the comparison, as in FGD's simulator; ties go to the larger request."""
         alike: dict[tuple[int, int, int], float] = {}
         for request, count in self.counts:
             shape = (request.cpu_milli, request.gpu_milli, request.gpus)
             alike[shape] = alike.get(shape, 0.0) + count
         ranked = sorted(alike.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)
         total = sum(alike.values())
-        kept: list[tuple[tuple[int, int, int], float]] = []
+        typical: list[tuple[tuple[int, int, int], float]] = []
         covered = 0.0
         for shape, count in ranked:
             if covered >= popularity * total:
                 break
-            kept.append((shape, count))
+            typical.append((shape, count))
             covered += count
-        return tuple((GpuRequest(cpu, 0, milli, gpus), count / covered) for (cpu, milli, gpus), count in kept)
+        return tuple((GpuRequest(cpu, 0, milli, gpus), count / covered) for (cpu, milli, gpus), count in typical)
 
     @cached_property
     def cpu_milli_per_gpu_milli(self) -> float:
-        """What a GPU's worth of requests takes of the CPU, on average."""
+        """The CPU that requests use per milli of GPU, on average."""
         return self._per_gpu([(request.cpu_milli, request, count) for request, count in self.counts])
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Given instances onto given GPUs, all at once: CP-SAT with its proof, beside HetSev's rounds and best fit."""
+"""Places given instances on given GPUs: CP-SAT with its proof, HetSev's rounds and best fit."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ SOME_WORK = PlacementBudget()
 
 
 def place(problem: PlacementProblem, budget: PlacementBudget = SOME_WORK) -> PlacementOutcome:
-    """The cheapest right placement of all methods, judged, with the bound and a reason for whatever is left out."""
-    if wrong := judge.violations(problem, problem.standing):
-        kept = _certified(problem, dict(problem.standing), None, "what stands")
-        return replace(kept, reasons={one.name: f"what stands breaks a rule: {wrong[0]}" for one in problem.pending})
+    """Returns the cheapest placement of all methods, judged, with its bound and a reason for each unplaced instance."""
+    if broken := judge.violations(problem, problem.current):
+        outcome = _certified(problem, dict(problem.current), None, "current placement")
+        reason = f"the current placement breaks a rule: {broken[0]}"
+        return replace(outcome, reasons={instance.name: reason for instance in problem.pending})
     answers = [(greedy.solve(problem), "best fit"), (queues.schedule(problem), "queues, worst fit")]
     bound = None
     if budget.work > 0:
@@ -66,7 +67,7 @@ def _certified(problem: PlacementProblem, placement: Placement, bound: float | N
 def _reasons(problem: PlacementProblem, placement: Placement) -> dict[str, str]:
     rooms = Rooms(problem)
     for name, where in sorted(placement.items()):
-        if name not in problem.standing:
+        if name not in problem.current:
             rooms.put(problem.by_name[name], problem.gpu_by_name[where])
-    out = [instance for instance in problem.instances if instance.name not in placement]
-    return {instance.name: rooms.why_not(instance) for instance in out}
+    unplaced = [instance for instance in problem.instances if instance.name not in placement]
+    return {instance.name: rooms.why_not(instance) for instance in unplaced}

@@ -1,4 +1,4 @@
-"""A placement at once: the largest instances first, each on the fullest GPU that holds it."""
+"""Places by best fit: the largest instances first, each on the fullest GPU that has room for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from solvers.hetsev.placement.rooms import Rooms
 
 
 def solve(problem: PlacementProblem) -> dict[str, str]:
-    """Best fit, decreasing; a GPU that is paid already before one that is not."""
+    """Best fit decreasing; GPUs that are already paid for come first."""
     rooms = Rooms(problem)
-    for instance in sorted(problem.pending, key=lambda one: (-one.memory_gib, one.name)):
+    for instance in sorted(problem.pending, key=lambda pending: (-pending.memory_gib, pending.name)):
         used = set(rooms.placement.values())
         fitting = [
             (0.0 if gpu.name in used else gpu.price_per_hour, rooms.free_gib[gpu.name], gpu.name, gpu)

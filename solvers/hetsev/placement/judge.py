@@ -1,14 +1,14 @@
-"""What a placement costs and which rule it breaks, in plain loops. It shares nothing with the solvers."""
+"""Judges a placement: its cost and the rules it breaks, in plain loops. It shares no code with the solvers."""
 
 from __future__ import annotations
 
 from solvers.hetsev.placement.problem import Placement, PlacementProblem
 
-TOLERANCE = 1e-9  # relative: what floating sums lose
+TOLERANCE = 1e-9  # relative: the rounding of floating-point sums
 
 
 def cost(problem: PlacementProblem, placement: Placement) -> float:
-    """The price of every GPU that something stands on, and of every instance that stands nowhere."""
+    """Returns the price of every GPU in use plus the price of every unplaced instance."""
     total = 0.0
     for gpu in problem.gpus:
         if gpu.name in placement.values():
@@ -20,7 +20,7 @@ def cost(problem: PlacementProblem, placement: Placement) -> float:
 
 
 def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
-    """Every rule that does not hold, in words."""
+    """Returns a sentence for every broken rule."""
     found = []
     instances = {instance.name: instance for instance in problem.instances}
     gpus = {gpu.name: gpu for gpu in problem.gpus}
@@ -31,9 +31,9 @@ def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
             found.append(f"{name} is placed on {where}, a {gpus[where].gpu_type} that does not suit it")
     if found:
         return found
-    for name, where in sorted(problem.standing.items()):
+    for name, where in sorted(problem.current.items()):
         if placement.get(name) != where:
-            found.append(f"{name} stands on {where} and is moved to {placement.get(name)}")
+            found.append(f"{name} is placed on {where} and must stay there; it is moved to {placement.get(name)}")
     for gpu in problem.gpus:
         memory = 0.0
         models: dict[str, int] = {}
@@ -42,10 +42,10 @@ def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
                 memory += instances[name].memory_gib
                 models[instances[name].model] = models.get(instances[name].model, 0) + 1
         if memory > gpu.memory_gib * (1 + TOLERANCE):
-            found.append(f"{gpu.name}: {memory:g} GiB are taken of {gpu.memory_gib:g}")
+            found.append(f"{gpu.name}: {memory:g} GiB are used of {gpu.memory_gib:g}")
         for model, count in sorted(models.items()):
             if count > problem.same_model_per_gpu:
-                found.append(f"{gpu.name}: {count} instances of {model}; {problem.same_model_per_gpu} may stand there")
+                found.append(f"{gpu.name}: {count} instances of {model}; the limit is {problem.same_model_per_gpu}")
     for node in problem.nodes:
         cores = memory = 0.0
         for name, where in placement.items():
@@ -53,7 +53,7 @@ def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
                 cores += instances[name].cpu_cores
                 memory += instances[name].host_memory_gib
         if cores > node.cpu_cores * (1 + TOLERANCE):
-            found.append(f"{node.name}: {cores:g} CPU cores are taken of {node.cpu_cores:g}")
+            found.append(f"{node.name}: {cores:g} CPU cores are used of {node.cpu_cores:g}")
         if memory > node.host_memory_gib * (1 + TOLERANCE):
-            found.append(f"{node.name}: {memory:g} GiB of host memory are taken of {node.host_memory_gib:g}")
+            found.append(f"{node.name}: {memory:g} GiB of host memory are used of {node.host_memory_gib:g}")
     return found

@@ -1,4 +1,4 @@
-"""Instances whose shape is decided, and GPUs to put them on."""
+"""The placement problem: instances whose shape is decided, and GPUs to put them on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from solvers.proof import Proof
 
 
 class WrongPlacement(ValueError):
-    """A problem that names what is not there, or one thing twice."""
+    """A problem that names an unknown node or GPU, or one thing twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementNode:
-    """A machine: what its GPUs' instances share."""
+    """A machine, with the CPU cores and the memory that the instances on its GPUs share."""
 
     name: str
     cpu_cores: float
@@ -31,12 +31,12 @@ class PlacementGpu:
     node: str
     gpu_type: str
     memory_gib: float
-    price_per_hour: float = 1.0  # paid once anything stands on it
+    price_per_hour: float = 1.0  # paid once an instance is placed on it
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementInstance:
-    """What is placed. Instances of one model keep away from each other: HetSev, section 3.2."""
+    """An instance to place. Instances of one model avoid each other: HetSev, section 3.2."""
 
     name: str
     model: str
@@ -49,31 +49,31 @@ class PlacementInstance:
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """What is to be placed where; what stands already stays."""
+    """Instances to place on GPUs. Instances that are placed already stay where they are."""
 
     nodes: tuple[PlacementNode, ...]
     gpus: tuple[PlacementGpu, ...]
     instances: tuple[PlacementInstance, ...]
-    standing: Mapping[str, str] = field(default_factory=dict)  # instance -> GPU
+    current: Mapping[str, str] = field(default_factory=dict)  # instance -> GPU
     same_model_per_gpu: int = 1
-    unplaced_price: float = 1000.0  # per hour: leaving one out is dearer than any GPU, never infeasible
+    unplaced_price: float = 1000.0  # per hour: leaving an instance out is dearer than any GPU, never infeasible
 
     def __post_init__(self) -> None:
-        for what, names in (
+        for kind, names in (
             ("nodes", [node.name for node in self.nodes]),
             ("GPUs", [gpu.name for gpu in self.gpus]),
             ("instances", [instance.name for instance in self.instances]),
         ):
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            if twice:
-                raise WrongPlacement(f"two {what} are called {twice[0]}")
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            if repeated:
+                raise WrongPlacement(f"two {kind} are called {repeated[0]}")
         nodes = {node.name for node in self.nodes}
         for gpu in self.gpus:
             if gpu.node not in nodes:
                 raise WrongPlacement(f"GPU {gpu.name} is on the unknown node {gpu.node}")
-        for instance, name in self.standing.items():
+        for instance, name in self.current.items():
             if instance not in self.by_name or name not in self.gpu_by_name:
-                raise WrongPlacement(f"{instance} stands on {name}; one of the two is unknown")
+                raise WrongPlacement(f"{instance} is placed on {name}; one of the two is unknown")
 
     @cached_property
     def by_name(self) -> dict[str, PlacementInstance]:
@@ -85,28 +85,28 @@ class PlacementProblem:
 
     @cached_property
     def pending(self) -> tuple[PlacementInstance, ...]:
-        return tuple(instance for instance in self.instances if instance.name not in self.standing)
+        return tuple(instance for instance in self.instances if instance.name not in self.current)
 
-    def may_stand(self, instance: PlacementInstance, gpu: PlacementGpu) -> bool:
-        """Whether the type suits and the memory would fit on the empty GPU."""
-        suits = instance.gpu_types is None or gpu.gpu_type in instance.gpu_types
-        return suits and instance.memory_gib <= gpu.memory_gib
+    def suits(self, instance: PlacementInstance, gpu: PlacementGpu) -> bool:
+        """Returns whether the GPU has a suitable type and, when empty, enough memory."""
+        has_type = instance.gpu_types is None or gpu.gpu_type in instance.gpu_types
+        return has_type and instance.memory_gib <= gpu.memory_gib
 
 
 Placement = Mapping[str, str]
-"""Instance -> GPU, for all that stand somewhere."""
+"""Instance -> GPU, for all placed instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementBudget:
-    """CP-SAT's deterministic seconds; 0 is none."""
+    """The deterministic seconds that CP-SAT may use; at 0 it is not run."""
 
     work: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementOutcome:
-    """Where everything stands, why the rest does not, and the proof."""
+    """The placement, a reason for each unplaced instance, and the proof."""
 
     placement: Placement
     reasons: Mapping[str, str]  # of each unplaced instance

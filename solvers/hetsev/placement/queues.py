@@ -1,4 +1,4 @@
-"""HetSev's algorithm 1: pending instances in k queues, a fair buffer each round, anti-affinity and worst fit."""
+"""HetSev's algorithm 1: k queues of pending instances, a fair buffer each round, anti-affinity and worst fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUFFER = 8  # beta
 
 
 def features(instances: tuple[PlacementInstance, ...]) -> NDArray[np.float64]:
-    """GPU memory between 0 and 1, and the model one-hot: what HetSev calls alike."""
+    """Returns the features by which HetSev groups instances: GPU memory scaled to 0..1, and the model one-hot."""
     memory = np.array([instance.memory_gib for instance in instances])
     span = memory.max() - memory.min() if len(memory) else 0.0
     scaled = (memory - memory.min()) / span if span > 0 else np.zeros(len(memory))
@@ -25,7 +25,7 @@ def features(instances: tuple[PlacementInstance, ...]) -> NDArray[np.float64]:
 
 
 def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) -> list[int]:
-    """The cluster of each point: nearest centre by L1, centres at the mean, started far apart."""
+    """Returns the cluster of each point: the nearest centre by L1, with centres at the mean that start far apart."""
     if len(points) == 0:
         return []
     start = int(np.random.default_rng(seed).integers(len(points)))
@@ -46,11 +46,12 @@ def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) ->
 
 
 def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementInstance]:
-    """Up to beta instances by weighted fairness: queues get places in proportion to length x median wait.
+    """Takes up to beta instances out of the queues, by weighted fairness.
 
-    Taken out of the queues, the heaviest queue's first, within a queue the longest waiting first."""
-    weights = [len(q) * median(one.waited_seconds for one in q) if q else 0.0 for q in queues]
-    if sum(weights) == 0:  # nobody has waited yet
+    A queue gets places in proportion to its length times its median wait. The heaviest queue comes first; within a
+    queue, the instance that has waited longest."""
+    weights = [len(q) * median(instance.waited_seconds for instance in q) if q else 0.0 for q in queues]
+    if sum(weights) == 0:  # no instance has waited yet
         weights = [float(len(q)) for q in queues]
     places = min(beta, sum(len(q) for q in queues))
     order = sorted(range(len(queues)), key=lambda index: (-weights[index], index))
@@ -62,18 +63,18 @@ def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementIn
         taken[chosen] += 1
     picked: list[PlacementInstance] = []
     for index in order:
-        queues[index].sort(key=lambda one: (-one.waited_seconds, one.name))
+        queues[index].sort(key=lambda instance: (-instance.waited_seconds, instance.name))
         picked += queues[index][: taken[index]]
         del queues[index][: taken[index]]
     return picked
 
 
 def schedule(problem: PlacementProblem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
-    """Place what is pending, round by round; what fits nowhere is left for a later call."""
+    """Places the pending instances round by round. An instance that fits nowhere stays pending for a later call."""
     rooms = Rooms(problem)
-    pending = tuple(sorted(problem.pending, key=lambda one: one.name))
+    pending = tuple(sorted(problem.pending, key=lambda instance: instance.name))
     clusters = k_means(features(pending), k, seed) if pending else []
-    queues = [[one for one, c in zip(pending, clusters, strict=True) if c == index] for index in range(k)]
+    queues = [[instance for instance, c in zip(pending, clusters, strict=True) if c == index] for index in range(k)]
     while any(queues):
         for instance in buffer(queues, beta):
             able = rooms.candidates(instance)

@@ -1,4 +1,4 @@
-"""How many instances of which type a service runs: HetSev's integer program and its heuristic behind one function."""
+"""Chooses how many instances of each type a service runs: HetSev's integer program and heuristic in one function."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNTIL_PROVED = ScalingBudget()
 
 
 def scale(problem: ScalingProblem, budget: ScalingBudget = UNTIL_PROVED) -> ScalingOutcome:
-    """The cheapest right answer of the exact solver and the heuristic, judged; the heuristic's where time is up."""
+    """Returns the cheaper of the exact and the heuristic answer, judged; the heuristic's if the budget runs out."""
     answers: list[tuple[Actions, str]] = []
     bound = None
     if budget.nodes != 0:

@@ -1,4 +1,4 @@
-"""HetSev's heuristic over time: it waits until a load has lasted, then acts once. A pure function of now and since."""
+"""HetSev's heuristic over time: it waits until a load has lasted, then acts once. A pure function of time and state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from solvers.hetsev.scaling.problem import ScalingProblem
 
 @dataclass(frozen=True, slots=True)
 class ScalingRules:
-    """When the heuristic acts. The paper gives the 80 %; the two durations are ours."""
+    """The thresholds at which the heuristic acts. The paper gives the 80 %; the two durations are ours."""
 
     saturation: float = 0.8
     held_seconds: float = 30.0
@@ -19,7 +19,7 @@ class ScalingRules:
 
 @dataclass(frozen=True, slots=True)
 class ScalingWatch:
-    """Since when the load has been too high, and since when an instance could have gone, or the last one went."""
+    """The moments since which the load was too high, and since which an instance was spare or the last one stopped."""
 
     over_since: float | None = None
     spare_since: float | None = None
@@ -28,18 +28,18 @@ class ScalingWatch:
 def decide(
     problem: ScalingProblem, watch: ScalingWatch, now_seconds: float, rules: ScalingRules = ScalingRules()
 ) -> tuple[dict[str, int], ScalingWatch]:
-    """What to start or stop now, and what to remember until the next look.
+    """Returns the instances to start or stop now, and the state for the next decision.
 
-    Out: the saturation has been over the threshold for the whole holding time; one type is added in the number that
-    brings it back. In: an instance could have been missed for the whole cool-down; the dearest such one goes, and the
-    cool-down begins anew. Nothing running is switched for a cheaper type."""
+    Scale out: when the saturation was over the threshold for the whole holding time, add instances of one type until
+    it is back under it. Scale in: when an instance was spare for the whole cool-down, stop the dearest such instance
+    and restart the cool-down. A running instance is never replaced by one of a cheaper type."""
     counts = {kind.name: kind.running for kind in problem.types}
     if greedy.capacity(problem, counts) * rules.saturation < problem.arrivals_per_second:
         since = now_seconds if watch.over_since is None else watch.over_since
         if now_seconds - since < rules.held_seconds:
             return {}, ScalingWatch(over_since=since)
         choice = greedy.out(problem, counts, rules.saturation)
-        if choice is None:  # nothing fits: it stays overdue
+        if choice is None:  # nothing fits: the start stays overdue
             return {}, ScalingWatch(over_since=since)
         return {choice[0]: choice[1]}, ScalingWatch()
     name = greedy.dearest_removable(problem, counts, rules.saturation)
@@ -48,4 +48,4 @@ def decide(
     since = now_seconds if watch.spare_since is None else watch.spare_since
     if now_seconds - since < rules.cooldown_seconds:
         return {}, ScalingWatch(spare_since=since)
-    return {name: -1}, ScalingWatch(spare_since=now_seconds)  # the next one is missed anew before it goes, too
+    return {name: -1}, ScalingWatch(spare_since=now_seconds)  # the next one must be spare for a cool-down as well

@@ -9,14 +9,14 @@ from typing import Any
 
 from solvers.hetsev.scaling.problem import RESOURCES, Actions, ScalingBudget, ScalingProblem
 
-PASSED_OVER = {"cbc": 1e-5, "highs": 1e-6, "ortools": 1e-6}  # a solver may miss what is cheaper by no more than this
+PASSED_OVER = {"cbc": 1e-5, "highs": 1e-6, "ortools": 1e-6}  # a solver may miss an answer cheaper by at most this
 SOLVERS = tuple(PASSED_OVER)
-LET_GO = 1e-6  # relative: of the arrivals, what the judge calls nothing
+LET_GO = 1e-6  # relative: the share of the arrivals that the judge ignores
 
 
 @dataclass(frozen=True, slots=True)
 class ExactScaling:
-    """What a solver says: actions, or none; a lower bound; and whether it calls them optimal."""
+    """The answer of a solver: actions, if it found any, a lower bound, and whether it proved them optimal."""
 
     actions: dict[str, int] | None
     bound: float | None
@@ -24,8 +24,8 @@ class ExactScaling:
 
 
 def solve(problem: ScalingProblem, budget: ScalingBudget) -> ExactScaling:
-    """Solve within the budget. The bound is the cost of what is proved, else that of the LP relaxation or the search;
-    either keeps clear of the solver's tolerances."""
+    """Solves within the budget. The bound is the cost of a proved optimum, else that of the LP relaxation or the
+    search; it is lowered by the solver's tolerance."""
     if budget.solver not in SOLVERS:
         raise ValueError(f"solver {budget.solver} is unknown; there are {', '.join(SOLVERS)}")
     if not problem.types:
@@ -48,18 +48,18 @@ def _needed(problem: ScalingProblem) -> float:
 
 
 def _cost(problem: ScalingProblem, actions: Actions) -> float:
-    """The program's objective at whole numbers: a solver's own is as exact as its variables are whole."""
-    total = carried = 0.0
+    """Returns the program's objective at whole numbers: the solver's own value carries its rounding."""
+    total = served = 0.0
     for kind in problem.types:
         change = actions[kind.name]
         total += kind.cost_per_hour * (change + problem.unpredictability * kind.launch_seconds * max(change, 0))
         if problem.keeps_promise(kind):
-            carried += kind.throughput_per_second * (kind.running + change)
-    return total + problem.unserved_price * max(0.0, _needed(problem) - carried)
+            served += kind.throughput_per_second * (kind.running + change)
+    return total + problem.unserved_price * max(0.0, _needed(problem) - served)
 
 
 def _most(problem: ScalingProblem, index: int) -> int:
-    """How many of a type any sensible answer starts: what the arrivals need, and what there is."""
+    """Returns the most instances of a type that a sensible answer starts: limited by arrivals and by what exists."""
     kind = problem.types[index]
     if not problem.keeps_promise(kind):  # (4)
         return 0
@@ -70,18 +70,18 @@ def _most(problem: ScalingProblem, index: int) -> int:
 
 
 def _limits(problem: ScalingProblem) -> list[tuple[str, float]]:
-    """(resource, what running and started instances may take): more than now only if there is room for it."""
+    """Returns (resource, the most that running and started instances may use); more than now only if there is room."""
     limits = []
     for resource in RESOURCES:
-        there = getattr(problem.totals, resource)
+        available = getattr(problem.totals, resource)
         now = sum(getattr(kind, resource) * kind.running for kind in problem.types)
-        if there < math.inf:
-            limits.append((resource, max(there, now)))
+        if available < math.inf:
+            limits.append((resource, max(available, now)))
     return limits
 
 
 def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactScaling:
-    import pulp  # a second of imports that only this solver needs
+    import pulp  # it takes a second to import, and only this solver needs it
 
     model = pulp.LpProblem("scaling", pulp.LpMinimize)
     change = []
@@ -98,9 +98,9 @@ def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactSc
         if problem.keeps_promise(kind)
     )
     model += carried + unserved >= _needed(problem) / arrivals  # (1), scaled: tolerances are absolute
-    for resource, there in _limits(problem):  # (2)
-        taken = pulp.lpSum(getattr(k, resource) * (k.running + x) for k, x in zip(problem.types, change, strict=True))
-        model += taken <= there
+    for resource, available in _limits(problem):  # (2)
+        used = pulp.lpSum(getattr(k, resource) * (k.running + x) for k, x in zip(problem.types, change, strict=True))
+        model += used <= available
     model += (
         pulp.lpSum(
             kind.cost_per_hour * (x + problem.unpredictability * kind.launch_seconds * new)
@@ -109,14 +109,14 @@ def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactSc
         + problem.unserved_price * arrivals * unserved
     )
     is_limited = nodes is not None
-    # PuLP calls what it holds at a limit "Optimal", so its word counts only where nothing could have cut it short.
+    # PuLP reports "Optimal" even when a limit stopped it, so its status counts only if there was no limit.
     bound = _relaxed(pulp, model, change) if is_limited else None
     try:
         status = model.solve(_pulp_solver(pulp, solver, nodes))
-    except KeyError:  # PuLP has no name for what HiGHS says at a limit
+    except KeyError:  # PuLP has no name for the status of HiGHS at a limit
         return ExactScaling(None, bound, False)
     values = [x.varValue for x in change]
-    if status != pulp.LpStatusOptimal or not all(_is_whole(value) for value in values):  # cut before it had an answer
+    if status != pulp.LpStatusOptimal or not all(_is_whole(value) for value in values):  # stopped without an answer
         return ExactScaling(None, bound, False)
     actions = {kind.name: round(value) for kind, value in zip(problem.types, values, strict=True)}
     return ExactScaling(actions, bound, not is_limited)
@@ -129,13 +129,13 @@ def _is_whole(value: float | None) -> bool:
 def _pulp_solver(pulp: Any, solver: str, nodes: int | None) -> Any:
     if solver == "highs":
         options = {} if nodes is None else {"mip_max_nodes": nodes}
-        # Presolve off: HiGHS 1.14.0 cuts off optima where a continuous column, as our shortfall, stands in one row.
+        # Presolve off: HiGHS 1.14.0 cuts off optima if a continuous column, like our shortfall, occurs in one row only.
         return pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, presolve="off", **options)
     return pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, maxNodes=nodes)
 
 
 def _relaxed(pulp: Any, model: Any, change: list[Any]) -> float | None:
-    """The cost of the program without its integers: a bound that holds wherever a search was cut."""
+    """Returns the cost of the LP relaxation, a bound that holds wherever a search was stopped."""
     for x in change:
         x.cat = pulp.LpContinuous
     status = model.solve(pulp.HiGHS(msg=False, threads=1))
@@ -161,13 +161,13 @@ def _by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
     able = [(kind, x) for kind, x in zip(problem.types, change, strict=True) if problem.keeps_promise(kind)]
     carried = sum((kind.throughput_per_second / arrivals * (kind.running + x) for kind, x in able), unserved)
     model.Add(carried >= _needed(problem) / arrivals)  # (1)
-    for resource, there in _limits(problem):  # (2)
+    for resource, available in _limits(problem):  # (2)
         pairs = zip(problem.types, change, strict=True)
-        model.Add(sum(getattr(kind, resource) * (kind.running + x) for kind, x in pairs) <= there)
-    paid = problem.unserved_price * arrivals * unserved
+        model.Add(sum(getattr(kind, resource) * (kind.running + x) for kind, x in pairs) <= available)
+    cost = problem.unserved_price * arrivals * unserved
     for kind, x, new in zip(problem.types, change, started, strict=True):
-        paid += kind.cost_per_hour * x + kind.cost_per_hour * problem.unpredictability * kind.launch_seconds * new
-    model.Minimize(paid)
+        cost += kind.cost_per_hour * x + kind.cost_per_hour * problem.unpredictability * kind.launch_seconds * new
+    model.Minimize(cost)
     settings = "limits/gap = 0\nnumerics/feastol = 1e-9\n"
     model.SetSolverSpecificParametersAsString(settings + ("" if nodes is None else f"limits/nodes = {nodes}\n"))
     status = model.Solve()

@@ -1,4 +1,4 @@
-"""HetSev's heuristic: the cheapest type in the number that is needed; the dearest instance goes when it is not."""
+"""HetSev's heuristic: starts as many of the cheapest type as needed, and stops the dearest spare instance."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 
 from solvers.hetsev.scaling.problem import RESOURCES, InstanceType, ScalingProblem
 
-EXACTLY = 1e-9  # relative: what floating sums lose
+EXACTLY = 1e-9  # relative: the rounding of floating-point sums
 
 
 def capacity(problem: ScalingProblem, counts: dict[str, int]) -> float:
-    """What instances within the SLO carry together."""
+    """Returns the requests a second that all instances within the SLO can serve."""
     return sum(kind.throughput_per_second * counts[kind.name] for kind in problem.types if problem.keeps_promise(kind))
 
 
 def room(problem: ScalingProblem, kind: InstanceType, counts: dict[str, int]) -> int:
-    """How many more of a type the resources hold: HetSev, constraint (2)."""
+    """Returns how many more instances of a type the resources allow: HetSev, constraint (2)."""
     most = math.inf if kind.most is None else float(kind.most - counts[kind.name])
     for resource in RESOURCES:
         apiece = getattr(kind, resource)
@@ -26,9 +26,9 @@ def room(problem: ScalingProblem, kind: InstanceType, counts: dict[str, int]) ->
 
 
 def out(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> tuple[str, int] | None:
-    """The cheapest one-type answer to a load over the saturation: a type and its number.
+    """Returns the type, and the number of it, that brings the load under the saturation at the least cost.
 
-    Where no type holds the number that is needed, the one whose room carries most; None where none has room."""
+    If no type has room for the number needed, returns the type whose room serves most; if none has room, None."""
     short = problem.arrivals_per_second / saturation - capacity(problem, counts)
     choices = []
     for kind in problem.types:
@@ -39,26 +39,26 @@ def out(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> t
         if number > 0:
             launch = problem.unpredictability * kind.launch_seconds
             price = kind.cost_per_hour * number * (1 + launch)
-            lacks = max(0.0, short - number * kind.throughput_per_second) if number < needed else 0.0
-            choices.append((lacks, price, kind.name, number))
+            missing = max(0.0, short - number * kind.throughput_per_second) if number < needed else 0.0
+            choices.append((missing, price, kind.name, number))
     return min(choices)[2:] if choices else None
 
 
 def dearest_removable(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> str | None:
-    """The dearest running instance without which the load still stays within the saturation."""
-    carried = capacity(problem, counts)
+    """Returns the type of the dearest running instance that the load does not need to stay within the saturation."""
+    served = capacity(problem, counts)
     candidates = []
     for kind in problem.types:
         if counts[kind.name] == 0:
             continue
         loss = kind.throughput_per_second if problem.keeps_promise(kind) else 0.0
-        if (carried - loss) * saturation * (1 + EXACTLY) >= problem.arrivals_per_second:
+        if (served - loss) * saturation * (1 + EXACTLY) >= problem.arrivals_per_second:
             candidates.append((-kind.cost_per_hour, kind.name))
     return min(candidates)[1] if candidates else None
 
 
 def solve(problem: ScalingProblem, saturation: float = 1.0) -> dict[str, int]:
-    """The whole way at once: out until the load is carried or nothing fits, else in until nothing can go."""
+    """Scales out until the load is served or nothing fits; if it was served already, scales in while it can."""
     counts = {kind.name: kind.running for kind in problem.types}
     over = capacity(problem, counts) * saturation * (1 + EXACTLY) < problem.arrivals_per_second
     while over:
@@ -68,7 +68,7 @@ def solve(problem: ScalingProblem, saturation: float = 1.0) -> dict[str, int]:
         counts[choice[0]] += choice[1]
         over = capacity(problem, counts) * saturation * (1 + EXACTLY) < problem.arrivals_per_second
     started = any(counts[kind.name] > kind.running for kind in problem.types)
-    while not started and not over:  # no switching: what was started now is not weighed against what runs
+    while not started and not over:  # no switching: new instances never replace running ones
         name = dearest_removable(problem, counts, saturation)
         if name is None:
             break

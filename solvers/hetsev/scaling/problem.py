@@ -1,4 +1,4 @@
-"""One service and the instance types it may run on: how many more, or fewer, of each (HetSev, section 4.1)."""
+"""The scaling problem: how many instances of each type one service should start or stop (HetSev, section 4.1)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ RESOURCES = ("cpu_cores", "host_memory_gib", "gpu_memory_gib")
 
 
 class WrongScaling(ValueError):
-    """A problem that holds a number that means nothing."""
+    """A problem with an invalid number or name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingPromise:
-    """HetSev's SLO: at least `sl_min_percent` of the requests are answered within `rt_max_ms`."""
+    """HetSev's SLO: at least `sl_min_percent` of the requests must be answered within `rt_max_ms`."""
 
     rt_max_ms: float
     sl_min_percent: float = 98.0
@@ -30,7 +30,7 @@ class ScalingPromise:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """What one instance of the service takes, carries and costs on one GPU type, as profiled."""
+    """The resources, throughput and cost of one instance of the service on one GPU type, as profiled."""
 
     name: str
     throughput_per_second: float  # T
@@ -41,7 +41,7 @@ class InstanceType:
     cpu_cores: float = 0.0
     host_memory_gib: float = 0.0
     running: int = 0  # N
-    most: int | None = None  # what the GPUs of the type hold; the paper knows only the sum over types
+    most: int | None = None  # the room on GPUs of this type; the paper limits only the sum over types
 
     @property
     def cost_per_hour(self) -> float:
@@ -51,7 +51,7 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """R_total: what there is of each resource, over all types."""
+    """R_total: the amount of each resource, over all types."""
 
     cpu_cores: float = float("inf")
     host_memory_gib: float = float("inf")
@@ -60,37 +60,38 @@ class Totals:
 
 @dataclass(frozen=True)
 class ScalingProblem:
-    """The arrivals of one service, and what could carry them."""
+    """The arrivals of one service, and the instance types that can serve them."""
 
     arrivals_per_second: float  # W
     promise: ScalingPromise
     types: tuple[InstanceType, ...]
     totals: Totals = Totals()
-    unpredictability: float = 0.0  # lambda: what a second of launching weighs
-    unserved_price: float = 1000.0  # per request a second that nothing carries: no arrivals make the model infeasible
+    unpredictability: float = 0.0  # lambda: the weight of a second of launching
+    unserved_price: float = 1000.0  # per unserved request a second: no arrival rate makes the model infeasible
 
     def __post_init__(self) -> None:
         if not 0 <= self.arrivals_per_second < float("inf"):
-            raise WrongScaling(f"arrivals of {self.arrivals_per_second:g} a second are no rate")
+            raise WrongScaling(f"arrivalsPerSecond {self.arrivals_per_second:g} is not a finite number of 0 or more")
         names = [kind.name for kind in self.types]
         if len(set(names)) != len(names):
-            raise WrongScaling(f"two instance types have one name among {', '.join(names)}")
+            raise WrongScaling(f"two instance types share a name: {', '.join(names)}")
         for kind in self.types:
             if not kind.throughput_per_second > 0 or not kind.cost_per_hour >= 0 or kind.running < 0:
-                raise WrongScaling(f"instance type {kind.name} needs a throughput over 0, a cost and a count from 0 on")
+                needed = "a throughput over 0, a cost of 0 or more and a count of 0 or more"
+                raise WrongScaling(f"instance type {kind.name} needs {needed}")
 
     def keeps_promise(self, kind: InstanceType) -> bool:
-        """HetSev, constraint (4): the profiled time is within the SLO. What breaks it carries nothing."""
+        """HetSev, constraint (4): the profiled time is within the SLO. A type that breaks it serves nothing."""
         return kind.exec_ms <= self.promise.rt_max_ms
 
 
 Actions = Mapping[str, int]
-"""By instance type: how many to start (positive) or to stop (negative); types left out stay as they are."""
+"""By instance type: how many to start (positive) or stop (negative); missing types stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingBudget:
-    """How much work the exact solver may do, in branch-and-bound nodes: 0 is none, None is until it is proved."""
+    """The branch-and-bound nodes that the exact solver may use: 0 skips it, None lets it run until it has a proof."""
 
     nodes: int | None = None
     solver: str = "highs"  # or cbc, ortools
@@ -98,7 +99,7 @@ class ScalingBudget:
 
 @dataclass(frozen=True, slots=True)
 class ScalingOutcome:
-    """What to do, how many requests a second it leaves unserved, and the proof."""
+    """The actions, the requests a second that they leave unserved, and the proof."""
 
     actions: Actions
     unserved_per_second: float

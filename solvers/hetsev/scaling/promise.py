@@ -1,4 +1,4 @@
-"""Whether an SLO of the form (RT_max, SL_min) was kept by response times that were measured."""
+"""Checks measured response times against an SLO of the form (RT_max, SL_min)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from solvers.hetsev.scaling.problem import ScalingPromise
 
 
 def percent_within(promise: ScalingPromise, response_ms: Sequence[float]) -> float:
-    """How many of the requests were answered in time; all of none."""
+    """Returns the percentage of requests answered in time, 100 if there were none."""
     if not response_ms:
         return 100.0
     return 100.0 * sum(late <= promise.rt_max_ms for late in response_ms) / len(response_ms)
 
 
-def is_kept(promise: ScalingPromise, response_ms: Sequence[float]) -> bool:
-    """At least SL_min percent within RT_max."""
+def is_met(promise: ScalingPromise, response_ms: Sequence[float]) -> bool:
+    """Returns whether at least SL_min percent of the requests were answered within RT_max."""
     return percent_within(promise, response_ms) >= promise.sl_min_percent

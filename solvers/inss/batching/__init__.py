@@ -1,4 +1,4 @@
-"""The batches of highest throughput under every SLO for the models of one GPU, their SM% being given (InSS, I4)."""
+"""Finds the batches of highest throughput within every SLO for the models of one GPU at given SM% (InSS, I4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def decide_batches(problem: BatchingProblem, work_limit: int = 200_000) -> Outcome:
-    """BDA's answer with the bound of the exact one, or the exact one where it serves more."""
+    """Returns BDA's answer with the bound of the exact one, or the exact answer if it serves more."""
     claim = highest_throughput(problem, work_limit)
     answers = []
     decided = bda(problem)
@@ -35,7 +35,7 @@ def decide_batches(problem: BatchingProblem, work_limit: int = 200_000) -> Outco
     for batches, method in answers:
         must_be_right(method, violations(problem, batches))
     if answers and claim.bound_per_second is None:
-        raise SolverBug(f"no batches are said to be right; those of {answers[0][1]} are")
+        raise SolverBug(f"the exact solver proves that there are no valid batches; {answers[0][1]} found some")
     if not answers or claim.bound_per_second is None:
         return no_batches(problem, is_proved=claim.bound_per_second is None, work=claim.work)
     batches, method = max(answers, key=lambda answer: throughput_per_second(problem, answer[0]))  # BDA's of equals

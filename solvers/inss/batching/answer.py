@@ -1,4 +1,4 @@
-"""What comes back: batches with their certificate, or who has none and what would help."""
+"""The answers: batches with their proof, or the models without a valid batch and what would help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solvers.proof import Proof
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """A right batch for every model."""
+    """A valid batch for every model."""
 
     batches: Mapping[str, int]
     proof: Proof
@@ -19,7 +19,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class NeededChange:
-    """One number, and what it would have to be."""
+    """One number and the value it would need to have."""
 
     of: str  # a model, or the GPU
     what: str
@@ -31,11 +31,11 @@ class NeededChange:
 
 @dataclass(frozen=True, slots=True)
 class NoBatches:
-    """No right batches were found: SM% or places must change (InSS's case 2). `is_proved`: there are none."""
+    """No valid batches were found: SM% or GPUs must change (InSS's case 2). `is_proved`: there are none."""
 
     cannot_run: tuple[str, ...]
     reason: str
-    changes: tuple[NeededChange, ...]  # together enough
+    changes: tuple[NeededChange, ...]  # enough if all are made
     is_proved: bool
     work: int
 

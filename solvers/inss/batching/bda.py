@@ -1,8 +1,8 @@
-"""InSS's batch decision algorithm: a binary search of each model's batch, model after model.
+"""InSS's batch decision algorithm: a binary search for the batch of one model after another.
 
-Its text and its printed listing differ. The text: too large (memory or latency), go down; right, remember it, say
-that one was found, and go up for more throughput. What to do with a batch that is small enough but too slow, the
-listing answers with `break`; as throughput grows with the batch, a larger one may do, so here the search goes up.
+The paper's text and its listing differ. By the text, the search goes down from a batch that is too large (memory or
+latency); it records a valid batch and goes up for more throughput. At a batch that is small enough but too slow, the
+listing stops with `break`. Throughput grows with the batch, so a larger one may do; here the search goes up.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Batches by model, and who was found one; the others keep what they ran at."""
+    """Batches by model, and the models for which a batch was found; the others keep their current batch."""
 
     batches: dict[str, int]
-    found: dict[str, bool]  # of the models that were looked at
+    found: dict[str, bool]  # of the models that were searched
 
     @property
     def flag(self) -> bool:
@@ -25,7 +25,7 @@ class Decided:
 
 
 def bda(problem: BatchingProblem) -> Decided:
-    """As the text has it. One model alone: exact where latency, throughput and memory grow with the batch."""
+    """Follows the text. For one model alone it is exact if latency, throughput and memory grow with the batch."""
     decided = _start(problem)
     for model in problem.models:
         decided.found[model.name] = False
@@ -41,12 +41,12 @@ def bda(problem: BatchingProblem) -> Decided:
                 decided.found[model.name] = True
                 low = middle + 1
         if not decided.found[model.name]:
-            break  # no batch will do for this model: its SM%, or its place, must change
+            break  # no batch is valid for this model: its SM% or its GPU must change
     return decided
 
 
 def printed_listing(problem: BatchingProblem) -> Decided:
-    """As Algorithm 1 is printed, a baseline: it stops at a batch that is too slow, and its flag is set on failure."""
+    """Follows Algorithm 1 as published, a baseline: it stops at a batch that is too slow and sets its flag on failure."""
     decided = _start(problem)
     for model in problem.models:
         decided.found[model.name] = False
@@ -71,7 +71,7 @@ def _start(problem: BatchingProblem) -> Decided:
 
 
 def _is_too_large(problem: BatchingProblem, model: BatchedModel, batch: int, batches: dict[str, int]) -> bool:
-    """(4a) with the others as they are decided so far, (4b)."""
+    """Checks (4a), with the other models' batches as decided so far, and (4b)."""
     memory_gib = 0.0
     for other in problem.models:
         memory_gib += other.at(batch if other is model else batches[other.name]).memory_gib
@@ -79,5 +79,5 @@ def _is_too_large(problem: BatchingProblem, model: BatchedModel, batch: int, bat
 
 
 def _is_too_slow(model: BatchedModel, batch: int) -> bool:
-    """(4c)"""
+    """Checks (4c)."""
     return model.at(batch).throughput_per_second < model.rate_per_second

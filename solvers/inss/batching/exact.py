@@ -1,4 +1,4 @@
-"""The batches of highest throughput, proved: every right batch of every model, and memory shared among them."""
+"""Finds the batches of highest throughput with a proof: combines every valid batch of every model within memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 @dataclass(frozen=True, slots=True)
 class ExactBatches:
-    """The best batches, None where there are none or work ran out, and what no right answer exceeds."""
+    """The best batches, None if there are none or work ran out, and an upper bound of all valid answers."""
 
     batches: dict[str, int] | None
-    bound_per_second: float | None  # None: no right answer exists
+    bound_per_second: float | None  # None: no valid answer exists
     work: int
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Batches of the first models: what they take and serve."""
+    """Batches of the first models, with the memory they use and the throughput they serve."""
 
     memory_gib: float
     throughput_per_second: float
     batches: tuple[int, ...]
 
 
-def right_alone(problem: BatchingProblem, model: BatchedModel) -> list[int]:
-    """Batches that meet (4b) and (4c), and fit into the whole GPU."""
+def valid_alone(problem: BatchingProblem, model: BatchedModel) -> list[int]:
+    """Returns the batches that meet (4b) and (4c) and fit into the whole GPU."""
     return [
         batch
         for batch, option in enumerate(model.options, start=1)
@@ -37,17 +37,17 @@ def right_alone(problem: BatchingProblem, model: BatchedModel) -> list[int]:
 
 
 def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatches:
-    """Model after model, keeping of all combinations those that no other beats in memory and throughput both."""
-    choices = [right_alone(problem, model) for model in problem.models]
+    """Adds one model after another and keeps the combinations that no other beats in both memory and throughput."""
+    choices = [valid_alone(problem, model) for model in problem.models]
     if not all(choices):
         return ExactBatches(None, None, 0)
     best_alone = [
-        max(model.at(batch).throughput_per_second for batch in right)
-        for model, right in zip(problem.models, choices, strict=True)
+        max(model.at(batch).throughput_per_second for batch in valid)
+        for model, valid in zip(problem.models, choices, strict=True)
     ]
     partials, work = [Partial(0.0, 0.0, ())], 0
-    for place, (model, right) in enumerate(zip(problem.models, choices, strict=True)):
-        work += len(partials) * len(right)
+    for place, (model, valid) in enumerate(zip(problem.models, choices, strict=True)):
+        work += len(partials) * len(valid)
         if work > work_limit:
             reached = max(partial.throughput_per_second for partial in partials)
             return ExactBatches(None, reached + sum(best_alone[place:]), work)
@@ -59,7 +59,7 @@ def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatche
                     (*partial.batches, batch),
                 )
                 for partial in partials
-                for batch in right
+                for batch in valid
             ],
             problem.memory_gib,
         )
@@ -71,11 +71,11 @@ def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatche
 
 
 def unbeaten(partials: list[Partial], memory_gib: float) -> list[Partial]:
-    """By rising memory, those that serve more than all that take no more."""
-    kept: list[Partial] = []
+    """Returns, by rising memory, the partials that serve more than every partial with less memory."""
+    best: list[Partial] = []
     for partial in sorted(partials, key=lambda each: (each.memory_gib, -each.throughput_per_second, each.batches)):
         if partial.memory_gib > memory_gib:
             break
-        if not kept or partial.throughput_per_second > kept[-1].throughput_per_second:
-            kept.append(partial)
-    return kept
+        if not best or partial.throughput_per_second > best[-1].throughput_per_second:
+            best.append(partial)
+    return best

@@ -1,4 +1,4 @@
-"""Why the models on a GPU have no right batches, and changes that together would give them some."""
+"""Explains why the models on a GPU have no valid batches, and which changes would together give them some."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 
 def no_batches(problem: BatchingProblem, is_proved: bool, work: int) -> NoBatches:
-    """First each model by itself, then the memory that they share."""
+    """Explains each model on its own, then the memory that all share."""
     blocked = [model for model in problem.models if not in_time(model)]
     changes = tuple(change for model in blocked for change in least_changes(model))
     needed_gib = least_memory_gib(replace(problem, models=tuple(eased(model, changes) for model in problem.models)))
     reasons = [_blocked_reason(model) for model in blocked]
     if needed_gib > problem.memory_gib:
         changes = (*changes, NeededChange("the GPU", "memoryGib", needed_gib))
-        reasons.append(f"{needed_gib:g} GiB are needed at least; the GPU has {problem.memory_gib:g}")
+        reasons.append(f"at least {needed_gib:g} GiB are needed; the GPU has {problem.memory_gib:g}")
     if not is_proved:
-        reasons.append(f"none were found after {work} combinations")
+        reasons.append(f"no valid batches were found among {work} combinations")
     cannot_run = tuple(model.name for model in blocked) or tuple(model.name for model in problem.models)
     return NoBatches(cannot_run, "; ".join(reasons), changes, is_proved, work)
 
 
 def in_time(model: BatchedModel) -> list[int]:
-    """Batches that meet SLO and rate, whatever memory they take."""
+    """Returns the batches that meet SLO and rate, regardless of their memory."""
     return [
         batch
         for batch, option in enumerate(model.options, start=1)
@@ -33,7 +33,7 @@ def in_time(model: BatchedModel) -> list[int]:
 
 
 def least_changes(model: BatchedModel) -> tuple[NeededChange, ...]:
-    """What would make one batch right: one number if that is enough, and the least change relative to it."""
+    """Returns the changes that make one batch valid: as few numbers as possible, then the least relative change."""
 
     def needed(batch: int) -> tuple[NeededChange, ...]:
         option, changes = model.at(batch), []
@@ -53,7 +53,7 @@ def least_changes(model: BatchedModel) -> tuple[NeededChange, ...]:
 
 
 def eased(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedModel:
-    """The model with those of the changes that are its own."""
+    """Returns the model with its own changes applied."""
     for change in changes:
         if change.of == model.name:
             field = {"sloMs": "slo_ms", "ratePerSecond": "rate_per_second"}[change.what]
@@ -62,7 +62,7 @@ def eased(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedMode
 
 
 def least_memory_gib(problem: BatchingProblem) -> float:
-    """The least that right batches take together."""
+    """Returns the least memory that valid batches of all models use together."""
     return sum(min((model.at(batch).memory_gib for batch in in_time(model)), default=0.0) for model in problem.models)
 
 

@@ -1,4 +1,4 @@
-"""The truth about batches on one GPU, in plain loops: what they break, and what they serve. It knows no solver."""
+"""Judges the batches of one GPU, in plain loops: broken constraints and throughput. It knows no solver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from solvers.inss.batching.problem import BatchingProblem
 
 
 def violations(problem: BatchingProblem, batches: Mapping[str, int]) -> list[str]:
-    """Every constraint of InSS's (4a) to (4d) that these batches break; none means right."""
+    """Returns a sentence for every one of InSS's constraints (4a) to (4d) that these batches break."""
     wrong = []
     memory_gib = 0.0
     for model in problem.models:
@@ -19,19 +19,18 @@ def violations(problem: BatchingProblem, batches: Mapping[str, int]) -> list[str
         option = model.at(batch)
         memory_gib += option.memory_gib
         if option.task_latency_ms > model.slo_ms:  # (4b)
-            wrong.append(
-                f"{model.name} at batch {batch} takes {option.task_latency_ms:g} ms; {model.slo_ms:g} are meant"
-            )
+            took = f"{model.name} at batch {batch} takes {option.task_latency_ms:g} ms"
+            wrong.append(f"{took}; its SLO is {model.slo_ms:g} ms")
         if option.throughput_per_second < model.rate_per_second:  # (4c)
             served = f"{option.throughput_per_second:g} of {model.rate_per_second:g} requests per second"
             wrong.append(f"{model.name} at batch {batch} serves {served}")
     if memory_gib > problem.memory_gib:  # (4a)
-        wrong.append(f"{memory_gib:g} GiB are taken; the GPU has {problem.memory_gib:g}")
+        wrong.append(f"{memory_gib:g} GiB are used; the GPU has {problem.memory_gib:g}")
     return wrong
 
 
 def throughput_per_second(problem: BatchingProblem, batches: Mapping[str, int]) -> float:
-    """(4): what all models together could serve."""
+    """Returns (4): the requests a second that all models together can serve."""
     total = 0.0
     for model in problem.models:
         total += model.at(batches[model.name]).throughput_per_second

@@ -1,4 +1,4 @@
-"""What batch should each model on one GPU run at, its SM% being given? (InSS, problem (4))"""
+"""The batching problem: the batch of each model on one GPU, at given SM% (InSS, problem (4))."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ MOST_BATCH = 32  # InSS searches 1..32
 
 
 class WrongBatching(ValueError):
-    """A number or a name that means nothing here."""
+    """A problem with an invalid number or a repeated name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOption:
-    """What is predicted of one batch size."""
+    """The predicted latency, throughput and memory of one batch size."""
 
     task_latency_ms: float  # T, by InSS's eq. (2)
     throughput_per_second: float  # h = batch / execution time
@@ -32,13 +32,13 @@ class BatchOption:
 
 @dataclass(frozen=True, slots=True)
 class BatchedModel:
-    """A model on the GPU; `options` are those of batches 1, 2, 3, and so on."""
+    """A model on the GPU; `options` belong to batches 1, 2, 3, and so on."""
 
     name: str
     slo_ms: float
     rate_per_second: float
     options: tuple[BatchOption, ...]
-    batch: int = 1  # what it runs at now: the default of InSS's listing
+    batch: int = 1  # its current batch; InSS's listing starts from 1
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.options) <= MOST_BATCH:
@@ -64,6 +64,6 @@ class BatchingProblem:
         names = [model.name for model in self.models]
         for name in sorted(set(names)):
             if names.count(name) > 1:
-                raise WrongBatching(f"model {name} is there {names.count(name)} times")
+                raise WrongBatching(f"model {name} occurs {names.count(name)} times")
         if not (isfinite(self.memory_gib) and self.memory_gib > 0):
             raise WrongBatching(f"memoryGib {self.memory_gib:g} is not a finite number over 0")

@@ -1,4 +1,4 @@
-"""GPU, SM% and batch of every model at once, for the most throughput under its SLO: InSS's problem, solved."""
+"""Solves InSS's problem: GPU, SM% and batch of every model at once, for the most throughput within the SLOs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ __all__ = [
 
 
 def serve(problem: ThroughputProblem, most_models: int = exact.MOST_MODELS) -> ThroughputOutcome:
-    """Exact for up to `most_models` models; beyond, the heuristic with an upper bound. Serving comes before speed."""
+    """Solves exactly up to `most_models` models, else by the heuristic with an upper bound.
+
+    To serve more models comes before throughput."""
     if len(problem.models) <= most_models:
         answer, most = exact.solve(problem)
         method = "every subset, set partition"

@@ -1,4 +1,4 @@
-"""No answer has more throughput than this: every model alone on its GPU, the SMs of all GPUs in one pot."""
+"""An upper bound of the throughput: every model as if alone on its GPU, with the SMs of all GPUs pooled."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, 
 
 
 def upper_bound(problem: ThroughputProblem) -> float:
-    """Neighbours only slow a model and take its memory, so alone is an upper bound of worth at each share.
+    """Bounds the worth of every answer.
 
-    What remains of (1)-(1f) is a multiple-choice knapsack over 100 % x GPUs, solved by dynamic programming."""
-    pot = 100 * len(problem.places)
-    best = [0.0] * (pot + 1)
-    for model in sorted(problem.models, key=lambda one: one.name):
+    Neighbours only slow a model and use its memory, so its worth alone is an upper bound at each share. Then (1)-(1f)
+    reduce to a multiple-choice knapsack over 100 % x GPUs, solved by dynamic programming."""
+    pool = 100 * len(problem.places)
+    best = [0.0] * (pool + 1)
+    for model in sorted(problem.models, key=lambda model: model.name):
         choices = []
         for step in problem.sm_steps:
             worths = [
@@ -24,10 +25,10 @@ def upper_bound(problem: ThroughputProblem) -> float:
                 choices.append((step, max(worths)))
         after = list(best)
         for step, worth in choices:
-            for percent in range(step, pot + 1):
+            for percent in range(step, pool + 1):
                 after[percent] = max(after[percent], best[percent - step] + worth)
         best = after
-    return best[pot]
+    return best[pool]
 
 
 def _alone(problem: ThroughputProblem, kind: ThroughputGpuType, model: ThroughputModel, step: int) -> float | None:

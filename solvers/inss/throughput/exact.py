@@ -1,4 +1,4 @@
-"""The best partition of the models over the GPUs, from the best value of every subset on every type."""
+"""Finds the best partition of the models over the GPUs, from the best filling of every subset on every type."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import combinations
 from solvers.inss.throughput import subsets
 from solvers.inss.throughput.problem import ServedModel, ThroughputProblem
 
-MOST_MODELS = 8  # 255 subsets; twice as many for each model more
+MOST_MODELS = 8  # 255 subsets; each further model doubles them
 
 
 def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
-    """The answer that serves most models and, among those, has the most worth; and that worth."""
+    """Returns the answer of most worth among those that serve most models, and that worth."""
     models = tuple(sorted(problem.models, key=lambda model: model.name))
     count = len(models)
     best_of: dict[tuple[str, int], subsets.Filling] = {}

@@ -1,15 +1,15 @@
-"""More models than can be enumerated: each joins the GPU where it adds most, then single moves while they help."""
+"""The heuristic for many models: each joins the GPU where it adds most worth, then single models move while it helps."""
 
 from __future__ import annotations
 
 from solvers.inss.throughput import subsets
 from solvers.inss.throughput.problem import ServedModel, ThroughputModel, ThroughputProblem
 
-MOST_TOGETHER = 4  # the splits of five SM shares and more are too many for a heuristic
+MOST_TOGETHER = 4  # five SM shares and more have too many splits for a heuristic
 
 
 class _Fillings:
-    """The best filling of every (type, set) asked for, worked out once."""
+    """Caches the best filling of every (type, set)."""
 
     def __init__(self, problem: ThroughputProblem) -> None:
         self.problem = problem
@@ -28,7 +28,7 @@ class _Fillings:
 
 
 def solve(problem: ThroughputProblem, rounds: int = 20) -> dict[str, ServedModel]:
-    """A right answer; a model that fits nowhere beside the others is left out."""
+    """Returns a valid answer; a model that fits on no GPU with the others is left out."""
     fillings = _Fillings(problem)
     here: list[frozenset[str]] = [frozenset() for _ in problem.places]
     order = sorted(problem.models, key=lambda model: (-model.rate_per_second, model.name))
@@ -53,7 +53,7 @@ def solve(problem: ThroughputProblem, rounds: int = 20) -> dict[str, ServedModel
 
 
 def _join(problem: ThroughputProblem, fillings: _Fillings, here: list[frozenset[str]], name: str) -> None:
-    """Put a model on the GPU whose worth grows most with it, if any can take it."""
+    """Puts a model on the GPU whose worth grows most with it, if any has room."""
     gains = []
     for place, names in enumerate(here):
         gpu_type = problem.places[place][0]

@@ -1,14 +1,14 @@
-"""InSS's constraints (1a)-(1e) and its objective, in plain loops. It shares nothing with the solvers."""
+"""Judges an answer by InSS's constraints (1a)-(1e) and its objective. It shares no code with the solvers."""
 
 from __future__ import annotations
 
 from solvers.inss.throughput.problem import Answer, ThroughputProblem
 
-TOLERANCE = 1e-9  # relative: what floating sums lose
+TOLERANCE = 1e-9  # relative: the rounding of floating-point sums
 
 
 def exec_ms(problem: ThroughputProblem, answer: Answer, name: str) -> float:
-    """Transfer, scheduling and running time of one batch beside the neighbours."""
+    """Returns the transfer, scheduling and running time of one batch next to its neighbours."""
     served = answer[name]
     models = {model.name: model for model in problem.models}
     kind = {gpu.name: gpu for gpu in problem.gpu_types}[served.gpu_type]
@@ -31,12 +31,12 @@ def exec_ms(problem: ThroughputProblem, answer: Answer, name: str) -> float:
 
 
 def throughput(problem: ThroughputProblem, answer: Answer, name: str) -> float:
-    """h: requests a second when batch follows batch."""
+    """Returns h: the requests a second when batches run back to back."""
     return answer[name].batch / exec_ms(problem, answer, name) * 1000
 
 
 def objective(problem: ThroughputProblem, answer: Answer) -> float:
-    """The sum of h, or of h / H."""
+    """Returns the sum of h, or of h / H."""
     total = 0.0
     for model in problem.models:
         if model.name in answer:
@@ -46,7 +46,7 @@ def objective(problem: ThroughputProblem, answer: Answer) -> float:
 
 
 def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
-    """Every constraint that does not hold, in words."""
+    """Returns a sentence for every broken constraint."""
     found = []
     models = {model.name: model for model in problem.models}
     kinds = {gpu.name: gpu for gpu in problem.gpu_types}
@@ -56,20 +56,20 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
         if not 0 <= served.gpu < problem.gpus.get(served.gpu_type, 0):
             found.append(f"{name}: there is no GPU {served.gpu} of type {served.gpu_type}")
         if served.batch not in models[name].shapes or served.sm_percent not in problem.sm_steps:
-            return [*found, f"{name}: batch {served.batch} at {served.sm_percent} % is no choice"]
+            return [*found, f"{name}: batch {served.batch} at {served.sm_percent} % is not an option"]
     for place in sorted({(served.gpu_type, served.gpu) for served in answer.values()}):
         here = [name for name, served in answer.items() if (served.gpu_type, served.gpu) == place]
         percent = sum(answer[name].sm_percent for name in here)
         memory = sum(models[name].shapes[answer[name].batch].memory_gib for name in here)
         if percent > 100:  # (1a)
-            found.append(f"{place[0]} {place[1]}: {percent} % of the SMs are given")
+            found.append(f"{place[0]} {place[1]}: {percent} % of the SMs are assigned")
         if memory > kinds[place[0]].memory_gib * (1 + TOLERANCE):  # (1b)
-            found.append(f"{place[0]} {place[1]}: {memory:g} GiB of {kinds[place[0]].memory_gib:g} are taken")
+            found.append(f"{place[0]} {place[1]}: {memory:g} GiB are used of {kinds[place[0]].memory_gib:g}")
     for name, served in sorted(answer.items()):
         late = exec_ms(problem, answer, name)
         most = models[name].shapes[served.batch].most_exec_ms
         if late > most * (1 + TOLERANCE):  # (1c)
-            found.append(f"{name}: a batch takes {late:g} ms; {most:g} ms keep its SLO")
+            found.append(f"{name}: a batch takes {late:g} ms; its SLO allows {most:g} ms")
         if throughput(problem, answer, name) < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
-            found.append(f"{name}: fewer than its {models[name].rate_per_second:g} requests a second")
+            found.append(f"{name}: it serves fewer than its {models[name].rate_per_second:g} requests a second")
     return found

@@ -1,4 +1,4 @@
-"""InSS's problem (1)-(1f): a GPU, a share of its SMs and a batch for every model, for the most throughput."""
+"""InSS's problem (1)-(1f): a GPU, a share of its SMs and a batch for every model, with the most throughput."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from solvers.proof import Proof
 
 
 class WrongThroughput(ValueError):
-    """A problem that names what is not there, or holds a number that means nothing."""
+    """A problem with an unknown or repeated name, or an invalid number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputGpuType:
-    """A kind of GPU: its memory, and how scheduling slows with the number of models on it (InSS, section 4.1)."""
+    """A GPU type: its memory, and how scheduling slows down with the number of models on it (InSS, section 4.1)."""
 
     name: str
     memory_gib: float
@@ -24,12 +24,12 @@ class ThroughputGpuType:
 
     def __post_init__(self) -> None:
         if self.schedule_ms_per_model < 0 or 2 * self.schedule_ms_per_model + self.schedule_ms < 0:
-            raise WrongThroughput(f"on {self.name}, company would make scheduling faster")
+            raise WrongThroughput(f"GPU type {self.name}: a second model would make scheduling faster")
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputShape:
-    """What a model needs for one batch, the same on every GPU."""
+    """The memory and the time limit of one batch of a model, the same on every GPU."""
 
     memory_gib: float
     most_exec_ms: float  # the longest batch that keeps (1c), queueing included
@@ -49,7 +49,7 @@ class Speed:
 
     def __post_init__(self) -> None:
         if self.cache_sensitivity < 0 or self.cache_base < 0 or self.cache_base + self.cache_slope < 0:
-            raise WrongThroughput("a model's L2 use or its sensitivity to others' is less than none")
+            raise WrongThroughput("a model's L2 use or its sensitivity to others' L2 use is below 0")
 
     def cache_use(self, sm_percent: int) -> float:
         return self.cache_slope * sm_percent / 100 + self.cache_base
@@ -57,7 +57,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputModel:
-    """What is served: its arrivals, its shapes by batch, its speeds by GPU type."""
+    """A model: its arrivals, its shapes by batch, and its speeds by GPU type."""
 
     name: str
     rate_per_second: float  # lambda, constraint (1d)
@@ -68,7 +68,7 @@ class ThroughputModel:
 
 @dataclass(frozen=True)
 class ThroughputProblem:
-    """Models, the GPUs by type, and the SM shares that may be given."""
+    """The models, the GPUs by type, and the SM shares that may be assigned."""
 
     models: tuple[ThroughputModel, ...]
     gpu_types: tuple[ThroughputGpuType, ...]
@@ -79,15 +79,15 @@ class ThroughputProblem:
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
         if len(set(names)) != len(names):
-            raise WrongThroughput("two models have one name")
+            raise WrongThroughput("two models share a name")
         known = {kind.name for kind in self.gpu_types}
         for name, count in self.gpus.items():
             if name not in known:
                 raise WrongThroughput(f"{count} GPUs are of the unknown type {name}")
             if count < 0:
-                raise WrongThroughput(f"{count} GPUs of type {name} are less than none")
+                raise WrongThroughput(f"the number of GPUs of type {name} is {count}; 0 is the least")
         if not all(1 <= step <= 100 for step in self.sm_steps):
-            raise WrongThroughput(f"SM steps {self.sm_steps} leave 1..100")
+            raise WrongThroughput(f"SM steps {self.sm_steps} are not all within 1..100")
 
     @cached_property
     def type_of(self) -> dict[str, ThroughputGpuType]:
@@ -99,11 +99,11 @@ class ThroughputProblem:
 
     @cached_property
     def places(self) -> tuple[tuple[str, int], ...]:
-        """(type, number) of every GPU."""
+        """The type and number of every GPU."""
         return tuple((name, number) for name in sorted(self.gpus) for number in range(self.gpus[name]))
 
     def worth(self, model: ThroughputModel, per_second: float) -> float:
-        """What a throughput counts: h, or h / H."""
+        """Returns the worth of a throughput: h, or h / H."""
         return per_second / model.norm_per_second if self.is_normalised else per_second
 
 
@@ -118,12 +118,12 @@ class ServedModel:
 
 
 Answer = Mapping[str, ServedModel]
-"""By model; a model left out could not be served beside the others."""
+"""By model; a missing model could not be served together with the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputOutcome:
-    """What runs where, and the proof."""
+    """The GPU, SM% and batch of every served model, and the proof."""
 
     answer: Answer
     proof: Proof

@@ -1,4 +1,4 @@
-"""The best that one GPU does with a given set of models: every split of its SMs, the best batches for each."""
+"""Finds the best setting of one GPU for a given set of models: every split of its SMs, each with its best batches."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
 
-SLACK = 1e-9  # relative: what floating sums lose
+SLACK = 1e-9  # relative: the rounding of floating-point sums
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """One GPU with its models: the objective's worth, and (SM%, batch) of each, in the order of the set."""
+    """One GPU with its models: the worth in the objective, and (SM%, batch) of each model in the order of the set."""
 
     worth: float
     shapes: tuple[tuple[int, int], ...]
@@ -23,25 +23,25 @@ class Filling:
 
 @lru_cache(maxsize=256)
 def splits(count: int, steps: tuple[int, ...]) -> NDArray[np.int64]:
-    """Every way to give `count` models shares of at most 100 % together: constraint (1a). Rows of indices."""
+    """Lists every way to give `count` models at most 100 % in total, as rows of indices: constraint (1a)."""
     if count == 0:
         return np.zeros((1, 0), dtype=np.int64)
     rows: list[tuple[int, ...]] = []
 
-    def extend(chosen: tuple[int, ...], left: int) -> None:
+    def extend(chosen: tuple[int, ...], free: int) -> None:
         if len(chosen) == count:
             rows.append(chosen)
             return
         for index, step in enumerate(steps):
-            if step + (count - len(chosen) - 1) * min(steps) <= left:
-                extend((*chosen, index), left - step)
+            if step + (count - len(chosen) - 1) * min(steps) <= free:
+                extend((*chosen, index), free - step)
 
     extend((), 100)
     return np.array(rows, dtype=np.int64).reshape(-1, count)
 
 
 def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[ThroughputModel, ...]) -> Filling | None:
-    """The best filling of a GPU with exactly these models; None where they cannot stand together."""
+    """Returns the best filling of a GPU with exactly these models, or None if they cannot share it."""
     count = len(models)
     if not models:
         return Filling(0.0, ())
@@ -83,7 +83,7 @@ def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[Thro
     found: Filling | None = None
     for row in np.argsort(-most, kind="stable"):
         if most[row] == -np.inf or (found is not None and most[row] <= found.worth):
-            break  # no later split can be better, whatever the memory
+            break  # no later split can be better, even if its batches fit into memory
         chosen = _fit_memory(kind.memory_gib, models, batches, [worth[row] for worth in worths])
         if chosen is not None and (found is None or chosen[0] > found.worth):
             shapes = zip(steps[ways[row]].tolist(), chosen[1], strict=True)
@@ -94,7 +94,7 @@ def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[Thro
 def _fit_memory(
     memory_gib: float, models: tuple[ThroughputModel, ...], batches: list[list[int]], worths: list[NDArray[np.float64]]
 ) -> tuple[float, tuple[int, ...]] | None:
-    """The batches of most worth that fit together: constraint (1b), by depth first with the worth still possible."""
+    """Finds the batches of most worth that fit into memory: constraint (1b), depth first with a bound on the worth."""
     count = len(models)
     options = []
     for i in range(count):
@@ -113,7 +113,7 @@ def _fit_memory(
         least[i] = least[i + 1] + min(row[1] for row in options[i])
     found: tuple[float, tuple[int, ...]] | None = None
 
-    def extend(i: int, worth: float, left: float, chosen: tuple[int, ...]) -> None:
+    def extend(i: int, worth: float, free_gib: float, chosen: tuple[int, ...]) -> None:
         nonlocal found
         if found is not None and worth + possible[i] <= found[0]:
             return
@@ -121,8 +121,8 @@ def _fit_memory(
             found = (worth, chosen)
             return
         for value, memory, batch in options[i]:
-            if memory + least[i + 1] <= left + SLACK * memory_gib:
-                extend(i + 1, worth + value, left - memory, (*chosen, batch))
+            if memory + least[i + 1] <= free_gib + SLACK * memory_gib:
+                extend(i + 1, worth + value, free_gib - memory, (*chosen, batch))
 
     extend(0, 0.0, memory_gib, ())
     return found

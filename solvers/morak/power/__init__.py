@@ -1,4 +1,4 @@
-"""Morak's four knobs solved centrally: SM%, batch and clock of every GPU under latency, caps and a budget of watts."""
+"""Morak's four knobs, solved centrally: model, SM%, batch and clock of every GPU within caps and a power budget."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = [
 
 
 def cap(problem: PowerProblem, work: int = 1_000_000) -> PowerPlan:
-    """The settings that yield most. `work` counts splits looked at and sums made; 0 still answers, with a bound."""
+    """Returns the settings of most worth. `work` limits the splits and sums computed; 0 still answers, with a bound."""
     groups = alike(problem)
     claim = exact.solve(problem, groups, work)
     answers = []
     for settings, method in ((claim.settings, claim.method), (greedy.solve(problem, groups), "greedy by knees")):
         must_be_right(method, judge.violations(problem, settings))
         answers.append((judge.worth_per_second(problem, settings), method, settings))
-    worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one where both yield the same
+    worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one if both are worth the same
     proof = Proof(worth, above(claim.bound, worth, method), method, claim.work)
     return PowerPlan(settings, proof, explain.starved(problem, settings))

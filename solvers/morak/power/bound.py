@@ -1,4 +1,4 @@
-"""What no answer can exceed where splits are too many to enumerate: items side by side, as if none slowed another."""
+"""An upper bound where splits are too many to enumerate: items share a GPU as if none slowed another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ROUNDS = 60
 
 
 def best_split(items: PowerTables, most: int, price_per_w: float) -> float:
-    """The most a GPU is worth when watts are bought: a knapsack over SM%, at each clock, without interference.
+    """Returns the most a GPU is worth net of its watts: a knapsack over SM%, at each clock, without interference.
 
-    Neighbours, shared memory and the cap only take away, so no real split is worth more."""
+    Neighbours, shared memory and the cap only reduce the worth, so no real split is worth more."""
     value = items.best_alone() - price_per_w * items.power_w
     best = 0.0
     for clock in range(value.shape[1]):
@@ -35,7 +35,7 @@ def best_split(items: PowerTables, most: int, price_per_w: float) -> float:
 def bound(
     complete: Sequence[Front], open_ended: Sequence[tuple[PowerTables, int]], most: int, room_w: float | None
 ) -> float:
-    """The least of the dual over prices of a watt, by golden section: it is convex, and valid at each of them."""
+    """Minimises the dual over the price of a watt by golden section: it is convex, and a bound at every price."""
 
     def at(price: float) -> float:
         total = price * room_w if room_w is not None else 0.0
@@ -49,7 +49,7 @@ def bound(
 
 
 def _dearest(items: PowerTables) -> float:
-    """A price of a watt at which nothing is bought; items that draw nothing are bought at any."""
+    """Returns a price of a watt at which no item pays, except items that draw nothing."""
     gains: NDArray[np.float64] = items.best_alone() / np.maximum(items.power_w, 1e-3)
     return float(gains.max(initial=0.0))
 
@@ -58,8 +58,8 @@ def _least(function: Callable[[float], float], high: float) -> float:
     golden = (5**0.5 - 1) / 2
     low, least = 0.0, min(function(0.0), function(high))
     for _ in range(ROUNDS):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        at_left, at_right = function(left), function(right)
-        least = min(least, at_left, at_right)
-        low, high = (low, right) if at_left <= at_right else (left, high)
+        lower, upper = high - golden * (high - low), low + golden * (high - low)
+        at_lower, at_upper = function(lower), function(upper)
+        least = min(least, at_lower, at_upper)
+        low, high = (low, upper) if at_lower <= at_upper else (lower, high)
     return least

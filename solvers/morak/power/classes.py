@@ -1,4 +1,4 @@
-"""GPUs that are alike, by their type, cap and admitted models: what one of them may be, each may be."""
+"""Classes of GPUs with equal type, cap and admitted models, which therefore have the same options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solvers.morak.power.problem import PoweredGpu, PowerProblem, Setting
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """At least one GPU, by name."""
+    """A class of equal GPUs, in order of name; there is at least one."""
 
     gpus: tuple[PoweredGpu, ...]
     cap_w: float
@@ -29,7 +29,7 @@ class Alike:
 
 
 def alike(problem: PowerProblem) -> list[Alike]:
-    """The fleet by classes, in an order that names alone decide."""
+    """Groups the fleet into classes, in an order that depends on names alone."""
     groups: dict[tuple[str, float, tuple[str, ...] | None], list[PoweredGpu]] = defaultdict(list)
     for gpu in sorted(problem.gpus, key=lambda gpu: gpu.name):
         admitted = None if gpu.models is None else tuple(sorted(gpu.models))
@@ -38,14 +38,14 @@ def alike(problem: PowerProblem) -> list[Alike]:
 
 
 def room_w(problem: PowerProblem) -> float | None:
-    """The budget above what all GPUs draw when idle; None without one."""
+    """Returns the part of the budget above the idle draw of all GPUs, or None without a budget."""
     if problem.budget_w is None:
         return None
     return problem.budget_w * (1 + LET_GO) - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
 
 
 def settings(groups: Sequence[Alike], choices: Sequence[Sequence[PowerOption]]) -> tuple[Setting, ...]:
-    """What each GPU runs, by name; the busier settings go to the first names of a class."""
+    """Assigns the options to GPUs by name; within a class, the first names get the options of most watts."""
     found = []
     for group, chosen in zip(groups, choices, strict=True):
         busiest = sorted(chosen, key=lambda option: (-option.watts, -option.worth_per_second, option.residents))

@@ -1,4 +1,4 @@
-"""The best setting of every GPU, proved: all splits of each class, then the knapsack over watts."""
+"""Finds the best setting of every GPU with a proof: all splits of each class, then the knapsack over watts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solvers.morak.power.problem import PowerProblem, Setting
 
 @dataclass(frozen=True, slots=True)
 class ExactPower:
-    """An answer and what no other can exceed."""
+    """An answer and an upper bound of all answers."""
 
     settings: tuple[Setting, ...]
     bound: float
@@ -23,7 +23,7 @@ class ExactPower:
 
 
 def solve(problem: PowerProblem, groups: list[Alike], work: int) -> ExactPower:
-    """Half the work goes to splits, class by class, the rest to the knapsack; what it does not reach stays bounded."""
+    """Spends half the work on splits, class by class, and the rest on the knapsack; what is not reached is bounded."""
     room = room_w(problem)
     if room is not None and room < 0:
         return ExactPower((), 0.0, "the idle GPUs alone exceed the budget", 0)

@@ -1,4 +1,4 @@
-"""Morak's way, decided at once: GPUs split by knees, then watts to the step that yields most for them."""
+"""Morak's heuristic in one pass: splits GPUs by the knees, then gives watts to the steps of most worth per watt."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
 from solvers.morak.power.problem import PowerProblem, Setting
 
-SETS = 20_000  # of knee splits looked at per class; beyond, only the models that yield most per SM% are split among
+SETS = 20_000  # knee splits examined per class; if there are more, only the models of most worth per SM% take part
 
 
 def solve(problem: PowerProblem, groups: list[Alike]) -> tuple[Setting, ...]:
-    """Always an answer, in time that grows with classes, not with splits."""
+    """Returns an answer in every case, in time that grows with the classes of GPUs, not with the splits."""
     fronts = [knee_options(problem, group) for group in groups]
     room = room_w(problem)
     if room is None:
@@ -26,7 +26,7 @@ def solve(problem: PowerProblem, groups: list[Alike]) -> tuple[Setting, ...]:
 
 
 def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
-    """What a GPU of this class may be when every model gets the offered share next to its knee."""
+    """Returns the options of a GPU of this class if every model gets the available share nearest to its knee."""
     items = tables(problem, group.gpus[0])
     chosen: list[int] = []
     for place, model in enumerate(items.models):
@@ -39,12 +39,12 @@ def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
 
 
 def narrowed(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int]:
-    """The options over as many items as the budget allows, those that yield most per SM% first."""
+    """Returns the options over as many items as the budget allows, preferring items of most worth per SM%."""
     rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
-    kept = len(rank)
-    while kept:
-        found = enumerated(items.only(np.sort(rank[:kept])), cap_w, most, budget)
+    count = len(rank)
+    while count:
+        found = enumerated(items.only(np.sort(rank[:count])), cap_w, most, budget)
         if found:
             return found
-        kept //= 2
+        count //= 2
     return [IDLE], 0

@@ -1,15 +1,15 @@
-"""What an answer draws and yields, and which limits it breaks, in plain loops that no solver shares."""
+"""Judges an answer: its power draw, its worth and the limits it breaks, in plain loops that no solver shares."""
 
 from __future__ import annotations
 
 from solvers.morak.power.problem import PowerProblem, Setting
 from solvers.planning.judge.readings import value_at
 
-SLACK = 1e-9  # relative; float noise, never a watt
+SLACK = 1e-9  # relative: the rounding of floats, never a watt
 
 
 def execs_ms(problem: PowerProblem, setting: Setting) -> list[float]:
-    """How long each resident's batch takes beside the others: Morak, L(b, f, p) x L_int(n)."""
+    """Returns the time of each resident's batch next to the others: Morak, L(b, f, p) x L_int(n)."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     top = problem.gpu_types[gpu.gpu_type].top_clock_mhz
     models = {model.name: model for model in problem.models}
@@ -28,7 +28,7 @@ def execs_ms(problem: PowerProblem, setting: Setting) -> list[float]:
 
 
 def watts(problem: PowerProblem, setting: Setting) -> float:
-    """What the GPU draws with everything busy, idle watts included."""
+    """Returns the watts that the GPU draws with all residents busy, including idle watts."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]
     models = {model.name: model for model in problem.models}
@@ -41,7 +41,7 @@ def watts(problem: PowerProblem, setting: Setting) -> float:
 
 
 def worth_per_second(problem: PowerProblem, settings: tuple[Setting, ...]) -> float:
-    """Morak, objective (1) with (2): the sum of batch / exec, each request by its model's weight."""
+    """Returns Morak's objective (1) with (2): the sum of batch / exec, each request by its model's weight."""
     weights = {model.name: model.weight for model in problem.models}
     total = 0.0
     for setting in settings:
@@ -51,7 +51,7 @@ def worth_per_second(problem: PowerProblem, settings: tuple[Setting, ...]) -> fl
 
 
 def violations(problem: PowerProblem, settings: tuple[Setting, ...]) -> list[str]:
-    """Every limit broken, in words."""
+    """Returns a sentence for every broken limit."""
     found: list[str] = []
     gpus = {gpu.name: gpu for gpu in problem.gpus}
     models = {model.name: model for model in problem.models}
@@ -73,20 +73,20 @@ def violations(problem: PowerProblem, settings: tuple[Setting, ...]) -> list[str
         drawn += power - gpu_type.idle_w
         if power > problem.cap_w(gpu) * (1 + SLACK):
             found.append(f"{setting.gpu}: draws {power:g} W; its cap is {problem.cap_w(gpu):g} W")
-    # Idle GPUs draw their watts whatever is decided: only who runs something can exceed the budget.
+    # Idle GPUs draw their watts in any case, so only an answer that runs something can exceed the budget.
     if problem.budget_w is not None and settings and drawn > problem.budget_w * (1 + SLACK):
         found.append(f"the fleet draws {drawn:g} W; its budget is {problem.budget_w:g} W")
     return found
 
 
 def shape_faults(problem: PowerProblem, setting: Setting) -> list[str]:
-    """What is wrong with a setting before anything is timed."""
+    """Returns the faults of a setting that need no timing."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]
     models = {model.name: model for model in problem.models}
     found = []
     if setting.clock_mhz not in gpu_type.clocks_mhz:
-        found.append(f"{setting.clock_mhz:g} MHz is no clock of {gpu_type.name}")
+        found.append(f"{setting.clock_mhz:g} MHz is not a clock of {gpu_type.name}")
     if not 1 <= len(setting.residents) <= problem.residents_per_gpu:
         found.append(f"{len(setting.residents)} residents; 1..{problem.residents_per_gpu} are allowed")
     memory_gib = 0.0
@@ -100,13 +100,13 @@ def shape_faults(problem: PowerProblem, setting: Setting) -> list[str]:
         if not curve[0][0] <= resident.sm_percent <= curve[-1][0]:
             found.append(f"{resident.model} at batch {resident.batch} was never measured at {resident.sm_percent} SM%")
         if resident.sm_percent not in model.sm_percents.get(gpu.gpu_type, ()):
-            found.append(f"{resident.sm_percent} SM% is none of the shares of {resident.model}")
+            found.append(f"{resident.sm_percent} SM% is not one of the shares of {resident.model}")
         if gpu.models is not None and resident.model not in gpu.models:
             found.append(f"{resident.model} is not admitted")
         memory_gib += profile.memory_gib[resident.batch]
     if memory_gib > gpu_type.memory_gib * (1 + SLACK):
-        found.append(f"{memory_gib:g} GiB; it has {gpu_type.memory_gib:g}")
+        found.append(f"{memory_gib:g} GiB are used; the GPU has {gpu_type.memory_gib:g}")
     shares = sum(resident.sm_percent for resident in setting.residents)
     if shares > 100:
-        found.append(f"{shares} SM%; a GPU has 100")
+        found.append(f"{shares} SM% are assigned; a GPU has 100")
     return found

@@ -1,4 +1,4 @@
-"""Every way to split one GPU, run through in compiled loops."""
+"""Compiled loops that enumerate every way to split one GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Table = NDArray[np.float64]
 
-BINS = 4096  # of watts, to drop at once what draws more and yields less
+BINS = 4096  # of watts, to drop early an option that draws more for less worth
 
 
 @njit(
@@ -34,7 +34,7 @@ def fit_batches(
     worth: Numbers,
     trial: Whole,
 ) -> int:
-    """The batches of most worth that keep the limits and fit into memory together; 0 where there are none.
+    """Finds the batches of most worth that meet the limits and fit into memory; returns 1, or 0 if there are none.
 
     `slowed` is each resident's interference x clock factor; `worth[0]` receives the worth per second."""
     batches = exec_ms.shape[1]
@@ -58,7 +58,7 @@ def fit_batches(
     if memory <= gpu_memory_gib:
         worth[0] = total
         return 1
-    # Too large together: depth first, with what the rest can still bring and must at least take.
+    # Too large together: search depth first, bounded by the most worth and the least memory of the rest.
     rest_worth = np.zeros(count + 1, np.float64)
     rest_memory = np.zeros(count + 1, np.float64)
     for back in range(count):
@@ -127,11 +127,11 @@ def enumerate_splits(
     visited: Whole,
     out_values: Table,
 ) -> int:
-    """Multisets of items (a model at an SM%) that fit one GPU, each with its best batches at every clock.
+    """Enumerates multisets of items (a model at an SM%) that fit one GPU, with the best batches at every clock.
 
-    Written are those that no earlier one beats at fewer watts: items and batches, then clock, watts and worth.
-    Returns how many were written, or -1 when `budget` sets were looked at and more remain. More residents only mean
-    more pressure, watts and memory: a set that fails at its most favourable clock is not grown further."""
+    It writes those that no earlier one beats at fewer watts: items and batches, then clock, watts and worth. It
+    returns how many it wrote, or -1 if `budget` sets were examined and more remain. More residents only mean more
+    pressure, watts and memory, so a set that fails at every clock is not extended."""
     items = share.shape[0]
     clocks = slower.shape[1]
     stack = np.full(most, -1, np.int64)
@@ -147,7 +147,7 @@ def enumerate_splits(
     visited[0] = 0
     stack[0] = -1
     while depth >= 0:
-        # The next item at this depth; sets are written in rising order, so each is met once.
+        # Take the next item at this depth; items are in rising order, so each set occurs once.
         if entered[depth]:
             used -= share[stack[depth]]
         stack[depth] += 1
@@ -200,7 +200,7 @@ def enumerate_splits(
                 beaten[at] = worth[0]
                 at += 1
         if not grows:
-            # A failure of every clock, by watts at the low ones and by time at the high ones, only gets worse.
+            # Failing at every clock, for watts at the high ones and for time at the low ones, only gets worse.
             continue
         if depth + 1 < most:
             depth += 1

@@ -1,4 +1,4 @@
-"""One option per GPU under the fleet's watts: a multiple-choice knapsack, its LP bound, and its proved optimum."""
+"""The multiple-choice knapsack of one option per GPU within the fleet's watts: LP bound, heuristic, proved optimum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOISE = 1e-12  # relative; bounds are raised and budgets lowered by this much
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The options of GPUs that are alike: watts above idle and worth, both rising strictly from the first."""
+    """The options of a class of equal GPUs: watts above idle and worth, both strictly rising."""
 
     watts: Numbers
     worth: Numbers
@@ -26,7 +26,7 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """The optimum of the LP: what no choice exceeds, and the price of a watt that shows it."""
+    """The optimum of the LP: an upper bound of every choice, and the price of a watt that proves it."""
 
     bound: float
     price_per_w: float
@@ -34,7 +34,7 @@ class Relaxed:
 
 @dataclass(frozen=True, slots=True)
 class KnapsackChoice:
-    """One option per GPU, front by front."""
+    """One option for each GPU, front by front, with the bound and whether it is proved optimal."""
 
     picks: tuple[tuple[int, ...], ...]
     bound: float
@@ -43,13 +43,13 @@ class KnapsackChoice:
 
 
 def hull(front: Front) -> list[int]:
-    """The options on the upper concave hull: each step along it yields less per watt than the one before."""
-    kept: list[int] = []
+    """Returns the options on the upper concave hull, along which each step gains less per watt than the one before."""
+    options: list[int] = []
     for option in range(len(front.watts)):
-        while len(kept) > 1 and _gain(front, kept[-2], kept[-1]) <= _gain(front, kept[-1], option):
-            kept.pop()
-        kept.append(option)
-    return kept
+        while len(options) > 1 and _gain(front, options[-2], options[-1]) <= _gain(front, options[-1], option):
+            options.pop()
+        options.append(option)
+    return options
 
 
 def _gain(front: Front, low: int, high: int) -> float:
@@ -57,24 +57,24 @@ def _gain(front: Front, low: int, high: int) -> float:
 
 
 def relaxed(fronts: Sequence[Front], room_w: float) -> Relaxed:
-    """The LP bound by its dual: at the price of the step that no longer fits whole (Sinha and Zoltners, 1979)."""
+    """Returns the LP bound by its dual, at the price of the first step that does not fit whole (Sinha, Zoltners 1979)."""
     steps = sorted(
         (-_gain(front, low, high), float(front.watts[high] - front.watts[low]) * front.gpus)
         for front in fronts
         for low, high in pairwise(hull(front))
     )
-    left = room_w - sum(front.gpus * float(front.watts[0]) for front in fronts)
+    free_w = room_w - sum(front.gpus * float(front.watts[0]) for front in fronts)
     price = 0.0
     for loss, watts in steps:
-        left -= watts
-        if left < 0:
+        free_w -= watts
+        if free_w < 0:
             price = -loss
             break
     return Relaxed(dual(fronts, room_w, price), price)
 
 
 def dual(fronts: Sequence[Front], room_w: float, price_per_w: float) -> float:
-    """Valid at any price: the watts sold, and each GPU's best option when it must buy them."""
+    """Returns the dual value, a bound at any price: the price of all watts plus each GPU's best net worth."""
     total = price_per_w * room_w
     for front in fronts:
         total += front.gpus * float((front.worth - price_per_w * front.watts).max())
@@ -82,26 +82,26 @@ def dual(fronts: Sequence[Front], room_w: float, price_per_w: float) -> float:
 
 
 def greedy(fronts: Sequence[Front], room_w: float) -> list[list[int]]:
-    """Steps along the hulls, most worth per watt first, while they fit; then whatever single change still pays most."""
+    """Takes steps along the hulls, most worth per watt first, while they fit; then raises single GPUs that still fit."""
     steps = sorted(
         (-_gain(front, low, high), place, low, high)
         for place, front in enumerate(fronts)
         for low, high in pairwise(hull(front))
     )
     picks = [[0] * front.gpus for front in fronts]
-    left = room_w * (1 - NOISE) - sum(front.gpus * float(front.watts[0]) for front in fronts)
+    free_w = room_w * (1 - NOISE) - sum(front.gpus * float(front.watts[0]) for front in fronts)
     for _, place, low, high in steps:
         front = fronts[place]
         watts = float(front.watts[high] - front.watts[low])
         for gpu, pick in enumerate(picks[place]):
-            if pick == low and watts <= left:
+            if pick == low and watts <= free_w:
                 picks[place][gpu] = high
-                left -= watts
+                free_w -= watts
     for place, front in enumerate(fronts):
         for gpu, pick in enumerate(picks[place]):
-            reach = int(np.searchsorted(front.watts, front.watts[pick] + left, side="right")) - 1
+            reach = int(np.searchsorted(front.watts, front.watts[pick] + free_w, side="right")) - 1
             if reach > pick:
-                left -= float(front.watts[reach] - front.watts[pick])
+                free_w -= float(front.watts[reach] - front.watts[pick])
                 picks[place][gpu] = reach
     return picks
 
@@ -111,10 +111,10 @@ def worth(fronts: Sequence[Front], picks: Sequence[Sequence[int]]) -> float:
 
 
 def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_000) -> KnapsackChoice:
-    """GPU by GPU, all undominated (watts, worth) sums that can still beat the best known.
+    """Extends, GPU by GPU, all undominated (watts, worth) sums that can still beat the best known answer.
 
-    What a sum can still become is bounded by the LP's price; that leaves few of them. Where more than `states`
-    remain, or `budget` sums have been made, the most promising stay and the bound remembers the rest."""
+    The LP's price bounds what a sum can reach, which leaves few of them. If more than `states` remain, or once
+    `budget` sums were made, only the most promising stay and the bound accounts for the rest."""
     lp = relaxed(fronts, room_w)
     best = greedy(fronts, room_w)
     best_worth = worth(fronts, best)
@@ -151,7 +151,7 @@ def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_
 
 
 def _followed(fronts: Sequence[Front], trail: list[tuple[Whole, Whole]], state: int) -> list[list[int]]:
-    """The options that led to this sum."""
+    """Returns the options that led to this sum."""
     options = []
     for parents, taken in reversed(trail):
         options.append(int(taken[state]))

@@ -1,4 +1,4 @@
-"""Where more SMs stop paying: the knee of latency over SM%, by two straight lines of least squares (Morak, III-C)."""
+"""Finds the knee of latency over SM%, where more SMs stop paying, by two least-squares lines (Morak, III-C)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from solvers.planning.problem import Curve
 
 Numbers = NDArray[np.float64]
-FLAT = 1e-9  # slopes nearer than this, relative to the curve's height per SM%, are one
+FLAT = 1e-9  # slopes that differ by less, relative to the curve's height per SM%, count as equal
 
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """The two lines meet at (sm_percent, latency_ms)."""
+    """The point (sm_percent, latency_ms) where the two lines meet, with their slopes and their error."""
 
     sm_percent: float
     latency_ms: float
@@ -25,7 +25,7 @@ class Knee:
 
 
 def knee(curve: Curve) -> Knee | None:
-    """The joined pair of lines with the least squared error. None: one line says it all, or it is steeper behind."""
+    """Returns the joined pair of lines of least squared error, or None if the curve does not flatten after it."""
     if len(curve) < 3:
         return None
     x = np.array([point[0] for point in curve], dtype=np.float64)
@@ -37,27 +37,27 @@ def knee(curve: Curve) -> Knee | None:
 
 
 def _fits(x: Numbers, y: Numbers) -> list[Knee]:
-    """Every candidate for the least squares: a joint between two points lies where their free lines meet; if those
-    meet elsewhere, the best joint of this gap is one of its ends (Hudson, 1966)."""
+    """Returns all candidates for the least squares: the best joint between two points lies where the two unconstrained
+    lines meet; if they meet outside that gap, it is one of the gap's ends (Hudson, 1966)."""
     fits = [_joined_at(x, y, float(joint)) for joint in x[1:-1]]
-    for left in range(2, len(x) - 1):
-        before, after = _line(x[:left], y[:left]), _line(x[left:], y[left:])
+    for split in range(2, len(x) - 1):
+        before, after = _line(x[:split], y[:split]), _line(x[split:], y[split:])
         if before[0] != after[0]:
             joint = (after[1] - before[1]) / (before[0] - after[0])
-            if x[left - 1] < joint < x[left]:
+            if x[split - 1] < joint < x[split]:
                 fits.append(_joined_at(x, y, float(joint)))
     return fits
 
 
 def _line(x: Numbers, y: Numbers) -> tuple[float, float]:
-    """Slope and intercept."""
+    """Returns slope and intercept of the least-squares line."""
     spread = x - x.mean()
     slope = float(spread @ y / (spread @ spread))
     return slope, float(y.mean() - slope * x.mean())
 
 
 def _joined_at(x: Numbers, y: Numbers, joint: float) -> Knee:
-    """The two lines of least squares that meet at this SM% (Mudi's form: l0, k1 and k2 around the cut-off)."""
+    """Fits two least-squares lines that meet at this SM% (Mudi's form: l0, k1 and k2 around the cut-off)."""
     columns = np.column_stack((np.ones_like(x), np.minimum(x - joint, 0.0), np.maximum(x - joint, 0.0)))
     (height, before, after), *_ = np.linalg.lstsq(columns, y, rcond=None)
     error = y - columns @ np.array([height, before, after])
@@ -65,8 +65,8 @@ def _joined_at(x: Numbers, y: Numbers, joint: float) -> Knee:
 
 
 def share_at_knee(curve: Curve) -> int:
-    """The whole SM% to give: the knee, rounded up. Without one: all that was measured if more still helps, else the
-    least."""
+    """Returns the whole SM% to assign: the knee, rounded up. A curve without a knee gets the most measured SM% if
+    latency still falls, else the least."""
     found = knee(curve)
     if found:
         return int(np.ceil(found.sm_percent - 1e-9))

@@ -1,4 +1,4 @@
-"""What one GPU can be set to: every split x batch x clock that nothing else beats at fewer watts."""
+"""The options of one GPU: every split x batch x clock that no other beats at fewer watts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from solvers.planning.problem import Curve, GpuType
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-LET_GO = 1e-10  # relative, above each limit: less than the judge lets go, so that another order of adding is right, too
+LET_GO = 1e-10  # relative, above each limit: less than the judge tolerates, so that any order of adding passes it
 MOST_WRITTEN = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class PowerOption:
-    """One setting of a GPU: watts above idle, and what they yield."""
+    """One possible setting of a GPU, with its watts above idle and its worth."""
 
     watts: float
     worth_per_second: float
@@ -33,11 +33,11 @@ IDLE = PowerOption(0.0, 0.0)
 
 @dataclass(frozen=True)
 class PowerTables:
-    """A GPU type's items, a model at an SM% each, as arrays."""
+    """The items of a GPU type, each a model at an SM%, as arrays."""
 
     gpu_type: GpuType
     models: tuple[PoweredModel, ...]
-    model: Whole  # per item, its place in `models`
+    model: Whole  # per item, its index in `models`
     share: Whole
     batch: Whole  # per column
     exec_ms: Numbers  # [item, batch] alone, at the top clock; infinite where not measured
@@ -50,7 +50,7 @@ class PowerTables:
     power_w: Numbers
 
     def only(self, items: Whole) -> PowerTables:
-        """The same with fewer items."""
+        """Returns the same tables with fewer items."""
         rows = {
             name: getattr(self, name)[items]
             for name in ("model", "share", "exec_ms", "memory_gib", "pressure", "sensitivity", "limit_ms",
@@ -59,12 +59,12 @@ class PowerTables:
         return replace(self, **rows)
 
     def fits_memory(self) -> NDArray[np.bool_]:
-        """[item, batch]"""
+        """Returns, by [item, batch], whether it fits into memory alone."""
         fits: NDArray[np.bool_] = self.memory_gib <= self.gpu_type.memory_gib * (1 + LET_GO)
         return fits
 
     def best_alone(self) -> Numbers:
-        """[item, clock]: the most an item can yield, by itself on the GPU: with neighbours it only yields less."""
+        """Returns, by [item, clock], the worth of an item alone on the GPU; with neighbours it is worth less."""
         took = self.exec_ms[:, None, :] * self.slower[:, :, None]
         right = (took <= self.limit_ms[:, None, None] * (1 + LET_GO)) & self.fits_memory()[:, None, :]
         best: Numbers = np.where(right, self.batch_worth[:, None, :] / np.where(right, took, 1.0), 0.0).max(
@@ -74,7 +74,7 @@ class PowerTables:
 
 
 def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
-    """The items this GPU admits."""
+    """Returns the items that this GPU admits."""
     gpu_type = problem.gpu_types[gpu.gpu_type]
     admitted = [model for model in problem.models if gpu.models is None or model.name in gpu.models]
     models = tuple(sorted((m for m in admitted if gpu.gpu_type in m.profiles), key=lambda model: model.name))
@@ -114,9 +114,9 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
 
 
 def enumerated(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int] | None:
-    """The options of a GPU from few watts to many, each yielding more than the one before, and the sets looked at.
+    """Returns the options of a GPU by rising watts and worth, and the number of sets examined.
 
-    None where more than `budget` sets had to be looked at."""
+    Returns None if more than `budget` sets would have to be examined."""
     visited = np.zeros(1, np.int64)
     if not len(items.share) or items.gpu_type.idle_w > cap_w * (1 + LET_GO):
         return [IDLE], 0

@@ -1,4 +1,4 @@
-"""Which model runs on which share of which GPU, at which batch and clock, when watts are short (Morak, section V)."""
+"""The power problem: the models on each GPU, with SM%, batch and clock, when power is limited (Morak, section V)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from solvers.proof import Proof
 
 
 class WrongPowerProblem(ValueError):
-    """A problem that names what is not there, or holds a number that means nothing."""
+    """A problem with an unknown or repeated name, or an invalid number."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoweredModel:
-    """What is run at saturated load: every batch is full, and one follows the other."""
+    """A model under saturated load: every batch is full, and batches run back to back."""
 
     name: str
     limit_ms: float  # of one batch's execution: Morak, constraint (3)
     profiles: Mapping[str, Profile]  # by GPU type
-    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: what a GPU may be split into
-    weight: float = 1.0  # worth of one request
+    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: the shares of a GPU it may get
+    weight: float = 1.0  # the worth of one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PowerProblem:
         if len(names) < len(self.models) or len({gpu.name for gpu in self.gpus}) < len(self.gpus):
             raise WrongPowerProblem("two models or two GPUs share a name")
         if self.residents_per_gpu < 1:
-            raise WrongPowerProblem(f"residentsPerGpu {self.residents_per_gpu} leaves every GPU empty; 1 is the least")
+            raise WrongPowerProblem(f"residentsPerGpu {self.residents_per_gpu} is below 1")
         for model in self.models:
             if not (model.limit_ms > 0 and model.weight > 0):
                 raise WrongPowerProblem(f"model {model.name}: limit {model.limit_ms:g} ms and weight {model.weight:g} "
@@ -72,7 +72,7 @@ class PowerProblem:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PoweredResident:
-    """One model on its part of a GPU."""
+    """One model on its share of a GPU."""
 
     model: str
     sm_percent: int
@@ -81,7 +81,7 @@ class PoweredResident:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one GPU is set to. A GPU without a setting idles."""
+    """The clock and the residents of one GPU. A GPU without a setting idles."""
 
     gpu: str
     clock_mhz: float
@@ -90,7 +90,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """A GPU or a model that gets nothing: what binds, and the least change that helps while the others stay."""
+    """A GPU or a model that gets nothing, with the limit that binds and the least change that helps."""
 
     kind: str  # gpu or model
     name: str
@@ -100,7 +100,7 @@ class Starved:
 
 @dataclass(frozen=True, slots=True)
 class PowerPlan:
-    """Every GPU's setting, with its proof."""
+    """The settings of all GPUs that run something, with the proof and what is starved."""
 
     settings: tuple[Setting, ...]
     proof: Proof

@@ -1,12 +1,12 @@
-"""Training beside inference: jobs on the SMs that services leave, none of whose SLOs they may cost."""
+"""Places training jobs on the SMs that services leave free, without breaking any service's SLO."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from solvers.mudi.multiplexing import exact, explain, greedy, judge
-from solvers.mudi.multiplexing.beside import slope
 from solvers.mudi.multiplexing.bound import bound
+from solvers.mudi.multiplexing.job_set import slope
 from solvers.mudi.multiplexing.problem import (
     MultiplexedGpu,
     MultiplexedJob,
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def multiplex(problem: MultiplexingProblem, work: int = 2_000_000) -> MultiplexingPlan:
-    """Jobs where the sum of seconds a step is least. `work` counts sets and steps; at 0 Mudi's own choice stands."""
+    """Places jobs for the least sum of seconds a step. `work` counts sets and steps; at 0 only Mudi's choice is made."""
     claim = exact.solve(problem, work)
     least = max(bound(problem), claim.bound if claim else 0.0)
     answers: list[tuple[str, Sequence[MultiplexedJob]]] = [

@@ -1,22 +1,23 @@
-"""What no placement is below, job by job: each as if it had a GPU's spare SMs to itself."""
+"""A lower bound of every placement, job by job: each as if it had a GPU's spare SMs to itself."""
 
 from __future__ import annotations
 
-from solvers.mudi.multiplexing.beside import LET_GO, value
+from solvers.mudi.multiplexing.job_set import LET_GO, value
 from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexingProblem
 from solvers.planning.problem import Job
 
 
 def bound(problem: MultiplexingProblem) -> float:
-    """The sum of each job's least seconds a step over all GPUs, or its wait."""
-    least = (min([1 / pace for gpu in problem.gpus if (pace := fastest(gpu, job)) > 0], default=None)
-             for job in problem.jobs)  # fmt: skip
-    waiting = problem.waiting_seconds
-    return sum(waiting if one is None else min(one, waiting) for one in least) * (1 - 1e-12)
+    """Returns the sum of each job's least seconds a step over all GPUs, or of its wait if that is less."""
+    least = (
+        min([problem.waiting_seconds, *(1 / pace for gpu in problem.gpus if (pace := fastest(gpu, job)) > 0)])
+        for job in problem.jobs
+    )
+    return sum(least) * (1 - 1e-12)
 
 
 def fastest(gpu: MultiplexedGpu, job: Job) -> float:
-    """The best pace this GPU can give: any share it has, only the services as neighbours."""
+    """Returns the best pace this GPU can give the job: any spare share, with only the services as neighbours."""
     profile = job.profiles.get(gpu.gpu_type)
     if not profile or profile.memory_gib > gpu.free_memory_gib * (1 + LET_GO):
         return 0.0

@@ -1,4 +1,4 @@
-"""The best placement of jobs, proved: every set of jobs for every GPU, then one set each so that no job runs twice."""
+"""Finds the best placement with a proof: lists the job sets that fit each GPU, then picks one set a GPU."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from solvers.mudi.multiplexing.beside import placed, seconds
+from solvers.mudi.multiplexing.job_set import placed, seconds
 from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexedJob, MultiplexingProblem
 from solvers.planning.problem import Job
 
-EVERY_SUBSET = 12  # jobs up to which all subsets are walked through
+EVERY_SUBSET = 12  # up to so many jobs, all subsets are enumerated
 
 
 @dataclass(frozen=True, slots=True)
 class ExactMultiplexing:
-    """A placement, what none is below, and how it was found."""
+    """A placement, a lower bound of all placements, and how both were found."""
 
     placed: list[MultiplexedJob]
     bound: float
@@ -38,7 +38,7 @@ class PlacementColumn:
 
 
 def solve(problem: MultiplexingProblem, work: int) -> ExactMultiplexing | None:
-    """None where the sets alone are more than the work allowed."""
+    """Solves within the work allowed; returns None if the sets alone exceed it."""
     jobs = sorted(problem.jobs, key=lambda job: job.name)
     gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
     sets = sum(comb(len(jobs), count) for count in range(1, problem.jobs_per_gpu + 1)) * len(gpus)
@@ -54,14 +54,14 @@ def solve(problem: MultiplexingProblem, work: int) -> ExactMultiplexing | None:
 
 
 def _columns(problem: MultiplexingProblem, gpus: list[MultiplexedGpu], jobs: list[Job]) -> list[PlacementColumn]:
-    """All sets that fit, GPU by GPU. A larger set may fit where a smaller one does not: its parts are smaller."""
+    """Lists all sets that fit, GPU by GPU. A larger set may fit where a smaller one does not: its parts are smaller."""
     found = []
     for place, gpu in enumerate(gpus):
         for count in range(1, problem.jobs_per_gpu + 1):
             for chosen in combinations(range(len(jobs)), count):
-                cost = seconds(gpu, [jobs[one] for one in chosen], problem.jobs_per_gpu)
+                cost = seconds(gpu, [jobs[index] for index in chosen], problem.jobs_per_gpu)
                 if cost < inf:
-                    found.append(PlacementColumn(place, sum(1 << one for one in chosen), cost))
+                    found.append(PlacementColumn(place, sum(1 << index for index in chosen), cost))
     return found
 
 
@@ -73,16 +73,16 @@ def _cost(problem: MultiplexingProblem, jobs: int, chosen: list[PlacementColumn]
 def _by_subsets(
     problem: MultiplexingProblem, gpus: int, jobs: int, columns: list[PlacementColumn]
 ) -> list[PlacementColumn]:
-    """best[subset]: the least seconds at which exactly these jobs run on the GPUs so far."""
+    """Enumerates all subsets; best[subset] is the least seconds at which exactly these jobs run on the GPUs so far."""
     best: dict[int, tuple[float, list[PlacementColumn]]] = {0: (0.0, [])}
     for gpu in range(gpus):
         mine = [column for column in columns if column.gpu == gpu]
-        for subset, (cost, chosen) in sorted(best.items()):  # a copy: this GPU takes one set
+        for subset, (cost, chosen) in sorted(best.items()):  # a copy, because this GPU takes one set only
             for column in mine:
                 both = subset | column.jobs
                 if not subset & column.jobs and cost + column.seconds < best.get(both, (inf, []))[0]:
                     best[both] = (cost + column.seconds, [*chosen, column])
-    return min(best.values(), key=lambda one: _cost(problem, jobs, one[1]))[1]
+    return min((chosen for _, chosen in best.values()), key=lambda chosen: _cost(problem, jobs, chosen))
 
 
 def _by_highs(
@@ -93,10 +93,13 @@ def _by_highs(
     budget: int,
     done: int,
 ) -> ExactMultiplexing:
-    """Set packing by HiGHS over GPUs that are alike: its LP is close to whole here. `budget` buys nodes, by columns."""
+    """Solves the set packing by HiGHS over classes of equal GPUs; its LP is nearly integral here.
+
+    The nodes allowed are the `budget` over the number of columns."""
     alike: dict[MultiplexedGpu, list[int]] = defaultdict(list)
     for place, gpu in enumerate(gpus):
-        alike[replace(gpu, name="", services=tuple(replace(one, name="") for one in gpu.services))].append(place)
+        nameless = tuple(replace(service, name="") for service in gpu.services)
+        alike[replace(gpu, name="", services=nameless)].append(place)
     first = {members[0]: (row, members) for row, members in enumerate(alike.values())}
     columns = [column for column in columns if column.gpu in first]
     if not columns:
@@ -124,7 +127,7 @@ def _by_highs(
         options={"node_limit": nodes, "mip_rel_gap": 0.0},
     )
     work = done + len(costs) * (1 + int(found.mip_node_count or 0))
-    # The solver's tolerances are 1e-6 of a job: a bound keeps clear of them.
+    # The solver's tolerances are 1e-6 of a job; the bound is lowered by as much.
     bound = max(0.0, float(found.mip_dual_bound or 0.0) * scale * (1 - 1e-6) - 1e-6) if found.mip_dual_bound else 0.0
     if found.x is None:
         return ExactMultiplexing([], bound, "HiGHS, cut short", work)
@@ -141,7 +144,7 @@ def _by_highs(
 
 def _placed(gpus: list[MultiplexedGpu], jobs: list[Job], chosen: list[PlacementColumn]) -> list[MultiplexedJob]:
     return [
-        one
+        entry
         for column in chosen
-        for one in placed(gpus[column.gpu], [job for place, job in enumerate(jobs) if column.jobs >> place & 1])
+        for entry in placed(gpus[column.gpu], [job for place, job in enumerate(jobs) if column.jobs >> place & 1])
     ]

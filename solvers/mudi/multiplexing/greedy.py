@@ -1,14 +1,14 @@
-"""Mudi's device selector: each job, as it arrives, goes to the GPU with the smallest slope that can take it."""
+"""Mudi's device selector: puts each job, in order of arrival, on the GPU of smallest slope with room for it."""
 
 from __future__ import annotations
 
-from solvers.mudi.multiplexing.beside import lacks, paces, placed, slope
+from solvers.mudi.multiplexing.job_set import lacks, paces, placed, slope
 from solvers.mudi.multiplexing.problem import MultiplexedJob, MultiplexingProblem
 from solvers.planning.problem import Job
 
 
 def solve(problem: MultiplexingProblem) -> list[MultiplexedJob]:
-    """Nothing moves once it is placed; only the parts of the spare SMs are cut anew. Ties: by GPU name."""
+    """A placed job never moves; only its part of the spare SMs changes. Ties are broken by GPU name."""
     gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
     held: dict[str, list[Job]] = {gpu.name: [] for gpu in gpus}
     for job in problem.jobs:
@@ -20,4 +20,4 @@ def solve(problem: MultiplexingProblem) -> list[MultiplexedJob]:
         ]
         if able:
             held[min(able)[1]].append(job)
-    return [one for gpu in gpus for one in placed(gpu, held[gpu.name])]
+    return [entry for gpu in gpus for entry in placed(gpu, held[gpu.name])]

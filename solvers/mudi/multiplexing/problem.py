@@ -1,4 +1,4 @@
-"""Which training job runs beside which services, in the SMs that they leave (Mudi, M3 and M7)."""
+"""The multiplexing problem: training jobs next to services, on the SMs that these leave free (Mudi, M3 and M7)."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from solvers.proof import Proof
 
 
 class WrongMultiplexing(ValueError):
-    """A problem that names a thing twice, or holds a number that means nothing."""
+    """A problem with a repeated name or an invalid number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultiplexedService:
-    """What serves on a GPU already, as far as jobs must know it."""
+    """A service that runs on a GPU already, as far as jobs are concerned."""
 
     name: str
     sm_percent: int
     exec_ms: Curve  # of its batch over SM%, alone, at the highest clock
-    pressure: float  # that it puts on its neighbours
-    bears: float  # the largest sum of its neighbours' pressures under which it keeps its SLO
+    pressure: float  # on its neighbours
+    bears: float  # the largest sum of its neighbours' pressures within its SLO
     sensitivity: float = 0.0
     clock_exponent: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class MultiplexedGpu:
-    """A GPU with its services, and what they leave."""
+    """A GPU with its services and the room that they leave."""
 
     name: str
     gpu_type: str
     services: tuple[MultiplexedService, ...]
     free_memory_gib: float
-    free_w: float = float("inf")  # under its cap with all services busy
-    clock: float = 1.0  # of the highest
+    free_w: float = float("inf")  # under its cap, with all services busy
+    clock: float = 1.0  # as a share of the highest
 
     @property
     def spare_sm_percent(self) -> int:
@@ -44,24 +44,25 @@ class MultiplexedGpu:
 
 @dataclass(frozen=True)
 class MultiplexingProblem:
-    """Jobs in the order they arrived, and GPUs to put them on."""
+    """Jobs in order of arrival, and GPUs to put them on."""
 
     gpus: tuple[MultiplexedGpu, ...]
     jobs: tuple[Job, ...]
     jobs_per_gpu: int = 3
-    waiting_seconds: float = 1000.0  # what a job that runs nowhere counts as, in seconds a step
+    waiting_seconds: float = 1000.0  # a step's seconds that a waiting job counts as
 
     def __post_init__(self) -> None:
-        for what, names in (("GPUs", [g.name for g in self.gpus]), ("jobs", [j.name for j in self.jobs])):
+        for kind, names in (("GPUs", [g.name for g in self.gpus]), ("jobs", [j.name for j in self.jobs])):
             if len(set(names)) < len(names):
-                raise WrongMultiplexing(f"two {what} share a name")
+                raise WrongMultiplexing(f"two {kind} share a name")
         for gpu in self.gpus:
             if not 0 < gpu.clock <= 1:
-                raise WrongMultiplexing(f"GPU {gpu.name} runs at {gpu.clock:g} of its highest clock; (0, 1] is allowed")
+                share = f"GPU {gpu.name} runs at {gpu.clock:g} of its highest clock"
+                raise WrongMultiplexing(f"{share}; (0, 1] is allowed")
             if gpu.spare_sm_percent < 0:
                 raise WrongMultiplexing(f"the services of GPU {gpu.name} hold {100 - gpu.spare_sm_percent} SM%")
         if self.jobs_per_gpu < 1:
-            raise WrongMultiplexing(f"jobsPerGpu {self.jobs_per_gpu} leaves jobs nowhere; 1 is the least")
+            raise WrongMultiplexing(f"jobsPerGpu {self.jobs_per_gpu} is below 1")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +76,7 @@ class MultiplexedJob:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that runs nowhere, why, and the least change on one GPU that would let it run with all else kept."""
+    """A waiting job, with the reason and the least change on one GPU that would let it run with all else unchanged."""
 
     job: str
     reason: str
@@ -84,7 +85,7 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class MultiplexingPlan:
-    """Where each job runs, at how many steps a second, with its proof."""
+    """The placed jobs with their steps a second, the waiting jobs, and the proof."""
 
     placed: tuple[MultiplexedJob, ...]
     steps_per_second: Mapping[str, float]

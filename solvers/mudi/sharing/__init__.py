@@ -1,4 +1,4 @@
-"""The smallest SM% that meet the SLOs of those who share a GPU, proved, or who cannot fit and what would help."""
+"""Finds the smallest SM% that meet the SLOs of services that share a GPU, or says which cannot fit and what helps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def share(gpu: SharedGpu, work_limit: int = 2000) -> Outcome:
-    """The SM% of least sum; `work_limit` counts boxes, and matters only where some pressure falls with SM%."""
+    """Returns the SM% of least sum. `work_limit` counts boxes; it matters only if some pressure falls with SM%."""
     found = find(gpu, work_limit)
     if found.percents is None or found.bound_percent is None:
         return no_room(gpu, found, work_limit)

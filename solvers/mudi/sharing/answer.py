@@ -1,4 +1,4 @@
-"""What comes back: SM% with the proof of how small they are, or who cannot fit and the least that would help."""
+"""The answers: SM% with a proof of how small they are, or the residents that cannot fit and what would help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solvers.proof import Proof
 
 @dataclass(frozen=True, slots=True)
 class SmShares:
-    """SM% under which everyone meets its SLO."""
+    """SM% under which every resident meets its SLO."""
 
     percents: Mapping[str, int]
     proof: Proof
@@ -19,12 +19,12 @@ class SmShares:
 
 @dataclass(frozen=True, slots=True)
 class SharingRelaxation:
-    """One change, alone enough, checked by applying it."""
+    """One change that is enough on its own, checked by applying it."""
 
     resident: str
     what: Literal["sloMs", "ratePerSecond", "outstanding", "leaves"]
-    value: float  # the new value; 0 where it leaves
-    change: float  # relative to the old one; 1 where it leaves
+    value: float  # the new value; 0 if it leaves
+    change: float  # relative to the old value; 1 if it leaves
 
     def __str__(self) -> str:
         if self.what == "leaves":
@@ -35,11 +35,11 @@ class SharingRelaxation:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """No SM% were found. `is_proved`: there are none; otherwise the search ran out of work."""
+    """No SM% were found: `is_proved` if none exist, otherwise because the search ran out of work."""
 
     cannot_fit: tuple[str, ...]
     reason: str
-    relaxations: tuple[SharingRelaxation, ...]  # the one change of least relative size, or everyone who must leave
+    relaxations: tuple[SharingRelaxation, ...]  # the change of least relative size, or all residents that must leave
     is_proved: bool
     method: str
     work: int

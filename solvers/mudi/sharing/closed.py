@@ -1,4 +1,4 @@
-"""The closed form: on a piecewise linear curve, the smallest SM% for given neighbours is read off one piece."""
+"""The closed form: given the neighbours, one piece of a piecewise linear curve yields the smallest SM%."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from math import floor
 
 from solvers.mudi.sharing.problem import Curve, SharingResident
 
-SLACK = 1e-9  # relative, on what is allowed: two ways of writing one product of floats
+SLACK = 1e-9  # relative to the time allowed: the rounding of a product of floats
 
 
 def least_percent(latency_ms: Curve, most_ms: float) -> float | None:
-    """The smallest SM%, not necessarily whole, at which the curve is at or below `most_ms`; None: nowhere."""
+    """Returns the smallest SM%, not necessarily whole, at which the curve is at most `most_ms`, if there is any."""
     if latency_ms[0][1] <= most_ms:
         return float(latency_ms[0][0])
     for (low, slow), (high, fast) in pairwise(latency_ms):
@@ -21,22 +21,22 @@ def least_percent(latency_ms: Curve, most_ms: float) -> float | None:
 
 
 def least_whole_percent(latency_ms: Curve, most_ms: float) -> int | None:
-    """The smallest whole SM% at which the curve, which never rises, is at or below `most_ms`; None: nowhere."""
+    """Returns the smallest whole SM% at which the curve, which never rises, is at most `most_ms`, if there is any."""
     percent = least_percent(latency_ms, most_ms)
     if percent is None:
         return None
-    below = floor(percent)  # the division rounds: taken where it is fast enough in itself
+    below = floor(percent)  # the division rounds, so the SM% below may be fast enough as well
     return below if value_at(latency_ms, below) <= most_ms else below + 1
 
 
 def needed_percent(resident: SharingResident, neighbours_pressure: float) -> int | None:
-    """The smallest whole SM% at which the resident's batch is fast enough beside this pressure; None: no SM% is."""
+    """Returns the smallest whole SM% at which the resident's batch is fast enough under this pressure, if any is."""
     slowed = 1 + resident.sensitivity * neighbours_pressure
     return least_whole_percent(resident.latency_ms, resident.most_exec_ms / slowed * (1 + SLACK))
 
 
 def value_at(curve: Curve, percent: float) -> float:
-    """Linear between the points, flat beyond them."""
+    """Reads a curve: linear between its points, flat beyond them."""
     if percent <= curve[0][0]:
         return curve[0][1]
     for (low, at_low), (high, at_high) in pairwise(curve):

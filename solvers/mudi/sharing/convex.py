@@ -1,7 +1,7 @@
-"""Mudi's own way to the SM%: a convex problem in CVXPY, with the neighbours' pressure as its parameter.
+"""Mudi's own method for SM%: a convex problem in CVXPY, with the neighbours' pressure as its parameter.
 
-Compiled once for a set of curves (DPP), solved anew for each pressure. Good for curves that are convex, as Mudi's
-two pieces are. Those of several GPUs stand in one problem: its objective and its rows fall apart by themselves.
+It is compiled once for a set of curves (DPP) and solved for each pressure. The curves must be convex, as Mudi's
+two-piece curves are. Residents of several GPUs may share one problem, as its objective and rows are separable.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident, Wron
 
 cp: Any = cvxpy  # its functions carry no types
 
-NEAR = 1e-4  # SM%: how far from the truth a convex solver's answer is taken to be
+NEAR = 1e-4  # SM%: the assumed error of the convex solver's answer
 
 
 class ConvexSharing:
-    """The smallest SM% of each resident, given what presses on it."""
+    """The smallest SM% of each resident, given the pressure on it."""
 
     def __init__(self, residents: Sequence[SharingResident]) -> None:
         self.residents = tuple(residents)
@@ -43,7 +43,7 @@ class ConvexSharing:
         self.problem = cp.Problem(
             cp.Minimize(cp.sum(self.percent)),
             [
-                # (W / b) P(b, d, psi) <= SLO, a row for each piece, in units of what is allowed
+                # (W / b) P(b, d, psi) <= SLO, a row for each piece, divided by the time allowed
                 cp.multiply(slowed[owner], cp.multiply(1 / most_ms[owner], alone_ms)) <= 1,
                 self.percent >= np.array([resident.least_percent for resident in self.residents]),
                 self.percent <= np.array([resident.most_percent for resident in self.residents]),
@@ -51,7 +51,7 @@ class ConvexSharing:
         )
 
     def least_percents(self, pressures: Floats) -> Floats | None:
-        """The smallest SM% by the convex solver, not whole; None where some resident is too slow at its most SM%."""
+        """Returns the convex solver's smallest SM%, not whole; None if a resident is too slow at its most SM%."""
         for resident, pressure in zip(self.residents, pressures, strict=True):
             slowed = 1 + resident.sensitivity * pressure
             if resident.latency_ms[-1][1] * slowed > resident.most_exec_ms * (1 + SLACK):
@@ -60,11 +60,11 @@ class ConvexSharing:
         self.problem.solve(solver=cp.HIGHS)
         found: Floats | None = self.percent.value
         if found is None:
-            raise RuntimeError(f"the convex solver says {self.problem.status} of a problem that has an answer")
+            raise RuntimeError(f"the convex solver reports {self.problem.status} for a problem that has an answer")
         return found
 
     def least_whole_percents(self, pressures: Floats) -> tuple[int, ...] | None:
-        """The smallest whole SM%; None where some resident is too slow at its most SM%."""
+        """Returns the smallest whole SM%; None if a resident is too slow at its most SM%."""
         found = self.least_percents(pressures)
         if found is None:
             return None
@@ -79,9 +79,9 @@ class ConvexSharing:
 
 
 def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
-    """The coupled problem on whole SM%: from the least, raised to what the convex problem asks for, until it holds.
+    """Solves the coupled problem on whole SM%: raises from the least to what the convex problem needs, until it holds.
 
-    None where a resident is too slow at its most SM%. Whether the sum fits is the caller's to see.
+    Returns None if a resident is too slow at its most SM%. The caller checks whether the sum fits.
     """
     convex = ConvexSharing(gpu.residents)
     percents = tuple(resident.least_percent for resident in gpu.residents)
@@ -98,7 +98,7 @@ def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
 
 
 def _pieces(resident: SharingResident) -> list[tuple[float, float]]:
-    """Slope and intercept of every piece; refuses a curve that is not the largest of its pieces."""
+    """Returns slope and intercept of every piece; refuses a curve that is not the maximum of its pieces."""
     points = resident.latency_ms
     if len(points) == 1:
         return [(0.0, points[0][1])]

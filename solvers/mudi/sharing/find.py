@@ -1,4 +1,4 @@
-"""The smallest SM% by the way that fits the problem: raised from the least, or searched where pressure may fall."""
+"""Finds the smallest SM%: raised from the least, or searched for where some pressure falls with SM%."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SEARCH = "search over boxes"
 
 @dataclass(frozen=True, slots=True)
 class FoundShares:
-    """SM% in the order of the residents, None where none were found, and how much that says."""
+    """SM% in the order of the residents, None if none were found, with the bound that was proved."""
 
     percents: Ends | None
-    bound_percent: int | None  # None: there is no right answer
+    bound_percent: int | None  # None: there is no valid answer
     method: str
     work: int
 
 
 def find(gpu: SharedGpu, work_limit: int) -> FoundShares:
-    """The right SM% of least sum.
+    """Returns the valid SM% of least sum.
 
-    Where no resident's pressure falls with SM%, more SM% for one never means less for another: of all right answers,
-    the least fixed point has the smallest SM% for everyone at once (Knaster and Tarski), and where it does not fit,
-    nothing does. Elsewhere an answer is right all the same, as everyone has at least what it needs beside the others
-    as they are in the end; that it is the smallest is known once the search says so.
+    If no resident's pressure falls with SM%, more SM% for one resident never means less for another. Then the least
+    fixed point has the smallest SM% of all valid answers for every resident at once (Knaster and Tarski), and if it
+    does not fit, nothing does. Otherwise the fixed point is still valid, because every resident has what it needs
+    next to the others' final SM%; only the search can show that an answer is the smallest.
     """
-    raised = raise_one(gpu)
+    raised = raise_gpu(gpu)
     percents = tuple(raised.percents.tolist())
     fits = raised.blocked[0] == 0 and sum(percents) <= gpu.free_percent
     if all(resident.presses_no_less_with_more for resident in gpu.residents):
@@ -39,6 +39,6 @@ def find(gpu: SharedGpu, work_limit: int) -> FoundShares:
     return FoundShares(claim.percents, claim.bound_percent, SEARCH, claim.work)
 
 
-def raise_one(gpu: SharedGpu) -> Raised:
+def raise_gpu(gpu: SharedGpu) -> Raised:
     fleet = SharedFleet.of([gpu])
     return fleet.decide(fleet.most_exec_ms)

@@ -1,4 +1,4 @@
-"""Many shared GPUs as arrays: laid out once, decided anew with each change of rates, all of them in one call."""
+"""Many shared GPUs as arrays: laid out once, then decided in one call whenever rates change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from solvers.mudi.sharing.problem import Curve, SharedGpu
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """Residents in the order of the GPUs, and of each GPU's residents."""
+    """The SM% after raising, with residents in the order of the GPUs and of each GPU's residents."""
 
-    percents: Whole  # of each resident; where its GPU is blocked, as far as it got
+    percents: Whole  # of each resident; if its GPU is blocked, those reached until then
     totals: Whole  # of each GPU
-    blocked: Whole  # of each GPU: 0, or 1 + the place of a resident that no SM% serves
+    blocked: Whole  # of each GPU: 0, or 1 + the index of a resident for which no SM% is enough
 
     def fits(self, free_percents: Whole) -> list[bool]:
         return [bool(fits) for fits in (self.blocked == 0) & (self.totals <= free_percents)]
@@ -26,7 +26,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class SharedFleet:
-    """Everything but the rates."""
+    """The arrays of all GPUs and residents, without the rates."""
 
     first: Whole
     latency_start: Whole
@@ -41,7 +41,7 @@ class SharedFleet:
     slo_ms: Floats
     batch: Floats
     batches_at_least: Floats
-    most_exec_ms: Floats  # by the residents' own rates
+    most_exec_ms: Floats  # at the residents' own rates
 
     @classmethod
     def of(cls, gpus: Sequence[SharedGpu]) -> SharedFleet:
@@ -66,13 +66,13 @@ class SharedFleet:
         )
 
     def most_exec_ms_at(self, rates_per_second: Floats) -> Floats:
-        """What each batch may take at other rates, with W = rate x SLO."""
+        """Returns the time each batch may take at other rates, with W = rate x SLO."""
         batches: Floats = rates_per_second * self.slo_ms / 1000 / self.batch
         limit: Floats = self.slo_ms / np.maximum(batches, self.batches_at_least)
         return limit
 
     def decide(self, most_exec_ms: Floats) -> Raised:
-        """The smallest SM% of every resident of every GPU."""
+        """Returns the smallest SM% of every resident of every GPU."""
         percents = np.empty(len(self.slo_ms), dtype=np.int64)
         blocked = np.empty(len(self.first) - 1, dtype=np.int64)
         raise_from_least(

@@ -1,7 +1,8 @@
-"""Raising SM% from the least, for any number of GPUs in one call: compiled loops, nothing else.
+"""Compiled loops that raise SM% from the least, for any number of GPUs in one call.
 
-Residents stand one after another, `first[g]` to `first[g + 1]` being those of GPU g. Their curves likewise: points
-`start[i]` to `start[i + 1]` are those of resident i. `most_ms` is what a batch may take, slowed by its neighbours.
+Residents are stored one after another: `first[g]` to `first[g + 1]` are those of GPU g. So are the points of their
+curves: `start[i]` to `start[i + 1]` are those of resident i. `most_ms` is the time that a batch may take when slowed
+by its neighbours.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SLACK = 1e-9  # relative, as in the judge
 
 @njit("float64(int64, int64, int64[::1], float64[::1], int64)", inner=True)
 def value_at(start: int, stop: int, percents: Whole, values: Floats, percent: int) -> float:
-    """Linear between the points, flat beyond them."""
+    """Reads a curve: linear between its points, flat beyond them."""
     if percent <= percents[start]:
         return float(values[start])
     for point in range(start + 1, stop):
@@ -34,7 +35,7 @@ def value_at(start: int, stop: int, percents: Whole, values: Floats, percent: in
 
 @njit("int64(int64, int64, int64[::1], float64[::1], float64)", inner=True)
 def least_whole_percent(start: int, stop: int, percents: Whole, values: Floats, most: float) -> int:
-    """The smallest whole SM% at which a curve that never rises is at or below `most`; 0: nowhere. Closed form."""
+    """Returns the smallest whole SM% at which a curve that never rises is at most `most`, else 0. Closed form."""
     if values[start] <= most:
         return int(percents[start])
     for point in range(start + 1, stop):
@@ -42,7 +43,7 @@ def least_whole_percent(start: int, stop: int, percents: Whole, values: Floats, 
             low, high = percents[point - 1], percents[point]
             slow, fast = values[point - 1], values[point]
             whole: int = floor(low + (high - low) * (slow - most) / (slow - fast))
-            # The division rounds: the whole SM% below is taken only if it is fast enough in itself.
+            # The division rounds, so the whole SM% below may be fast enough as well.
             if slow + (fast - slow) * ((whole - low) / (high - low)) <= most:
                 return whole
             return whole + 1
@@ -68,10 +69,11 @@ def raise_from_least(
     percents: Whole,
     blocked: Whole,
 ) -> None:
-    """Fill `percents` with the first SM% that hold each other up, and `blocked` with 1 + the resident that none serves.
+    """Fills `percents` with a fixed point of what residents need, and `blocked` with 1 + a resident never fast enough.
 
-    Everyone starts at the least and is raised to what its neighbours' present pressure asks for, never lowered. That
-    ends: SM% are whole, and at most 100. Where pressure does not fall with SM%, it ends at the least fixed point.
+    Every resident starts at its least SM% and is raised, never lowered, to what its neighbours' current pressure
+    requires. That ends, because SM% are whole and at most 100. If pressure never falls with SM%, it ends at the least
+    fixed point.
     """
     for gpu in range(first.size - 1):
         begin, end = first[gpu], first[gpu + 1]

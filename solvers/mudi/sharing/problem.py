@@ -1,4 +1,4 @@
-"""One GPU shared by services whose batches are given: how many SMs does each need? (Mudi, dynamic resource scaling)"""
+"""The sharing problem: the SMs each service on one GPU needs at its given batch (Mudi, dynamic resource scaling)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising, li
 
 
 class WrongSharing(ValueError):
-    """A number or a name that means nothing here."""
+    """A GPU or a resident with an invalid number or name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingResident:
-    """A service on the GPU, at a batch already chosen.
+    """A service on the GPU, at a batch that was chosen before.
 
     Mudi's rule is (W / b) P(b, d, psi) <= SLO. With W = rate x SLO, the requests outstanding by Little's law, the SLO
-    cancels out and the rule says that the server keeps up; a W under one batch even lets a batch outlast the SLO.
-    `batches_at_least` = 1 counts the batch a request rides in as a whole one, so that the SLO holds by itself too.
+    cancels out and the rule only says that the server keeps up; a W under one batch even lets a batch outlast the SLO.
+    `batches_at_least` = 1 counts the batch that holds a request as a whole one, so that the SLO holds as well.
     """
 
     name: str
@@ -30,7 +30,7 @@ class SharingResident:
     slo_ms: float
     rate_per_second: float
     outstanding: float | None = None  # W; None: rate x SLO
-    batches_at_least: float = 0.0  # 0: the rule as printed
+    batches_at_least: float = 0.0  # 0: the rule as published
     pressure: Curve = ((100, 0.0),)  # on its neighbours; flat beyond its ends
     sensitivity: float = 0.0  # slowdown per unit of its neighbours' pressure
 
@@ -62,7 +62,7 @@ class SharingResident:
 
     @property
     def most_exec_ms(self) -> float:
-        """How long a batch may take among its neighbours: SLO / (W / b)."""
+        """The time a batch may take next to its neighbours: SLO / (W / b)."""
         return self.slo_ms / max(self.requests_outstanding / self.batch, self.batches_at_least)
 
     @property
@@ -75,23 +75,23 @@ class SharingResident:
 
     @property
     def presses_no_less_with_more(self) -> bool:
-        """Whether its pressure never falls with SM%: then a smallest answer exists in every component at once."""
+        """Whether its pressure never falls with SM%; if so for all, one answer is smallest in every component."""
         return all(before <= after for (_, before), (_, after) in pairwise(self.pressure))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedGpu:
-    """Those to be given SM% on one GPU, beside what keeps the SM% it has (training, say)."""
+    """The residents that need SM% on one GPU, next to others (training, say) whose SM% are fixed."""
 
     residents: tuple[SharingResident, ...]
-    other_pressure: float = 0.0  # of what keeps its SM%
+    other_pressure: float = 0.0  # of those whose SM% are fixed
     free_percent: int = 100
 
     def __post_init__(self) -> None:
         names = [resident.name for resident in self.residents]
         for name in sorted(set(names)):
             if names.count(name) > 1:
-                raise WrongSharing(f"resident {name} is there {names.count(name)} times")
+                raise WrongSharing(f"resident {name} occurs {names.count(name)} times")
         if not 0 <= self.free_percent <= 100:
             raise WrongSharing(f"freePercent {self.free_percent} is outside 0..100")
         if not (isfinite(self.other_pressure) and self.other_pressure >= 0):
@@ -99,7 +99,7 @@ class SharedGpu:
 
 
 def two_piece(first_slope: float, second_slope: float, cut_percent: int, cut_ms: float, least: int, most: int) -> Curve:
-    """Mudi's latency curve: slopes in ms per SM% before and after the cut-off, and the latency there."""
+    """Builds Mudi's latency curve from its slopes before and after the cut-off, in ms per SM%, and the latency there."""
     percents = sorted({least, cut_percent, most})
     slopes = [first_slope if percent <= cut_percent else second_slope for percent in percents]
     return tuple((p, cut_ms + slope * (p - cut_percent)) for p, slope in zip(percents, slopes, strict=True))

@@ -1,8 +1,9 @@
-"""The least sum of SM% where pressure may fall with SM%: there raising from the least proves nothing by itself.
+"""Searches the least sum of SM% where pressure may fall with SM%, since raising from the least proves nothing there.
 
-Boxes of SM%, the one with the smallest corner first. In a box, each neighbour presses at least as much as it does at
-its kindest SM% of the box; what a resident then needs raises the box's low end, and what the others need lowers its
-high end. A low corner that is right is the best of its box, and the best of all when it is the first one found.
+It branches on boxes of SM%, the one with the smallest corner first. In a box, each neighbour presses at least as much
+as it does at its kindest SM% of the box. The SM% a resident then needs raise the low end of the box, and the SM% the
+others need lower its high end. A valid low corner is the best answer of its box, and the first one found is the best
+of all.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Ends: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class LeastShares:
-    """The best SM% of the search, in the order of the residents, and the sum that no right answer undercuts."""
+    """The best SM% of the search, in the order of the residents, and a lower bound of the sum of any valid answer."""
 
     percents: Ends | None
-    bound_percent: int | None  # None: there is no right answer
+    bound_percent: int | None  # None: there is no valid answer
     work: int
 
 
@@ -38,7 +39,7 @@ class Kindest:
 
 
 def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> LeastShares:
-    """The right SM% of least sum; `known` is a right answer to better."""
+    """Returns the valid SM% of least sum; `known` is a valid answer to improve on."""
     kindest = [Kindest(resident) for resident in gpu.residents]
     best, most = known, gpu.free_percent if known is None else sum(known) - 1
     lows = tuple(resident.least_percent for resident in gpu.residents)
@@ -54,7 +55,7 @@ def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Lea
         if not open_boxes:
             return LeastShares(best, sum(best) if best is not None else None, work)
         bound, lows, highs = open_boxes[0]
-        if holds(gpu, lows):  # all other boxes begin at a sum no smaller
+        if holds(gpu, lows):  # no other box starts at a smaller sum
             return LeastShares(lows, bound, work)
         if work >= work_limit:
             return LeastShares(best, bound, work)
@@ -63,7 +64,7 @@ def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Lea
 
 
 def least_total(gpu: SharedGpu) -> int | None:
-    """A sum of SM% that no right answer undercuts, however many SMs there are; None: someone is always too slow."""
+    """Returns a lower bound of the sum of SM%, however many SMs there are; None if a resident is always too slow."""
     lows = tuple(resident.least_percent for resident in gpu.residents)
     highs = tuple(resident.most_percent for resident in gpu.residents)
     shrunk = shrink(gpu, [Kindest(resident) for resident in gpu.residents], lows, highs, sum(highs))
@@ -73,7 +74,7 @@ def least_total(gpu: SharedGpu) -> int | None:
 def shrink(
     gpu: SharedGpu, kindest: Sequence[Kindest], lows: Ends, highs: Ends, most_total: int
 ) -> tuple[Ends, Ends] | None:
-    """The part of the box that can hold a right answer of that total; None: nothing of it can."""
+    """Returns the part of the box that can hold a valid answer of that total, or None if no part can."""
     low, high = list(lows), list(highs)
     while True:
         total = sum(low)
@@ -81,7 +82,7 @@ def shrink(
             return None
         high = [min(end, most_total - total + start) for start, end in zip(low, high, strict=True)]
         pressing = [kind.over(start, end) for kind, start, end in zip(kindest, low, high, strict=True)]
-        needed = list(map(needed_percent, gpu.residents, beside(gpu, pressing)))
+        needed = list(map(needed_percent, gpu.residents, neighbour_pressures(gpu, pressing)))
         raised = [start if need is None else max(start, need) for start, need in zip(low, needed, strict=True)]
         if None in needed or any(start > end for start, end in zip(raised, high, strict=True)):
             return None
@@ -91,19 +92,19 @@ def shrink(
 
 
 def holds(gpu: SharedGpu, percents: Ends) -> bool:
-    """Whether everyone has what it needs beside the others' SM%."""
+    """Returns whether every resident has the SM% it needs next to the others."""
     pressing = [value_at(resident.pressure, at) for resident, at in zip(gpu.residents, percents, strict=True)]
-    needed = map(needed_percent, gpu.residents, beside(gpu, pressing))
+    needed = map(needed_percent, gpu.residents, neighbour_pressures(gpu, pressing))
     return all(need is not None and need <= at for need, at in zip(needed, percents, strict=True))
 
 
-def beside(gpu: SharedGpu, pressing: Sequence[float]) -> list[float]:
-    """What presses on each resident."""
+def neighbour_pressures(gpu: SharedGpu, pressing: Sequence[float]) -> list[float]:
+    """Returns the pressure of all others on each resident."""
     return [gpu.other_pressure + sum(pressing[:i]) + sum(pressing[i + 1 :]) for i in range(len(pressing))]
 
 
 def halves(lows: Ends, highs: Ends) -> tuple[tuple[Ends, Ends], tuple[Ends, Ends]]:
-    """The box cut across its longest side."""
+    """Cuts the box in two across its longest side."""
     side = max(range(len(lows)), key=lambda i: highs[i] - lows[i])
     middle = (lows[side] + highs[side]) // 2
     return (

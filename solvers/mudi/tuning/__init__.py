@@ -1,4 +1,4 @@
-"""The measured batch under which training beside a service is fastest while the service keeps its SLO (Mudi, M4)."""
+"""Finds, by measuring, the batch at which training next to a service is fastest within its SLO (Mudi, M4)."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = [
 
 
 def tune(tuning: Tuning, measure: Measure) -> Outcome:
-    """Try `tuning.evaluations` batches, each chosen after the ones before. The same measurements, the same answer."""
+    """Tries `tuning.evaluations` batches, each chosen from the results so far. Deterministic, given the measurements."""
     beliefs = search(tuning, measure)
-    may = beliefs.meets(-MAY_MEET)
-    least = exp(float(np.min(beliefs.bounds()[may]))) if may.any() else float("inf")
+    possible = beliefs.meets(-MAY_MEET)
+    least = exp(float(np.min(beliefs.bounds()[possible]))) if possible.any() else float("inf")
     certificate = TuningEvidence("GP-LCB", tuple(beliefs.trials), least)
     batch = measured_batch(beliefs)
     if batch is None:
         tried = sorted({trial.batch for trial in beliefs.trials})
-        fastest = min(tried, key=lambda each: (beliefs.latency.mean[each - 1], each))
+        fastest = min(tried, key=lambda candidate: (beliefs.latency.mean[candidate - 1], candidate))
         slo_ms = tuning.slo_ms * exp(beliefs.latency.mean[fastest - 1])
         reason = f"batch {fastest}, the fastest of {len(tried)} tried, takes {slo_ms:.4g} ms; the SLO is"
         return NoBatch(f"{reason} {tuning.slo_ms:g} ms", slo_ms, certificate)

@@ -1,6 +1,6 @@
-"""What is believed of a curve over batches after some measurements: a Gaussian process over log2(batch).
+"""Estimates a curve over batches from a few measurements, by a Gaussian process over log2(batch).
 
-Values are taken as logarithms: there noise of some per cent is the same everywhere, and latency is nearly straight.
+It works on the logarithm of the values: there, relative noise is the same everywhere and latency is nearly linear.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def linear_algebra() -> Any:
-    """What sets the threads of linear algebra: made only when all of it is loaded, or it would miss some."""
+    """Returns the control of linear algebra's threads, made after all libraries are loaded so that it covers each."""
     import sklearn.gaussian_process  # noqa: F401
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
 
@@ -27,55 +27,55 @@ def linear_algebra() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TrainingCurve:
-    """How a curve may run: over how many doublings of the batch it keeps its course, and how far it strays."""
+    """The hyperparameters of the process: over how many doublings of the batch it varies, and how much."""
 
     doublings: float
-    amplitude: float  # in standard deviations of what was measured
+    amplitude: float  # in standard deviations of the measured values
 
 
-COURSES = tuple(TrainingCurve(*each) for each in product((0.7, 1.5, 3.0, 8.0), (0.7, 2.5)))
+CURVES = tuple(TrainingCurve(*pair) for pair in product((0.7, 1.5, 3.0, 8.0), (0.7, 2.5)))
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Mean and standard deviation of the value's logarithm, at every batch from 1."""
+    """The mean and the standard deviation of the value's logarithm at every batch from 1."""
 
     mean: Floats
     deviation: Floats
 
 
-def likeliest_course(batches: Sequence[int], values: Sequence[float], noise: float) -> TrainingCurve:
-    """The course under which what was measured was likeliest to be."""
+def likeliest_curve(batches: Sequence[int], values: Sequence[float], noise: float) -> TrainingCurve:
+    """Returns the hyperparameters under which the measurements are most likely."""
 
-    process, _, _ = _fitted(batches, values, noise, COURSES[0])
+    process, _, _ = _fitted(batches, values, noise, CURVES[0])
 
-    def likelihood(course: TrainingCurve) -> float:
-        logarithms = np.log([course.amplitude**2, course.doublings])  # the order of the kernel's hyperparameters
+    def likelihood(curve: TrainingCurve) -> float:
+        logarithms = np.log([curve.amplitude**2, curve.doublings])  # the order of the kernel's hyperparameters
         return float(process.log_marginal_likelihood(logarithms, clone_kernel=False))
 
-    return max(COURSES, key=likelihood)  # the first of equals
+    return max(CURVES, key=likelihood)  # the first of equals
 
 
 def belief(
-    batches: Sequence[int], values: Sequence[float], noise: float, course: TrainingCurve, most_batch: int
+    batches: Sequence[int], values: Sequence[float], noise: float, curve: TrainingCurve, most_batch: int
 ) -> Belief:
-    """Mean and deviation at every batch."""
-    process, middle, spread = _fitted(batches, values, noise, course)
+    """Predicts mean and deviation at every batch."""
+    process, middle, spread = _fitted(batches, values, noise, curve)
     mean, deviation = process.predict(np.log2(np.arange(1, most_batch + 1.0))[:, None], return_std=True)
     return Belief(mean * spread + middle, deviation * spread)
 
 
 def _fitted(
-    batches: Sequence[int], values: Sequence[float], noise: float, course: TrainingCurve
+    batches: Sequence[int], values: Sequence[float], noise: float, curve: TrainingCurve
 ) -> tuple[Any, float, float]:
-    """The process, and the middle and spread that its values were brought to 0 and 1 by."""
-    # Imported where it is used: most of the product decides without scikit-learn, which takes a second to load.
+    """Fits the process; also returns the middle and the spread by which its values were normalised."""
+    # Imported here because scikit-learn takes a second to load and most of the product does without it.
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
     logarithms = np.array([log(value) for value in values])
     middle, spread = float(logarithms.mean()), max(float(logarithms.std()), noise)
-    kernel = ConstantKernel(course.amplitude**2) * Matern(course.doublings, nu=2.5)
+    kernel = ConstantKernel(curve.amplitude**2) * Matern(curve.doublings, nu=2.5)
     process = GaussianProcessRegressor(kernel, alpha=(noise / spread) ** 2, optimizer=None)
     process.fit(np.log2(np.array(batches, dtype=np.float64))[:, None], (logarithms - middle) / spread)
     return process, middle, spread

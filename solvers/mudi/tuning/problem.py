@@ -1,4 +1,4 @@
-"""What batch makes training beside a service fastest, when a batch can only be tried? (Mudi, adaptive batching)"""
+"""The tuning problem: which batch trains fastest next to a service, if a batch can only be tried? (Mudi, M4)"""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeAlias
 
 
 class WrongTuning(ValueError):
-    """A number that means nothing here."""
+    """A tuning or a measurement with an invalid number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBatch:
-    """What one batch did, tried for a while."""
+    """The times measured while one batch was tried."""
 
-    iteration_ms: float  # of the training beside the service
+    iteration_ms: float  # of the training next to the service
     latency_ms: float  # of the service, at its SLO's percentile
 
     def __post_init__(self) -> None:
@@ -24,12 +24,12 @@ class MeasuredBatch:
         over_zero("latencyMs", self.latency_ms)
 
 
-Measure: TypeAlias = Callable[[int], MeasuredBatch]  # the caller's: what is tried, and how, is not decided here
+Measure: TypeAlias = Callable[[int], MeasuredBatch]  # the caller decides how a batch is tried
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What to look for, and how far a measurement can be trusted."""
+    """The SLO, the range of batches, the noise of a measurement, and how many measurements are allowed."""
 
     slo_ms: float
     most_batch: int = 256
@@ -54,16 +54,16 @@ class BatchTrial:
 
 @dataclass(frozen=True, slots=True)
 class TuningEvidence:
-    """How the batch was found. The curves are measured, not given: no bound is known, only what is believed."""
+    """How the batch was found. The curves are measured, not given, so there is an estimate but no bound."""
 
     method: str
     trials: tuple[BatchTrial, ...]
-    believed_least_ms: float  # no batch that may meet the SLO is believed to be faster, at the search's confidence
+    believed_least_ms: float  # at the search's confidence, no batch that may meet the SLO is faster
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The batch, and what it is believed to do after all that was measured."""
+    """The batch, and the times expected of it after all measurements."""
 
     batch: int
     iteration_ms: float
@@ -73,10 +73,10 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class NoBatch:
-    """No batch tried is believed to meet the SLO."""
+    """No batch that was tried is expected to meet the SLO."""
 
     reason: str
-    least_slo_ms: float  # believed to be met by the fastest batch tried
+    least_slo_ms: float  # the SLO that the fastest batch tried is expected to meet
     certificate: TuningEvidence
 
 

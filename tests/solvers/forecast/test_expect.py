@@ -45,7 +45,7 @@ def test_ten_percent_of_noise_change_next_to_nothing(of_cycle: bool) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 5.0, 50.0])
-def test_arrivals_that_scatter_as_arrivals_do_are_no_news(rate: float) -> None:
+def test_the_natural_scatter_of_arrivals_changes_nothing(rate: float) -> None:
     for seed in FEW_SEEDS:
         assert len(follow(steady, seed, counted=True, rate=rate).after(10)) <= 2
 
@@ -56,7 +56,7 @@ def test_arrivals_that_scatter_as_arrivals_do_are_no_news(rate: float) -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("sample_seconds", [5, 10, 30])
 @pytest.mark.parametrize("start", [2400, 2410, 2420])
-def test_a_ramp_is_followed_within_a_cycle_and_left_within_two_cool_downs(
+def test_a_ramp_is_followed_within_a_cycle_and_forgotten_within_two_cool_downs(
     noise: float, sample_seconds: int, start: int
 ) -> None:
     for seed in FEW_SEEDS:
@@ -70,24 +70,24 @@ def test_a_ramp_is_followed_within_a_cycle_and_left_within_two_cool_downs(
         assert len(course.after(start // 30)) <= 6
 
 
-def test_while_a_load_rises_no_plan_is_made_below_what_is_seen() -> None:
+def test_while_a_load_rises_no_plan_is_below_the_observed_rate() -> None:
     course = follow(lambda now: spike(now, 2400), cycles=100)
-    risen = [(found, course.seen[cycle]) for cycle, _, found in course.changes if found.reason == "risen"]
+    risen = [(found, course.observed[cycle]) for cycle, _, found in course.changes if found.reason == "risen"]
     assert risen
-    assert all(found.rate >= seen for found, seen in risen)
+    assert all(found.rate >= observed for found, observed in risen)
 
 
 def test_a_slow_daily_wave_is_followed_without_needless_steps() -> None:
     for seed in FEW_SEEDS:
         course = follow(daily, seed, 0.02, cycles=2 * 2880)
         assert len(course.after(2880)) <= 16
-        short = sum(seen > planned * 1.12 for planned, seen in zip(course.planned, course.seen, strict=True))
+        short = sum(observed > planned * 1.12 for planned, observed in zip(course.planned, course.observed, strict=True))
         assert short <= 2
-        dear = sum(course.planned) / sum(course.seen)
+        dear = sum(course.planned) / sum(course.observed)
         assert dear <= 1.15
 
 
-def test_a_load_that_ends_leaves_a_little_readiness() -> None:
+def test_a_service_stays_slightly_ready_after_its_load_ends() -> None:
     course = follow(lambda now: 1.0 if now < 3600 else 0.0, cycles=200)
     assert course.planned[-1] == 2.0
     assert follow(lambda now: 0.0 if now < 3600 else 1.0, cycles=130).planned[-1] >= 100
@@ -103,19 +103,19 @@ def test_one_bad_sample_changes_nothing() -> None:
             assert course.after(10) == []
 
 
-def test_two_samples_in_a_row_are_believed() -> None:
+def test_two_high_samples_in_a_row_count() -> None:
     course = follow(steady, 1, 0.02, cycles=200, bad=lambda n: 3.0 if n in (450, 451) else 1.0)
     assert [found.reason for _, _, found in course.after(140)] == ["risen", "fallen"]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e308])
-def test_what_is_no_amount_is_not_there(value: float) -> None:
+def test_an_invalid_amount_is_ignored(value: float) -> None:
     good = level(100)
     bad = [Sample(3605, 5, value), Sample(value if value != -1.0 else math.nan, 5, 500), Sample(3607, value, 500)]
     assert asked([*good, *bad[:1], *bad[1:2], *(bad[2:] if value != 1e308 else [])]) == asked(good)
 
 
-def test_a_gap_shrinks_nothing_and_after_it_the_load_is_what_it_is() -> None:
+def test_a_gap_lowers_nothing_and_the_load_after_it_counts() -> None:
     gap = level(100, 3000) + level(100, 3600, 3300)
     assert asked(gap).rate == 100
     low = level(100, 3000) + level(40, 3400, 3300)
@@ -123,12 +123,12 @@ def test_a_gap_shrinks_nothing_and_after_it_the_load_is_what_it_is() -> None:
     assert asked(low + level(40, 3700, 3400)).reason == "fallen"
 
 
-def test_while_nothing_is_heard_the_plan_stands() -> None:
+def test_the_plan_stays_while_no_sample_arrives() -> None:
     silent = asked(level(10), silent_seconds=120)
     assert (silent.rate, silent.reason) == (100, "silent")
 
 
-def test_what_has_just_risen_does_not_fall() -> None:
+def test_a_plan_that_just_rose_does_not_fall() -> None:
     assert asked(level(10), risen_seconds=100).reason == "held"
     assert asked(level(10), risen_seconds=400).reason == "fallen"
 
@@ -136,7 +136,7 @@ def test_what_has_just_risen_does_not_fall() -> None:
 # What is declared
 
 
-def test_of_a_service_that_nobody_has_seen_the_declared_rate_is_expected() -> None:
+def test_the_declared_rate_is_expected_of_a_service_without_samples() -> None:
     assert asked([], planned=0.0).rate == 100
     assert asked([], planned=400.0).rate == 100
 
@@ -165,25 +165,25 @@ def test_the_forecast_is_a_forecaster() -> None:
     st.floats(1e-3, 1e6), st.floats(0, 1e6), st.floats(0, 3600),
 )  # fmt: skip
 @settings(max_examples=scaled(2000, 100))
-def test_whatever_was_counted_the_rate_is_one_that_can_be_planned_for(
+def test_the_rate_can_be_planned_for_with_any_samples(
     counted: list[tuple[float, float, float]], declared: float, planned: float, observed: float
 ) -> None:
-    found = expect([Sample(*one) for one in counted], declared, planned, 50.0, observed_seconds=observed)
+    found = expect([Sample(*values) for values in counted], declared, planned, 50.0, observed_seconds=observed)
     assert math.isfinite(found.rate)
     assert found.rate > 0
     assert found.rate >= declared or observed >= 1800
     assert found.low >= 0
     assert found.low <= found.high
-    again = expect([Sample(*one) for one in counted], declared, found.rate, 50.0, observed_seconds=observed)
-    assert again.reason != "fallen" or found.reason != "risen" or again.rate >= found.low
+    repeated = expect([Sample(*values) for values in counted], declared, found.rate, 50.0, observed_seconds=observed)
+    assert repeated.reason != "fallen" or found.reason != "risen" or repeated.rate >= found.low
 
 
-def test_the_same_samples_in_any_order_say_the_same() -> None:
+def test_the_order_of_samples_changes_nothing() -> None:
     samples = level(100, 600)
     assert asked(samples[::-1]) == asked(samples)
     assert asked(samples + samples[10:20]) == asked(samples)
 
 
 def test_courses_are_the_same_for_the_same_seed() -> None:
-    one: Course = follow(steady, 3, 0.1, cycles=50)
-    assert one == follow(steady, 3, 0.1, cycles=50)
+    course: Course = follow(steady, 3, 0.1, cycles=50)
+    assert course == follow(steady, 3, 0.1, cycles=50)

@@ -1,4 +1,4 @@
-"""A planner's cycles over a load that is made up: what it would have planned for, and when it changed its mind."""
+"""Runs a planner's cycles over a synthetic load, and records the planned rates and their changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AHEAD_SECONDS = 50.0
 
 @dataclass(slots=True)
 class Course:
-    """Cycle by cycle."""
+    """The planned and observed rates, cycle by cycle, and the changes."""
 
     planned: list[float] = field(default_factory=list)
-    seen: list[float] = field(default_factory=list)  # of the newest sample
-    changes: list[tuple[int, float, Forecast]] = field(default_factory=list)  # cycle, rate before, what came
+    observed: list[float] = field(default_factory=list)  # of the newest sample
+    changes: list[tuple[int, float, Forecast]] = field(default_factory=list)  # cycle, rate before, forecast
 
     def after(self, cycle: int) -> list[tuple[int, float, Forecast]]:
         return [change for change in self.changes if change[0] >= cycle]
@@ -30,13 +30,13 @@ def steady(_seconds: float) -> float:
 
 
 def spike(seconds: float, start: float = 1800.0, hold: float = 600.0, height: float = 4.0) -> float:
-    """Up within 30 seconds, held, and down within 30."""
+    """Rises within 30 seconds, holds, and falls within 30."""
     up, down = (seconds - start) / 30, (start + 30 + hold + 30 - seconds) / 30
     return 1 + (height - 1) * min(1.0, max(0.0, min(up, down)))
 
 
 def daily(seconds: float) -> float:
-    """A day's wave in 24 steps."""
+    """Returns a day's wave in 24 steps."""
     return 1 + 0.5 * math.sin(2 * math.pi * (seconds // 3600) / 24)
 
 
@@ -45,7 +45,7 @@ def follow(
     declared: float = 1.0, cycles: int = 1010, sample_seconds: int = 10, counted: bool = False,
     bad: Callable[[int], float] | None = None,
 ) -> Course:  # fmt: skip
-    """`noise` is a share, drawn anew for each sample, or for each cycle; counts scatter as arrivals do if `counted`.
+    """Plans over the load. `noise` is a share, drawn for each sample or each cycle; `counted` scatters counts like arrivals.
 
     `bad` gives a factor for the n-th sample.
     """
@@ -76,13 +76,13 @@ def follow(
             risen_at = now
         planned = found.rate
         course.planned.append(planned)
-        course.seen.append(samples[-1].rate_per_second)
+        course.observed.append(samples[-1].rate_per_second)
     return course
 
 
 def _poisson(draw: random.Random, mean: float) -> int:
-    count, left = 0, draw.expovariate(1.0)
-    while left < mean:
+    count, waited = 0, draw.expovariate(1.0)
+    while waited < mean:
         count += 1
-        left += draw.expovariate(1.0)
+        waited += draw.expovariate(1.0)
     return count

@@ -13,7 +13,7 @@ from tests.solvers.latency.referee import BLOCKS, MANY, simulate
 def test_a_batch_of_one_is_the_queue_of_the_textbook() -> None:
     load = 0.7
     solved = chain.solve(1, load)
-    waiting = sum((k + 1) * p for k, p in enumerate(solved.left))  # at a start: the one served, and those left
+    waiting = sum((k + 1) * p for k, p in enumerate(solved.waiting))  # at a start: the request served, and those left
     assert chain.cycle(solved) == pytest.approx(1.0 / load, rel=1e-9)  # busy for the share `load` of the time
     assert waiting - 1.0 == pytest.approx(
         load**2 / (2 * (1 - load)) - (load + np.exp(-load) * (1 - load) * np.exp(load) - 1), abs=1e-6
@@ -21,7 +21,7 @@ def test_a_batch_of_one_is_the_queue_of_the_textbook() -> None:
 
 
 @pytest.mark.parametrize(("batch", "load"), [(1, 0.5), (2, 0.9), (5, 0.3), (8, 0.9)])
-def test_what_is_left_is_the_stationary_state_of_the_chain(batch: int, load: float) -> None:
+def test_the_number_waiting_has_the_stationary_state_of_the_chain(batch: int, load: float) -> None:
     size = 400
     arrivals = poisson.pmf(np.arange(size), load * batch)
     state = np.zeros(size)
@@ -29,12 +29,12 @@ def test_what_is_left_is_the_stationary_state_of_the_chain(batch: int, load: flo
     for _ in range(2500):
         waiting = np.convolve(state, arrivals)[:size]
         state = np.concatenate([[waiting[: batch + 1].sum()], waiting[batch + 1 :], np.zeros(batch)])
-    assert chain.solve(batch, load).left[:size] == pytest.approx(state, abs=1e-10)
+    assert chain.solve(batch, load).waiting[:size] == pytest.approx(state, abs=1e-10)
 
 
-def test_a_load_of_one_or_more_has_no_long_run() -> None:
+def test_a_load_of_one_or_more_has_no_stationary_state() -> None:
     for load in (0.0, 1.0, 1.2, float("nan")):
-        with pytest.raises(ValueError, match="has no long run"):
+        with pytest.raises(ValueError, match="has no stationary state"):
             chain.solve(4, load)
 
 

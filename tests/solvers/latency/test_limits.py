@@ -42,7 +42,7 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
 
 
 @pytest.mark.long
-def test_hardly_any_load_is_given_away() -> None:
+def test_hardly_any_load_is_lost() -> None:
     """Of the largest load, with and without a timeout, at most 3 %: so much the claim of a bound allows for."""
     kept, with_timeout = [], 0
     for question in questions(scaled(10_000, 25), seed=13):
@@ -62,7 +62,7 @@ def test_hardly_any_load_is_given_away() -> None:
 
 
 @pytest.mark.long
-def test_hardly_any_low_load_is_given_away() -> None:
+def test_hardly_any_low_load_is_lost() -> None:
     """Of loads of 0.0001..0.05, with and without a timeout, at most 3 %: SLOs a hair below two execs are left out."""
     kept = []
     for (batch, percentile, ratio), load in low_questions(scaled(3000, 60), seed=15):
@@ -123,7 +123,7 @@ def largest_load(question: Question, guess: float, is_patient: bool) -> float:
 
 @pytest.mark.parametrize("percentile", [50.0, 73.123456, 98.0, 99.9])
 @pytest.mark.parametrize("batch", [1, 2, 3, 8, 100, 256])
-def test_a_looser_slo_never_carries_less(percentile: float, batch: int) -> None:
+def test_a_looser_slo_never_accepts_less_load(percentile: float, batch: int) -> None:
     ratios = np.concatenate([np.linspace(0.5, 4.0, 3501), np.geomspace(4.0, 1e6, 500)])
     for rows in (limits(percentile).prompt, limits(percentile).loads):
         loads = np.array([kernels.accepted_load(rows[batch], ratio) for ratio in ratios])
@@ -132,7 +132,7 @@ def test_a_looser_slo_never_carries_less(percentile: float, batch: int) -> None:
         assert loads[-1] < 1.0
 
 
-def test_a_higher_percentile_never_carries_more() -> None:
+def test_a_higher_percentile_never_accepts_more_load() -> None:
     ratios = (1.5, 1.9, 1.99, 2.0, 2.3, 5.0, 40.0)
     for batch in (1, 4, 31, 256):
         loads = [
@@ -153,14 +153,14 @@ def test_the_needed_ratio_is_the_inverse_of_the_accepted_load() -> None:
             assert kernels.accepted_load(row, needed * (1 + 1e-12)) >= load * (1 - 1e-9)
 
 
-def test_the_cliff_stands_where_two_execs_fit() -> None:
+def test_the_cliff_is_where_two_execs_fit() -> None:
     row = limits(98.0).loads[32]
     assert kernels.accepted_load(row, 1.95) == pytest.approx(0.0204, abs=0.0005)
     assert kernels.accepted_load(row, 2.0) == pytest.approx(0.815, abs=0.005)
     assert kernels.accepted_load(row, 2.25) == pytest.approx(0.907, abs=0.005)
 
 
-def test_no_batch_carries_nothing_and_questions_outside_are_refused() -> None:
+def test_batch_0_accepts_nothing_and_values_outside_the_table_are_refused() -> None:
     assert kernels.accepted_load(limits(98.0).loads[0], 10.0) == 0.0
     for ratio in (float("nan"), -1.0, 0.0, 1.0):
         assert kernels.accepted_load(limits(98.0).loads[8], ratio) == 0.0

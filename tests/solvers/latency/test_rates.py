@@ -62,7 +62,7 @@ def test_a_predicted_latency_is_close_to_the_simulated_one() -> None:
         assert refuses(batch, 10.0, load * batch / 0.01, 0.0, 10.0 + 0.9 * (latency_ms - 10.0), 95.0, 1) != ""
 
 
-def test_what_the_table_does_not_know_is_refused_by_name() -> None:
+def test_values_outside_the_table_are_refused_by_name() -> None:
     with pytest.raises(OutsideTheTable, match=r"batch 257 is outside 1\.\.256"):
         max_rate(257, 10.0, 30.0, 98.0)
     with pytest.raises(ValueError, match="slo_ms is inf"):

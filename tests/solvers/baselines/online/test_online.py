@@ -61,7 +61,7 @@ def fits_somewhere(
 @pytest.mark.parametrize("name", policies())
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=30))
-def test_nothing_is_overfilled_and_only_the_selective_refuse_what_fits(
+def test_no_host_is_overfilled_and_only_a_selective_policy_refuses_requests_that_fit(
     name: str, fleet: list[Host], arrivals: list[GpuRequest]
 ) -> None:
     online = OnlineFleet(fleet, policies()[name])
@@ -82,7 +82,7 @@ def test_nothing_is_overfilled_and_only_the_selective_refuse_what_fits(
 
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=20))
-def test_what_leaves_gives_back_what_it_took(fleet: list[Host], arrivals: list[GpuRequest]) -> None:
+def test_a_removed_request_returns_its_resources(fleet: list[Host], arrivals: list[GpuRequest]) -> None:
     online = OnlineFleet(fleet, LeastWaste(Workload.of(MIX)))
     first = [online.place(request) for request in arrivals]
     for request, placed in zip(arrivals, first, strict=True):
@@ -95,12 +95,12 @@ def test_what_leaves_gives_back_what_it_took(fleet: list[Host], arrivals: list[G
 def test_kinds_named_in_advance_change_nothing() -> None:
     fleet = [Host(f"h{i}", 64000, 262144, 8) for i in range(4)]
     many = [GpuRequest(1000 + i, 1024, 100 + i, 1) for i in range(40)]
-    told = OnlineFleet(fleet, BestFit(), many)
-    untold = OnlineFleet(fleet, BestFit())
-    assert [told.place(request) for request in many] == [untold.place(request) for request in many]
+    declared = OnlineFleet(fleet, BestFit(), many)
+    undeclared = OnlineFleet(fleet, BestFit())
+    assert [declared.place(request) for request in many] == [undeclared.place(request) for request in many]
 
 
-def test_the_expected_waste_of_what_the_mix_can_fill_is_small_and_of_what_it_cannot_is_all() -> None:
+def test_free_parts_that_the_mix_can_fill_are_hardly_wasted_and_others_wholly() -> None:
     table = expected_waste(((250, 1.0), (500, 1.0)), draws=50)
     assert table[0] == 0.0
     assert table[200] == 200.0
@@ -116,16 +116,16 @@ def test_more_draws_pack_better_and_no_mix_fills_nothing() -> None:
     assert expected_waste((), 5)[400] == 400.0
 
 
-def test_ours_puts_a_small_part_where_nothing_else_would_fit() -> None:
+def test_least_waste_puts_a_small_part_where_nothing_else_would_fit() -> None:
     workload = Workload.of([GpuRequest(1000, 1024, 810, 1)] * 9 + [GpuRequest(1000, 1024, 190, 1)])
     online = OnlineFleet([Host("h", 64000, 262144, 4)], LeastWaste(workload))
     large = [online.place(GpuRequest(1000, 1024, 810, 1)) for _ in range(2)]
     small = online.place(GpuRequest(1000, 1024, 190, 1))
     assert small is not None
-    assert small.gpus in [one.gpus for one in large if one is not None]
+    assert small.gpus in [place.gpus for place in large if place is not None]
 
 
-def test_ours_spares_the_host_whose_gpus_need_their_cpu() -> None:
+def test_least_waste_spares_the_host_whose_gpus_need_their_cpu() -> None:
     workload = Workload.of([GpuRequest(8000, 1024, 1000, 1)] * 9 + [GpuRequest(16000, 1024)])
     rich, poor = Host("rich", 96000, 262144, 2), Host("poor", 16000, 262144, 2)
     placed = OnlineFleet([poor, rich], LeastWaste(workload)).place(GpuRequest(16000, 1024))
@@ -133,7 +133,7 @@ def test_ours_spares_the_host_whose_gpus_need_their_cpu() -> None:
     assert placed.host == "rich"
 
 
-def test_a_request_that_would_waste_too_much_is_held_back_only_if_so_asked() -> None:
+def test_a_wasteful_request_is_refused_only_if_the_policy_has_a_limit() -> None:
     workload = Workload.of([GpuRequest(1000, 1024, 500, 1)])
     wasteful = GpuRequest(1000, 1024, 600, 1)
     fleet = [Host("h", 64000, 262144, 1)]
@@ -143,14 +143,14 @@ def test_a_request_that_would_waste_too_much_is_held_back_only_if_so_asked() -> 
     assert selective.place(GpuRequest(1000, 1024, 500, 1)) is not None
 
 
-def test_best_fit_takes_the_host_that_is_left_fullest_and_the_first_among_equals() -> None:
+def test_best_fit_takes_the_host_that_becomes_fullest_and_the_first_of_equals() -> None:
     fleet = [Host("wide", 64000, 262144, 8), Host("a", 32000, 131072, 2), Host("b", 32000, 131072, 2)]
     placed = OnlineFleet(fleet, BestFit()).place(GpuRequest(4000, 8192, 1000, 1))
     assert placed is not None
     assert placed.host == "a"
 
 
-def test_fgd_counts_what_typical_requests_cannot_use() -> None:
+def test_fgd_counts_free_parts_that_typical_requests_cannot_use() -> None:
     workload = Workload.of([GpuRequest(1000, 0, 500, 1)] * 19 + [GpuRequest(1000, 0, 300, 1)])
     assert workload.typical(0.95) == ((GpuRequest(1000, 0, 500, 1), 1.0),)
     assert [count for _, count in workload.typical(1.0)] == [0.95, 0.05]
@@ -161,10 +161,10 @@ def test_fgd_counts_what_typical_requests_cannot_use() -> None:
     assert first.gpus == second.gpus
 
 
-def test_a_request_no_machine_could_be_is_refused() -> None:
-    with pytest.raises(WrongRequest, match="neither whole GPUs"):
+def test_an_impossible_request_or_host_is_refused() -> None:
+    with pytest.raises(WrongRequest, match="must request whole GPUs"):
         GpuRequest(1, 1, 500, 2)
-    with pytest.raises(WrongRequest, match="less than nothing"):
+    with pytest.raises(WrongRequest, match="amount below 0"):
         GpuRequest(-1, 1)
-    with pytest.raises(WrongRequest, match="one name"):
+    with pytest.raises(WrongRequest, match="share a name"):
         OnlineFleet([Host("h", 1, 1, 1), Host("h", 1, 1, 1)], BestFit())

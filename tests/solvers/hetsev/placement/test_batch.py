@@ -87,12 +87,12 @@ def test_heuristics_are_right_and_never_cheaper(problem: PlacementProblem) -> No
 
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
-def test_no_budget_still_answers_and_every_left_out_instance_has_a_reason(problem: PlacementProblem) -> None:
+def test_no_budget_still_answers_and_every_unplaced_instance_has_a_reason(problem: PlacementProblem) -> None:
     outcome = place(problem, PlacementBudget(work=0))
     assert not judge.violations(problem, outcome.placement)
     assert outcome.proof.bound is None
     assert outcome.proof.method.endswith("bound unknown")
-    assert set(outcome.reasons) == {one.name for one in problem.instances} - set(outcome.placement)
+    assert set(outcome.reasons) == {instance.name for instance in problem.instances} - set(outcome.placement)
     assert all(outcome.reasons.values())
 
 
@@ -102,40 +102,40 @@ ONE = PlacementInstance("a", "bert", 4.0, 1.0, 2.0)
 TWO = PlacementInstance("b", "bert", 4.0, 1.0, 2.0)
 
 
-def test_every_rule_is_judged_by_itself() -> None:
+def test_every_rule_is_judged_on_its_own() -> None:
     problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "v100", 32.0)), (ONE, TWO))
     assert judge.violations(problem, {"a": "g", "b": "h"}) == []
-    assert judge.violations(problem, {"a": "g", "b": "g"}) == ["g: 2 instances of bert; 1 may stand there"]
+    assert judge.violations(problem, {"a": "g", "b": "g"}) == ["g: 2 instances of bert; the limit is 1"]
     big = replace(problem, instances=(replace(ONE, memory_gib=17.0), TWO))
-    assert judge.violations(big, {"a": "g"}) == ["g: 17 GiB are taken of 16"]
+    assert judge.violations(big, {"a": "g"}) == ["g: 17 GiB are used of 16"]
     busy = replace(problem, instances=(replace(ONE, cpu_cores=4.0), TWO))
-    assert judge.violations(busy, {"a": "g", "b": "h"}) == ["n: 5 CPU cores are taken of 4"]
+    assert judge.violations(busy, {"a": "g", "b": "h"}) == ["n: 5 CPU cores are used of 4"]
     wide = replace(problem, instances=(replace(ONE, host_memory_gib=7.0), TWO))
-    assert judge.violations(wide, {"a": "g", "b": "h"}) == ["n: 9 GiB of host memory are taken of 8"]
+    assert judge.violations(wide, {"a": "g", "b": "h"}) == ["n: 9 GiB of host memory are used of 8"]
     picky = replace(problem, instances=(replace(ONE, gpu_types=frozenset({"v100"})), TWO))
     assert judge.violations(picky, {"a": "g"}) == ["a is placed on g, a t4 that does not suit it"]
-    standing = replace(problem, standing={"a": "g"})
-    assert judge.violations(standing, {"a": "h"}) == ["a stands on g and is moved to h"]
+    occupied = replace(problem, current={"a": "g"})
+    assert judge.violations(occupied, {"a": "h"}) == ["a is placed on g and must stay there; it is moved to h"]
     assert judge.violations(problem, {"c": "g"}) == ["c is placed on g; one of the two is unknown"]
 
 
-def test_what_stands_stays_and_the_rest_goes_around_it() -> None:
-    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "t4", 16.0)), (ONE, TWO), standing={"a": "h"})
+def test_placed_instances_stay_and_the_rest_is_placed_around_them() -> None:
+    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "t4", 16.0)), (ONE, TWO), current={"a": "h"})
     assert place(problem).placement == {"a": "h", "b": "g"}
 
 
 def test_a_reason_names_the_limit_that_binds() -> None:
     assert place(PlacementProblem((NODE,), (GPU,), (ONE, TWO))).reasons == {
-        "b": "an instance of bert stands on each of the 1 GPUs with room"
+        "b": "each of the 1 GPUs with room already runs an instance of bert"
     }
     huge = replace(ONE, memory_gib=40.0)
     assert place(PlacementProblem((NODE,), (GPU,), (huge,))).reasons == {"a": "no GPU of a suitable type has 40 GiB"}
     full = PlacementProblem(
-        (NODE,), (GPU,), (replace(ONE, memory_gib=14.0), replace(TWO, model="gpt")), standing={"a": "g"}
+        (NODE,), (GPU,), (replace(ONE, memory_gib=14.0), replace(TWO, model="gpt")), current={"a": "g"}
     )
     assert place(full).reasons == {"b": "needs 4 GiB; the largest free slot is 2 GiB"}
     hungry = PlacementProblem((NODE,), (GPU,), (replace(ONE, cpu_cores=5.0),))
-    assert place(hungry).reasons == {"a": "needs 5 CPU cores and 2 GiB of its host; no node has both"}
+    assert place(hungry).reasons == {"a": "needs 5 CPU cores and 2 GiB of host memory; no node has both"}
 
 
 def test_decimal_memory_is_added_up_exactly() -> None:
@@ -145,7 +145,7 @@ def test_decimal_memory_is_added_up_exactly() -> None:
     assert len(claim.placement) == 3
 
 
-def test_what_floats_add_too_much_overfills_no_gpu() -> None:
+def test_a_rounding_error_of_a_sum_overfills_no_gpu() -> None:
     tenths = 0.1 + 0.2  # 0.30000000000000004
     pair = tuple(PlacementInstance(f"i{i}", f"m{i}", tenths) for i in range(2))
     outcome = place(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.6),), pair))
@@ -153,24 +153,24 @@ def test_what_floats_add_too_much_overfills_no_gpu() -> None:
     assert outcome.proof.gap == 0
 
 
-def test_what_stands_wrongly_is_all_that_is_kept() -> None:
-    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "v100", 32.0)), (ONE, TWO), standing={"a": "g"})
+def test_a_current_placement_that_breaks_a_rule_is_kept_alone() -> None:
+    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "v100", 32.0)), (ONE, TWO), current={"a": "g"})
     unsuited = replace(problem, instances=(replace(ONE, gpu_types=frozenset({"v100"})), TWO))
     outcome = place(unsuited)
     assert outcome.placement == {"a": "g"}
-    assert outcome.proof.method == "what stands; bound unknown"
-    assert outcome.reasons == {"b": "what stands breaks a rule: a is placed on g, a t4 that does not suit it"}
+    assert outcome.proof.method == "current placement; bound unknown"
+    assert outcome.reasons == {"b": "the current placement breaks a rule: a is placed on g, a t4 that does not suit it"}
 
 
-def test_a_cost_under_the_bound_is_a_fault_of_a_solver() -> None:
+def test_a_cost_under_the_bound_is_a_bug_of_a_solver() -> None:
     with pytest.raises(SolverBug, match="best fit costs 1"):
         certified(PlacementProblem((NODE,), (GPU,), (ONE,)), {"a": "g"}, 1.1, "best fit")
 
 
-def test_a_problem_that_names_what_is_not_there_is_refused() -> None:
+def test_a_problem_that_names_an_unknown_thing_is_refused() -> None:
     with pytest.raises(WrongPlacement, match="unknown node"):
         PlacementProblem((), (GPU,), ())
     with pytest.raises(WrongPlacement, match="two instances are called a"):
         PlacementProblem((NODE,), (GPU,), (ONE, ONE))
     with pytest.raises(WrongPlacement, match="one of the two is unknown"):
-        PlacementProblem((NODE,), (GPU,), (ONE,), standing={"b": "g"})
+        PlacementProblem((NODE,), (GPU,), (ONE,), current={"b": "g"})

@@ -17,11 +17,13 @@ def test_features_are_scaled_memory_and_the_model_one_hot() -> None:
     assert rows.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.5, 1.0, 0.0]]
 
 
-def test_instances_alike_fall_into_one_queue_and_a_seed_repeats_itself() -> None:
-    ones = tuple(instance(f"{model}{i}", model) for model in "wxyz" for i in range(5))
-    clusters = k_means(features(ones), 4, seed=3)
-    assert clusters == k_means(features(ones), 4, seed=3)
-    by_model = {one.model: {c for o, c in zip(ones, clusters, strict=True) if o.model == one.model} for one in ones}
+def test_similar_instances_share_a_queue_and_a_seed_repeats_the_result() -> None:
+    instances = tuple(instance(f"{model}{i}", model) for model in "wxyz" for i in range(5))
+    clusters = k_means(features(instances), 4, seed=3)
+    assert clusters == k_means(features(instances), 4, seed=3)
+    by_model = {
+        model: {c for each, c in zip(instances, clusters, strict=True) if each.model == model} for model in "wxyz"
+    }
     assert all(len(found) == 1 for found in by_model.values())
     assert len(set.union(*by_model.values())) == 4
 
@@ -31,17 +33,17 @@ def test_k_means_gives_no_more_clusters_than_points_and_none_for_none() -> None:
     assert k_means(np.array([[0.0], [1.0]]), 4, 0) in ([0, 1], [1, 0])
 
 
-def test_a_queue_that_starves_gets_more_of_the_buffer() -> None:
+def test_a_starving_queue_gets_more_of_the_buffer() -> None:
     long = [instance(f"l{i}", "x", waited_seconds=90.0) for i in range(9)]
     short = [instance(f"s{i}", "y", waited_seconds=90.0) for i in range(3)]
     picked = buffer([short, long], 8)
-    assert [one.name[0] for one in picked] == ["l"] * 6 + ["s"] * 2
+    assert [each.name[0] for each in picked] == ["l"] * 6 + ["s"] * 2
     assert (len(short), len(long)) == (1, 3)
 
 
 def test_within_a_queue_the_longest_waiting_comes_first() -> None:
     queue = [instance("a", "x", waited_seconds=1.0), instance("b", "x", waited_seconds=5.0)]
-    assert [one.name for one in buffer([queue], 1)] == ["b"]
+    assert [each.name for each in buffer([queue], 1)] == ["b"]
 
 
 def test_worst_fit_takes_the_emptiest_gpu_and_keeps_one_model_apart() -> None:
@@ -52,10 +54,10 @@ def test_worst_fit_takes_the_emptiest_gpu_and_keeps_one_model_apart() -> None:
     assert schedule(problem) == {"x0": "g2", "x1": "g1"}
 
 
-def test_whatever_k_and_beta_every_instance_is_looked_at_once() -> None:
+def test_every_instance_is_considered_once_for_any_k_and_beta() -> None:
     gpus = tuple(PlacementGpu(f"g{i}", "n", "t4", 16.0) for i in range(6))
-    ones = tuple(instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4))
-    problem = PlacementProblem((PlacementNode("n", 64.0, 256.0),), gpus, ones)
+    instances = tuple(instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4))
+    problem = PlacementProblem((PlacementNode("n", 64.0, 256.0),), gpus, instances)
     for k in (1, 3, 8):
         for beta in (1, 5, 50):
-            assert len(schedule(problem, k, beta)) == len(ones)
+            assert len(schedule(problem, k, beta)) == len(instances)

@@ -8,7 +8,7 @@ import pytest
 
 from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, Totals
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
-from solvers.hetsev.scaling.promise import is_kept, percent_within
+from solvers.hetsev.scaling.promise import is_met, percent_within
 
 V100 = InstanceType("v100", 100.0, 60.0, 4.0, 0.191, running=1, cpu_cores=1.0)
 T4 = InstanceType("t4", 40.0, 200.0, 2.0, 0.024, running=1, cpu_cores=1.0)
@@ -28,7 +28,7 @@ def test_a_high_load_is_answered_only_after_it_has_lasted() -> None:
     assert watch == ScalingWatch()
 
 
-def test_a_spike_that_ends_starts_the_wait_anew() -> None:
+def test_a_spike_that_ends_restarts_the_wait() -> None:
     _, watch = decide(at(130.0), ScalingWatch(), 0.0)
     _, watch = decide(at(100.0), watch, 15.0)
     actions, watch = decide(at(130.0), watch, 31.0)
@@ -36,7 +36,7 @@ def test_a_spike_that_ends_starts_the_wait_anew() -> None:
     assert watch == ScalingWatch(over_since=31.0)
 
 
-def test_the_load_stands_at_80_percent_or_less_after_scaling_out() -> None:
+def test_the_load_is_at_80_percent_or_less_after_scaling_out() -> None:
     actions, _ = decide(at(300.0), ScalingWatch(over_since=0.0), 30.0)
     assert actions == {"t4": 6}
     assert 300.0 / (140.0 + 6 * 40.0) <= 0.8
@@ -49,7 +49,7 @@ def test_a_full_fleet_stays_overdue_and_acts_once_there_is_room() -> None:
     assert decide(at(130.0), watch, 61.0)[0] == {"t4": 1}
 
 
-def test_the_dearest_instance_that_can_be_missed_goes_after_the_cool_down() -> None:
+def test_the_dearest_spare_instance_stops_after_the_cool_down() -> None:
     actions, watch = decide(at(30.0), ScalingWatch(), 0.0)
     assert (actions, watch) == ({}, ScalingWatch(spare_since=0.0))
     actions, watch = decide(at(30.0), watch, 300.0)
@@ -58,7 +58,7 @@ def test_the_dearest_instance_that_can_be_missed_goes_after_the_cool_down() -> N
     assert decide(left, watch, 301.0)[0] == {}  # 30 / 40 is within 80 %, nothing is not
 
 
-def test_of_two_that_can_be_missed_the_second_waits_for_a_cool_down_of_its_own() -> None:
+def test_of_two_spare_instances_the_second_waits_for_its_own_cool_down() -> None:
     spare = at(30.0, replace(V100, running=2), T4)
     actions, watch = decide(spare, ScalingWatch(spare_since=0.0), 300.0)
     assert actions == {"v100": -1}
@@ -69,17 +69,17 @@ def test_of_two_that_can_be_missed_the_second_waits_for_a_cool_down_of_its_own()
     assert decide(left, watch, 600.0)[0] == {"v100": -1}
 
 
-def test_a_dearer_instance_is_kept_where_the_rest_could_not_carry_the_load() -> None:
+def test_a_dearer_instance_is_kept_where_the_rest_could_not_serve_the_load() -> None:
     assert decide(at(70.0), ScalingWatch(spare_since=0.0), 300.0)[0] == {"t4": -1}
 
 
-def test_nothing_running_is_switched_for_a_cheaper_type() -> None:
+def test_a_running_instance_is_never_replaced_by_a_cheaper_type() -> None:
     only_dear = at(70.0, V100, replace(T4, running=0))
     actions, watch = decide(only_dear, ScalingWatch(spare_since=0.0), 1000.0)
     assert (actions, watch) == ({}, ScalingWatch())
 
 
-def test_a_decision_depends_on_now_and_since_alone() -> None:
+def test_a_decision_depends_on_time_and_state_alone() -> None:
     rules = ScalingRules(saturation=0.5, held_seconds=5.0)
     assert decide(at(90.0), ScalingWatch(over_since=1.0), 6.0, rules) == decide(
         at(90.0), ScalingWatch(over_since=1.0), 6.0, rules
@@ -91,6 +91,6 @@ def test_a_promise_is_kept_when_enough_requests_are_in_time() -> None:
     promise = ScalingPromise(400.0, 98.0)
     times = [100.0] * 97 + [400.0, 401.0, 900.0]
     assert percent_within(promise, times) == pytest.approx(98.0)
-    assert is_kept(promise, times)
-    assert not is_kept(promise, [*times, 500.0])
-    assert is_kept(promise, [])
+    assert is_met(promise, times)
+    assert not is_met(promise, [*times, 500.0])
+    assert is_met(promise, [])

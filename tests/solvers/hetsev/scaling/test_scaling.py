@@ -53,7 +53,7 @@ def test_the_heuristic_is_right_and_never_cheaper(problem: ScalingProblem) -> No
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem: ScalingProblem) -> None:
+def test_an_interrupted_search_still_brings_a_right_answer_and_a_bound_that_holds(problem: ScalingProblem) -> None:
     best = best_cost(problem)
     for solver in exact.SOLVERS:
         outcome = scale(problem, ScalingBudget(nodes=1, solver=solver))
@@ -78,14 +78,14 @@ def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: ScalingProble
     assert scale(tighter).proof.value >= scale(problem).proof.value - 1e-6
 
 
-def test_the_cheap_type_is_taken_where_its_time_keeps_the_slo_and_the_dear_one_where_not() -> None:
+def test_the_cheap_type_is_chosen_if_it_keeps_the_slo_and_the_dear_one_if_not() -> None:
     relaxed = ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))
     assert scale(relaxed).actions == {"v100": 0, "t4": 4}
     strict = replace(relaxed, promise=ScalingPromise(100.0))
     assert scale(strict).actions == {"v100": 2, "t4": 0}
 
 
-def test_a_launch_weighs_more_the_less_the_load_can_be_predicted() -> None:
+def test_a_launch_costs_more_the_less_predictable_the_load_is() -> None:
     fast = replace(V100, name="fast", price_per_gib=0.1, launch_seconds=1.0)
     slow = replace(V100, name="slow", price_per_gib=0.09, launch_seconds=100.0)
     steady = ScalingProblem(50.0, ScalingPromise(400.0), (fast, slow))
@@ -93,7 +93,7 @@ def test_a_launch_weighs_more_the_less_the_load_can_be_predicted() -> None:
     assert scale(replace(steady, unpredictability=0.1)).actions == {"fast": 1, "slow": 0}
 
 
-def test_arrivals_that_nothing_can_carry_are_priced_not_refused() -> None:
+def test_arrivals_that_no_instance_can_serve_are_priced_not_refused() -> None:
     outcome = scale(ScalingProblem(1000.0, ScalingPromise(400.0), (V100,), Totals(cpu_cores=6.0)))
     assert outcome.actions == {"v100": 3}
     assert outcome.unserved_per_second == pytest.approx(730.0)
@@ -101,18 +101,18 @@ def test_arrivals_that_nothing_can_carry_are_priced_not_refused() -> None:
     assert nothing.unserved_per_second == 10.0
 
 
-def test_each_constraint_is_judged_by_itself() -> None:
+def test_each_constraint_is_judged_on_its_own() -> None:
     running = replace(T4, running=2)
     problem = ScalingProblem(10.0, ScalingPromise(100.0), (V100, running), Totals(cpu_cores=6.0))
     assert judge.violations(problem, {"v100": 2, "t4": -2}) == []
-    assert "3 instances of t4 are stopped, 2 run" in judge.violations(problem, {"t4": -3})[0]
-    assert "200 ms; 100 ms are promised" in judge.violations(problem, {"t4": 1})[0]
-    assert "cpu_cores: 8 are taken" in judge.violations(problem, {"v100": 3})[0]
-    assert "its GPUs hold 8" in judge.violations(replace(problem, totals=Totals()), {"v100": 9})[0]
-    assert judge.violations(problem, {"k80": 1}) == ["k80 is no instance type of this service"]
+    assert "3 instances of t4 are stopped; only 2 run" in judge.violations(problem, {"t4": -3})[0]
+    assert "200 ms; at most 100 ms are allowed" in judge.violations(problem, {"t4": 1})[0]
+    assert "cpu_cores: 8 are used" in judge.violations(problem, {"v100": 3})[0]
+    assert "its GPUs have room for 8" in judge.violations(replace(problem, totals=Totals()), {"v100": 9})[0]
+    assert judge.violations(problem, {"k80": 1}) == ["k80 is not an instance type of this service"]
 
 
-def test_numbers_that_mean_nothing_are_refused_by_name() -> None:
+def test_invalid_numbers_are_refused_by_name() -> None:
     with pytest.raises(WrongScaling, match="rt_max_ms 0"):
         ScalingPromise(0.0)
     with pytest.raises(WrongScaling, match="sl_min_percent 101"):
@@ -125,17 +125,17 @@ def test_numbers_that_mean_nothing_are_refused_by_name() -> None:
         scale(ScalingProblem(1.0, ScalingPromise(1.0), (T4,)), ScalingBudget(solver="cplex"))
 
 
-def test_what_is_proved_leaves_no_more_of_a_gap_than_the_solver_may_pass_over() -> None:
+def test_a_proved_answer_has_no_larger_gap_than_the_tolerance_of_its_solver() -> None:
     proof = scale(ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))).proof
     assert proof.bound is not None
     assert proof.value - 2e-6 <= proof.bound < proof.value
 
 
-def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_are_loud() -> None:
+def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_raise() -> None:
     problem = ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))
     with pytest.raises(SolverBug, match="greedy costs"):
         certified(problem, {"t4": 4}, judge.cost(problem, {"t4": 5}), "greedy")
-    with pytest.raises(SolverBug, match="its GPUs hold 8"):
+    with pytest.raises(SolverBug, match="its GPUs have room for 8"):
         certified(problem, {"t4": 9}, None, "greedy")
 
 

@@ -1,4 +1,4 @@
-"""Batches of the models on one GPU: BDA by its text and as printed, and the exact answer against trying all."""
+"""Batches of the models on one GPU: BDA by its text and as published, and the exact answer against brute force."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def test_the_largest_batch_under_the_slo_is_found() -> None:
     assert decided.flag
 
 
-def test_where_every_batch_will_do_the_printed_listing_says_that_none_was_found() -> None:
+def test_if_every_batch_is_valid_the_published_listing_reports_none() -> None:
     problem = BatchingProblem(16.0, (rising(slo_ms=100, rate_per_second=100),))
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 32}, True)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 32}, False)
 
 
-def test_where_the_first_batch_tried_is_too_slow_the_printed_listing_gives_up() -> None:
+def test_the_published_listing_gives_up_if_the_first_batch_tried_is_too_slow() -> None:
     problem = BatchingProblem(16.0, (rising(slo_ms=100, rate_per_second=800),))  # batch 16 serves 762 per second
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 32}, True)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 1}, False)
 
 
-def test_where_nothing_will_do_the_printed_listing_says_that_something_was_found() -> None:
+def test_if_no_batch_is_valid_the_published_listing_reports_one() -> None:
     problem = BatchingProblem(16.0, (rising(slo_ms=5, rate_per_second=100),))
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 1}, False)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 1}, True)
@@ -64,13 +64,13 @@ def test_a_model_without_a_batch_ends_the_search() -> None:
     assert bda(problem).found == {"a": False}
 
 
-def test_memory_is_shared_with_what_the_others_run_at() -> None:
+def test_memory_is_shared_with_the_current_batches_of_the_others() -> None:
     problem = BatchingProblem(5.0, (rising(100, 100, name="a"), rising(100, 100, name="b")))
     decided = bda(problem)
-    assert decided.batches == {"a": 29, "b": 1}  # 3.9 GiB beside the 1.1 of batch 1
+    assert decided.batches == {"a": 29, "b": 1}  # 3.9 GiB, and 1.1 of batch 1
 
 
-def test_the_exact_answer_gives_memory_to_whom_it_serves_most() -> None:
+def test_the_exact_answer_gives_memory_to_the_model_that_gains_most() -> None:
     small, large = rising(100, 100, name="a"), rising(100, 100, name="b")
     answer = decide_batches(BatchingProblem(5.0, (small, large)))
     assert isinstance(answer, Batches)
@@ -177,7 +177,7 @@ def test_the_changes_named_are_together_enough(problem: BatchingProblem) -> None
     assert hopeless or isinstance(decide_batches(BatchingProblem(memory_gib, tuple(models.values()))), Batches)
 
 
-def test_who_has_no_batch_is_named_with_what_it_serves() -> None:
+def test_a_model_without_a_valid_batch_is_named_with_its_throughput() -> None:
     answer = decide_batches(BatchingProblem(16.0, (rising(20, 900), rising(100, 100, name="b"))))
     assert isinstance(answer, NoBatches)
     assert answer.cannot_run == ("a",)
@@ -185,10 +185,10 @@ def test_who_has_no_batch_is_named_with_what_it_serves() -> None:
     assert [str(change) for change in answer.changes] == ["ratePerSecond of a 750"]
 
 
-def test_too_little_memory_is_named_with_what_is_needed() -> None:
+def test_too_little_memory_is_named_with_the_memory_needed() -> None:
     answer = decide_batches(BatchingProblem(2.0, (rising(20, 100), rising(100, 100, name="b"))))
     assert isinstance(answer, NoBatches)
-    assert answer.reason == "2.2 GiB are needed at least; the GPU has 2"
+    assert answer.reason == "at least 2.2 GiB are needed; the GPU has 2"
     assert [str(change) for change in answer.changes] == ["memoryGib of the GPU 2.2"]
 
 
@@ -198,9 +198,9 @@ def test_too_little_memory_is_named_with_what_is_needed() -> None:
 @pytest.mark.parametrize(
     ("batches", "says"),
     [
-        ({"a": 16}, "a at batch 16 takes 21 ms; 20 are meant"),
+        ({"a": 16}, "a at batch 16 takes 21 ms; its SLO is 20 ms"),
         ({"a": 1}, "a at batch 1 serves 166.667 of 300 requests per second"),
-        ({"a": 14}, "2.4 GiB are taken; the GPU has 2.3"),
+        ({"a": 14}, "2.4 GiB are used; the GPU has 2.3"),
         ({"a": 33}, "a has batch 33; 1..32 are allowed"),
         ({}, "a has batch None; 1..32 are allowed"),
     ],
@@ -219,15 +219,15 @@ def test_each_rule_broken_alone_is_named(batches: dict[str, int], says: str) -> 
         ({"rate_per_second": float("inf")}, "model a: ratePerSecond inf"),
     ],
 )
-def test_a_model_that_means_nothing_is_refused(changes: dict[str, object], says: str) -> None:
+def test_an_invalid_model_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(WrongBatching, match=says):
         replace(rising(20, 300), **changes)  # type: ignore[arg-type]
 
 
-def test_an_option_and_a_gpu_that_mean_nothing_are_refused() -> None:
+def test_an_invalid_option_and_an_invalid_gpu_are_refused() -> None:
     with pytest.raises(WrongBatching, match="memoryGib -1"):
         BatchOption(1.0, 1.0, -1.0)
-    with pytest.raises(WrongBatching, match="model a is there 2 times"):
+    with pytest.raises(WrongBatching, match="model a occurs 2 times"):
         BatchingProblem(1.0, (rising(20, 300), rising(20, 300)))
     with pytest.raises(WrongBatching, match="memoryGib 0 is not"):
         BatchingProblem(0.0, ())

@@ -72,7 +72,7 @@ def best(problem: ThroughputProblem) -> tuple[int, float]:
     found = (0, 0.0)
     for picks in product(choices, repeat=len(problem.models)):
         pairs = zip(problem.models, picks, strict=True)
-        answer = {one.name: pick for one, pick in pairs if pick is not None}
+        answer = {model.name: pick for model, pick in pairs if pick is not None}
         value = (len(answer), judge.objective(problem, answer))
         if value > found and not judge.violations(problem, answer):
             found = value
@@ -93,7 +93,7 @@ def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None
 
 @settings(max_examples=2 * FEW, deadline=None)
 @given(problem=problems(most=5))
-def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: ThroughputProblem) -> None:
+def test_the_heuristic_is_valid_and_its_bound_is_above_the_best(problem: ThroughputProblem) -> None:
     exact, greedy = serve(problem), serve(problem, most_models=0)
     assert judge.violations(problem, greedy.answer) == []
     assert greedy.proof.method == "greedy, moves"
@@ -116,39 +116,39 @@ def test_the_normalised_objective_weighs_each_model_by_its_own_best() -> None:
     assert normalised.proof.value == pytest.approx(plain.proof.value / 500.0)
 
 
-def test_every_constraint_is_judged_by_itself() -> None:
+def test_every_constraint_is_judged_on_its_own() -> None:
     problem = ThroughputProblem((model("a", 1.0, 10.0), model("b", 1.0, 10.0)), TYPES, {"big": 1}, STEPS)
     fine = {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}
     assert judge.violations(problem, fine) == []
     assert judge.violations(problem, {**fine, "a": ServedModel("big", 0, 60, 1)}) == [
-        "big 0: 120 % of the SMs are given"
+        "big 0: 120 % of the SMs are assigned"
     ]
     fat = replace(problem, gpu_types=(ThroughputGpuType("big", 4.9), TYPES[1]))
-    assert judge.violations(fat, fine) == ["big 0: 5 GiB of 4.9 are taken"]
+    assert judge.violations(fat, fine) == ["big 0: 5 GiB are used of 4.9"]
     strict = replace(problem, models=(model("a", 1.0, 10.0, 4.0), problem.models[1]))
     assert "a: a batch takes" in judge.violations(strict, fine)[0]
     busy = replace(problem, models=(model("a", 1.0, 1000.0), problem.models[1]))
-    assert judge.violations(busy, fine) == ["a: fewer than its 1000 requests a second"]
+    assert judge.violations(busy, fine) == ["a: it serves fewer than its 1000 requests a second"]
     assert judge.violations(problem, {"a": ServedModel("big", 1, 40, 1)}) == ["a: there is no GPU 1 of type big"]
-    assert judge.violations(problem, {"a": ServedModel("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is no choice"]
+    assert judge.violations(problem, {"a": ServedModel("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is not an option"]
     assert judge.violations(problem, {"c": ServedModel("big", 0, 40, 1)}) == ["c on big was never measured"]
 
 
 def test_neighbours_slow_a_model_by_their_number_and_their_cache_use() -> None:
     problem = ThroughputProblem((model("a", 1.0, 1.0), model("b", 1.0, 1.0)), TYPES, {"big": 2}, STEPS)
     alone = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 1, 60, 1)}, "a")
-    beside = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}, "a")
+    together = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}, "a")
     run = 1.5 * (0.3 + 2.5)
     assert alone == pytest.approx(0.1 + 0.01 * 10 + run)
-    assert beside == pytest.approx(alone + (0.01 * 2 + 0.01) * 10 + run * 0.2 * (0.5 * 0.6 + 0.1))
+    assert together == pytest.approx(alone + (0.01 * 2 + 0.01) * 10 + run * 0.2 * (0.5 * 0.6 + 0.1))
 
 
-def test_a_problem_in_which_company_helps_or_names_are_unknown_is_refused() -> None:
+def test_a_problem_with_helpful_neighbours_or_unknown_names_is_refused() -> None:
     with pytest.raises(WrongThroughput, match="faster"):
         ThroughputGpuType("x", 8.0, 0.1, -0.3)
-    with pytest.raises(WrongThroughput, match="less than none"):
+    with pytest.raises(WrongThroughput, match="is below 0"):
         replace(speed(1.0), cache_sensitivity=-1.0)
     with pytest.raises(WrongThroughput, match="unknown type huge"):
         ThroughputProblem((), TYPES, {"huge": 1})
-    with pytest.raises(WrongThroughput, match="one name"):
+    with pytest.raises(WrongThroughput, match="share a name"):
         ThroughputProblem((model("a", 1.0, 1.0), model("a", 1.0, 1.0)), TYPES, {"big": 1})

@@ -64,7 +64,7 @@ def problems(draw: st.DrawFn, most_gpus: int = 3) -> PowerProblem:
 
 
 def every_setting(problem: PowerProblem, gpu: PoweredGpu) -> list[Setting]:
-    """All that one GPU may be set to, right or wrong."""
+    """Returns every possible setting of one GPU, valid or not."""
     residents = [
         PoweredResident(model.name, share, batch)
         for model in problem.models
@@ -93,7 +93,7 @@ def brute_force(problem: PowerProblem) -> float:
             if not judge.violations(unlimited, (setting,))
         ]
         best: list[tuple[float, float]] = [(0.0, 0.0)]
-        for watts, worth in sorted(right, key=lambda one: (one[0], -one[1])):
+        for watts, worth in sorted(right, key=lambda pair: (pair[0], -pair[1])):
             if worth > best[-1][1]:
                 best.append((watts, worth))
         choices.append(best)

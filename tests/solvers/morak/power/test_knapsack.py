@@ -49,7 +49,7 @@ def test_exact_is_brute_force_and_the_lp_bounds_it(choices: list[Front], room_w:
 
 @settings(max_examples=scaled(600, 60), deadline=None)
 @given(fronts(), st.floats(0, 300), st.integers(0, 40), st.integers(1, 4))
-def test_a_search_cut_short_remembers_what_it_dropped(
+def test_an_interrupted_search_bounds_what_it_dropped(
     choices: list[Front], room_w: float, budget: int, states: int
 ) -> None:
     hurried, whole = exact(choices, room_w, budget, states), exact(choices, room_w, 10**6)

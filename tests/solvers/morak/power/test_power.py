@@ -48,7 +48,7 @@ def test_exact_is_brute_force(problem: PowerProblem) -> None:
 
 @MANY
 @given(problems(most_gpus=5))
-def test_greedy_is_right_and_never_better(problem: PowerProblem) -> None:
+def test_greedy_is_valid_and_never_better(problem: PowerProblem) -> None:
     fast = greedy.solve(problem, alike(problem))
     assert judge.violations(problem, fast) == []
     assert judge.worth_per_second(problem, fast) <= cap(problem).proof.value * (1 + NEAR)
@@ -89,31 +89,31 @@ def test_order_changes_nothing(problem: PowerProblem, random: st.DataObject) -> 
 
 @MANY
 @given(problems())
-def test_each_relaxation_helps_with_the_others_kept(problem: PowerProblem) -> None:
+def test_each_relaxation_helps_while_all_else_stays(problem: PowerProblem) -> None:
     answer = cap(problem)
-    for one in answer.starved:
-        helped = relaxed(problem, one)
-        if helped is None or "more memory" in one.relaxation:  # how much more is not said, so nothing can be applied
-            assert "profile" in one.relaxation or "memory" in one.relaxation
+    for starved in answer.starved:
+        helped = relaxed(problem, starved)
+        if helped is None or "more memory" in starved.relaxation:  # without an amount it cannot be applied
+            assert "profile" in starved.relaxation or "memory" in starved.relaxation
             continue
         busy = {setting.gpu for setting in answer.settings}
-        free = [gpu for gpu in helped.gpus if (gpu.name not in busy and one.kind == "model") or gpu.name == one.name]
+        free = [gpu for gpu in helped.gpus if (gpu.name not in busy and starved.kind == "model") or gpu.name == starved.name]
         assert any(
-            (one.kind == "gpu" or setting.residents[0].model == one.name)
+            (starved.kind == "gpu" or setting.residents[0].model == starved.name)
             and judge.violations(helped, (*answer.settings, setting)) == []
             for gpu in free
             for setting in every_setting(helped, gpu)
-        ), one
+        ), starved
 
 
-def relaxed(problem: PowerProblem, one: Starved) -> PowerProblem | None:
-    """The problem with what `relaxation` says applied."""
-    text = one.relaxation
+def relaxed(problem: PowerProblem, starved: Starved) -> PowerProblem | None:
+    """Returns the problem with the relaxation applied."""
+    text = starved.relaxation
     added: tuple[PoweredGpu, ...] = ()
     if found := re.search(r"one more GPU of (\w)", text):
         added = (PoweredGpu("new", found[1]),)
     if found := re.search(r"a cap of ([\d.]+) W(?: on (\w+))?", text):
-        name = found[2] or one.name
+        name = found[2] or starved.name
         gpus = tuple(replace(g, cap_w=float(found[1])) if g.name == name else g for g in problem.gpus)
         types = {n: replace(t, max_w=max(t.max_w, float(found[1]))) for n, t in problem.gpu_types.items()}
         gpus = tuple(replace(g, cap_w=problem.cap_w(old) if g.cap_w is None else g.cap_w)
@@ -184,10 +184,10 @@ def test_a_limit_a_cap_and_a_budget_may_be_met_exactly() -> None:
 def test_idle_watts_count_against_the_budget() -> None:
     answer = cap(fleet(budget_w=59.0, gpus=4))
     assert answer.settings == () and answer.proof.bound == 0
-    assert all("a budget of" in one.relaxation for one in answer.starved)
+    assert all("a budget of" in starved.relaxation for starved in answer.starved)
 
 
-def test_who_gets_nothing_hears_the_limit_and_the_least_change() -> None:
+def test_a_starved_gpu_is_named_with_its_limit_and_the_least_change() -> None:
     slow, capped = cap(fleet(limit_ms=5.0)), cap(fleet(cap_w=16.0))
     assert slow.starved[0].reason.startswith("net takes 8 ms at its fastest (batch 1, 1500 MHz)")
     assert "a limit of 8.000001 ms for net" in slow.starved[0].relaxation
@@ -195,13 +195,13 @@ def test_who_gets_nothing_hears_the_limit_and_the_least_change() -> None:
     assert capped.starved[0].relaxation.startswith("a cap of 20.0000")
 
 
-def test_a_model_over_the_cap_of_a_gpu_that_others_keep_is_told_of_one_more() -> None:
+def test_a_model_over_the_cap_of_a_busy_gpu_needs_one_more_gpu() -> None:
     hungry = replace(profile(), demand=Demand(power_w=((10, 700.0), (100, 700.0))))
     second = PoweredModel("hungry", 100.0, {"t": hungry}, {"t": (100,)})
     answer = cap(replace(fleet(), models=(*fleet().models, second)))
-    (one,) = answer.starved
-    assert one.reason.startswith("every GPU's cap is below what it draws: g0 is capped at 250 W")
-    assert one.relaxation == "one more GPU of t and a cap of 365.000001 W on it"
+    (starved,) = answer.starved
+    assert starved.reason.startswith("every GPU's cap is below its power draw: g0 is capped at 250 W")
+    assert starved.relaxation == "one more GPU of t and a cap of 365.000001 W on it"
 
 
 def test_a_large_fleet_is_answered_within_its_bound() -> None:
@@ -210,7 +210,7 @@ def test_a_large_fleet_is_answered_within_its_bound() -> None:
     assert known(answer.proof.gap) < 0.001
 
 
-def test_too_many_splits_to_enumerate_still_leave_a_bound_and_an_honest_method() -> None:
+def test_too_many_splits_to_enumerate_still_have_a_bound_and_name_their_method() -> None:
     problem = fleet(budget_w=200.0, gpus=3, sensitivity=0.4)
     claim = exact.solve(problem, alike(problem), work=20)
     assert "bound without interference" in claim.method
@@ -228,7 +228,7 @@ def test_too_many_splits_to_enumerate_still_leave_a_bound_and_an_honest_method()
         ({"models": (PoweredModel("net", 9.0, {"t": profile()}, {"t": (5,)}),)}, "outside the measured 10..100"),
     ],
 )
-def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], words: str) -> None:
+def test_an_invalid_problem_is_refused(change: dict[str, object], words: str) -> None:
     with pytest.raises(WrongPowerProblem, match=re.escape(words)):
         replace(fleet(), **change)  # type: ignore[arg-type]
 
@@ -236,13 +236,13 @@ def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], word
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        (Setting("g0", 1000.0, (PoweredResident("net", 30, 8),)), "1000 MHz is no clock of t"),
+        (Setting("g0", 1000.0, (PoweredResident("net", 30, 8),)), "1000 MHz is not a clock of t"),
         (Setting("g0", 1500.0, ()), "0 residents; 1..3 are allowed"),
         (Setting("g0", 1500.0, (PoweredResident("net", 30, 2),)), "net at batch 2 was never measured on t"),
-        (Setting("g0", 1500.0, (PoweredResident("net", 31, 8),)), "31 SM% is none of the shares of net"),
+        (Setting("g0", 1500.0, (PoweredResident("net", 31, 8),)), "31 SM% is not one of the shares of net"),
         (
             Setting("g0", 1500.0, (PoweredResident("net", 80, 8), PoweredResident("net", 30, 8))),
-            "110 SM%; a GPU has 100",
+            "110 SM% are assigned; a GPU has 100",
         ),
         (Setting("g0", 1500.0, (PoweredResident("net", 10, 8),)), "net takes 90 ms; 50 are allowed"),
         (Setting("g0", 1500.0, (PoweredResident("net", 100, 8),)), "draws 125 W; its cap is 120 W"),
@@ -255,7 +255,7 @@ def test_the_judge_names_each_broken_limit(setting: Setting, words: str) -> None
 def test_the_judge_names_full_memory_an_exceeded_budget_and_a_gpu_set_twice() -> None:
     full = replace(fleet(), gpu_types={"t": GpuType("t", 3.0, 15.0, 250.0, (750.0, 1500.0))})
     twice = Setting("g0", 1500.0, (PoweredResident("net", 30, 8), PoweredResident("net", 30, 8)))
-    assert any("4 GiB; it has 3" in fault for fault in judge.violations(full, (twice,)))
+    assert any("4 GiB are used; the GPU has 3" in fault for fault in judge.violations(full, (twice,)))
     assert any("the fleet draws 95 W; its budget is 90 W" in f for f in judge.violations(fleet(90.0), (twice,)))
     assert any("two settings" in fault for fault in judge.violations(fleet(), (twice, twice)))
     barred = replace(fleet(), gpus=(PoweredGpu("g0", "t", None, ()),))

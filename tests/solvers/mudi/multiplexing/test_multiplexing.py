@@ -52,10 +52,10 @@ def problems(draw: st.DrawFn, most_gpus: int = 3, most_jobs: int = 4) -> Multipl
     for place in range(draw(st.integers(1, most_gpus))):
         services = tuple(
             MultiplexedService(
-                f"s{place}{one}", draw(st.integers(5, 45)), ((5, 90.0), (30, 30.0), (100, 25.0)),
+                f"s{place}{number}", draw(st.integers(5, 45)), ((5, 90.0), (30, 30.0), (100, 25.0)),
                 draw(st.floats(0, 0.6)), draw(st.floats(0, 2.5)), draw(st.floats(0, 1)),
             )
-            for one in range(draw(st.integers(0, 2)))
+            for number in range(draw(st.integers(0, 2)))
         )  # fmt: skip
         clock, watts = draw(st.sampled_from([1.0, 0.6])), draw(st.sampled_from([float("inf"), 90.0]))
         gpus.append(
@@ -104,7 +104,7 @@ def test_exact_is_brute_force_at_four_gpus_and_six_jobs(problem: MultiplexingPro
 
 @MANY
 @given(problems(most_jobs=6))
-def test_mudis_choice_is_right_and_never_better(problem: MultiplexingProblem) -> None:
+def test_mudis_choice_is_valid_and_never_better(problem: MultiplexingProblem) -> None:
     fast = greedy.solve(problem)
     assert judge.violations(problem, fast) == []
     assert judge.cost_seconds(problem, fast) >= multiplex(problem).proof.value * (1 - NEAR)
@@ -135,7 +135,7 @@ def test_a_service_that_bears_less_never_lowers_the_cost(problem: MultiplexingPr
     strict = replace(
         problem,
         gpus=tuple(
-            replace(gpu, services=tuple(replace(one, bears=one.bears * factor) for one in gpu.services))
+            replace(gpu, services=tuple(replace(service, bears=service.bears * factor) for service in gpu.services))
             for gpu in problem.gpus
         ),
     )
@@ -150,16 +150,16 @@ def test_the_same_problem_has_the_same_answer_in_any_order_of_gpus(problem: Mult
 
 @MANY
 @given(problems())
-def test_what_a_waiting_job_is_told_would_help(problem: MultiplexingProblem) -> None:
+def test_the_relaxation_named_for_a_waiting_job_helps(problem: MultiplexingProblem) -> None:
     answer = multiplex(problem)
     jobs = {job.name: job for job in problem.jobs}
-    for one in answer.waiting:
-        if "a profile on" in one.relaxation or "a wait that counts" in one.relaxation:
+    for waiting in answer.waiting:
+        if "a profile on" in waiting.relaxation or "a wait that counts as" in waiting.relaxation:
             continue
-        name = re.findall(r"nearest is (\w+):", one.reason)[0]
+        name = re.findall(r"nearest is (\w+):", waiting.reason)[0]
         (gpu,) = (gpu for gpu in problem.gpus if gpu.name == name)
-        more, gpu = relaxed(problem, gpu, one.relaxation)
-        mine = [jobs[p.job] for p in answer.placed if p.gpu == name] + [jobs[one.job]]
+        more, gpu = relaxed(problem, gpu, waiting.relaxation)
+        mine = [jobs[p.job] for p in answer.placed if p.gpu == name] + [jobs[waiting.job]]
         helped = replace(more, gpus=tuple(gpu if g.name == name else g for g in problem.gpus))
         spare = gpu.spare_sm_percent // len(mine)
         placed = [
@@ -167,14 +167,14 @@ def test_what_a_waiting_job_is_told_would_help(problem: MultiplexingProblem) -> 
         ]
         placed += [p for p in answer.placed if p.gpu != name]
         faults = judge.violations(helped, placed)
-        # Room for more SMs also lets the jobs press and draw more: the next limit is then named the next time.
-        assert not faults or "SM%" in one.relaxation
+        # Room for more SMs also lets the jobs press and draw more: the next answer then names the next limit.
+        assert not faults or "SM%" in waiting.relaxation
 
 
 def relaxed(
     problem: MultiplexingProblem, gpu: MultiplexedGpu, relaxation: str
 ) -> tuple[MultiplexingProblem, MultiplexedGpu]:
-    """The GPU with what `relaxation` says applied."""
+    """Returns the problem and the GPU with the relaxation applied."""
     for part in relaxation.split(" and "):
         needed, what = part.split(" ", 1)
         value = float(needed) * (1 + 1e-8) + 1e-8
@@ -190,12 +190,12 @@ def relaxed(
         elif what.startswith("free W"):
             gpu = replace(gpu, free_w=value)
         else:
-            name = what.removeprefix("borne by ")
+            name = what.removeprefix("tolerated by ")
             gpu = replace(gpu, services=tuple(replace(s, bears=value) if s.name == name else s for s in gpu.services))
     return problem, gpu
 
 
-# A case to read: two GPUs, one whose service stands on the steep part of its curve
+# A case to read: two GPUs, one whose service is on the steep part of its curve
 
 STEEP = MultiplexedService("shop/steep", 20, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
 GENTLE = MultiplexedService("shop/gentle", 60, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
@@ -212,7 +212,7 @@ def pair(*jobs: Job) -> MultiplexingProblem:
     )
 
 
-def test_the_slope_is_that_of_the_piece_a_service_stands_on_slowed_by_its_neighbours() -> None:
+def test_the_slope_is_that_of_the_services_piece_slowed_by_its_neighbours() -> None:
     steep, gentle = pair().gpus
     assert slope(steep, ()) == pytest.approx(60 / 20)
     assert slope(gentle, ()) == pytest.approx(5 / 70)
@@ -233,19 +233,19 @@ def test_mudi_puts_jobs_where_the_slope_is_smallest_and_the_exact_answer_where_t
 def test_spare_sms_are_split_evenly_and_features_add_up() -> None:
     problem = replace(pair(job("lab/a"), job("lab/b"), job("lab/c")), gpus=pair().gpus[:1])
     answer = multiplex(problem)
-    assert [one.sm_percent for one in answer.placed] == [26, 26, 26]
+    assert [entry.sm_percent for entry in answer.placed] == [26, 26, 26]
     assert answer.steps_per_second["lab/a"] == pytest.approx((1 + 16 / 30) / (1 + 0.5 * (0.3 + 0.8)))
 
 
-def test_a_fourth_job_waits_and_hears_why() -> None:
+def test_a_fourth_job_waits_with_a_reason() -> None:
     problem = replace(pair(*(job(f"lab/{name}") for name in "abcd")), gpus=pair().gpus[:1])
-    (one,) = multiplex(problem).waiting
-    assert "4 jobs needed, 3 there (jobsPerGpu)" in one.reason
-    assert "16 GiB needed, 12 there (free GiB on g1)" in one.reason
-    assert one.relaxation == "4 jobsPerGpu and 16 free GiB on g1"
+    (waiting,) = multiplex(problem).waiting
+    assert "4 jobs needed, 3 available (jobsPerGpu)" in waiting.reason
+    assert "16 GiB needed, 12 available (free GiB on g1)" in waiting.reason
+    assert waiting.relaxation == "4 jobsPerGpu and 16 free GiB on g1"
 
 
-def test_what_is_free_may_be_taken_to_the_last_watt() -> None:
+def test_free_power_may_be_used_to_the_last_watt() -> None:
     hungry = replace(job("lab/a").profiles["t"], demand=Demand(power_w=((10, 90.0), (100, 90.0))))
     problem = MultiplexingProblem(
         (MultiplexedGpu("g1", "t", (STEEP,), 4.0, 90.0),), (replace(job("lab/a"), profiles={"t": hungry}),)
@@ -258,7 +258,7 @@ def test_no_job_costs_a_service_its_slo() -> None:
     problem = MultiplexingProblem((MultiplexedGpu("g1", "t", (proud,), 12.0),), (job("lab/a"),))
     answer = multiplex(problem)
     assert answer.placed == ()
-    assert answer.waiting[0].reason == "nearest is g1: 0.4 of pressure needed, 0.39 there (borne by shop/steep)"
+    assert answer.waiting[0].reason == "nearest is g1: 0.4 of pressure needed, 0.39 available (tolerated by shop/steep)"
 
 
 def test_many_jobs_are_placed_within_a_bound() -> None:
@@ -286,7 +286,7 @@ def test_without_gpus_every_job_waits() -> None:
         ({"jobs_per_gpu": 0}, "jobsPerGpu 0"),
     ],
 )
-def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], words: str) -> None:
+def test_an_invalid_problem_is_refused(change: dict[str, object], words: str) -> None:
     with pytest.raises(WrongMultiplexing, match=words):
         replace(pair(), **change)  # type: ignore[arg-type]
 
@@ -299,7 +299,7 @@ def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], word
         ([("a", "g1", 79)], "a has 79 SM%; its even part is 80 of 10..80"),
         ([("a", "g1", 26), ("b", "g1", 26), ("c", "g1", 26)], "3 jobs; 2 are allowed"),
         ([("a", "g2", 20), ("b", "g2", 20)], "8 GiB; 7 are free"),
-        ([("a", "g1", 80)], "shop/steep bears 0.2 of pressure; it has 0.4"),
+        ([("a", "g1", 80)], "shop/steep tolerates a pressure of 0.2; its neighbours cause 0.4"),
         ([("d", "g1", 80)], "d has no profile on t"),
     ],
 )
@@ -311,4 +311,4 @@ def test_the_judge_names_each_broken_rule(placed: list[tuple[str, str, int]], wo
         (job("a"), job("b"), job("c"), stranger),
         jobs_per_gpu=2,
     )
-    assert any(words in fault for fault in judge.violations(problem, [MultiplexedJob(*one) for one in placed]))
+    assert any(words in fault for fault in judge.violations(problem, [MultiplexedJob(*entry) for entry in placed]))

@@ -35,7 +35,7 @@ def relaxed(gpu: SharedGpu, relaxation: SharingRelaxation) -> SharedGpu:
     return replace(gpu, residents=tuple(residents))
 
 
-def test_who_is_too_slow_alone_is_named_with_the_rate_it_could_have() -> None:
+def test_a_resident_too_slow_alone_is_named_with_its_highest_rate() -> None:
     answer = no_room(resident("busy", 800), resident("calm", 100))
     assert answer.cannot_fit == ("busy",)
     assert answer.reason == "busy takes 13 ms a batch at 100 % of the SMs alone on the GPU; 10 ms are allowed"
@@ -58,7 +58,7 @@ def test_a_sum_over_what_is_free_names_the_least_change_of_anyone() -> None:
 def test_pressure_of_neighbours_is_blamed_where_it_is_the_cause() -> None:
     loud = resident("loud", 100, pressure=((10, 1.0),))
     answer = no_room(resident("quiet", 500, sensitivity=0.5), loud)
-    assert answer.reason.startswith("quiet takes 19.5 ms a batch at 100 % of the SMs beside the least that its")
+    assert answer.reason.startswith("quiet takes 19.5 ms a batch at 100 % of the SMs next to neighbours at the")
 
 
 def test_a_stated_slo_is_relaxed_where_it_binds() -> None:
@@ -86,12 +86,12 @@ def test_out_of_work_is_no_proof() -> None:
     assert isinstance(share(SharedGpu((a, b))), SmShares)
     answer = no_room(a, b, work_limit=0)
     assert not answer.is_proved
-    assert "no right SM% were found" in answer.reason
+    assert "no SM% that meet all SLOs were found" in answer.reason
 
 
 @settings(max_examples=scaled(500, 40), deadline=None)
 @given(shared_gpus())
-def test_what_is_named_helps_when_applied(gpu: SharedGpu) -> None:
+def test_the_relaxation_named_helps_when_applied(gpu: SharedGpu) -> None:
     answer = share(gpu)
     if isinstance(answer, SmShares):
         return
@@ -105,7 +105,7 @@ def test_what_is_named_helps_when_applied(gpu: SharedGpu) -> None:
 
 @settings(max_examples=scaled(500, 40), deadline=None)
 @given(shared_gpus(may_fall=True))
-def test_what_is_named_helps_where_pressure_falls_too(gpu: SharedGpu) -> None:
+def test_the_relaxation_named_also_helps_where_pressure_falls(gpu: SharedGpu) -> None:
     answer = share(gpu)
     if isinstance(answer, SmShares):
         return

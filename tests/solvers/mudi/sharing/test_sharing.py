@@ -141,7 +141,7 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
 
 @settings(max_examples=scaled(1000, 60), deadline=None)
 @given(shared_gpus(may_fall=True))
-def test_without_work_the_answer_is_right_all_the_same_or_says_that_none_was_found(gpu: SharedGpu) -> None:
+def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(gpu: SharedGpu) -> None:
     right, answer = right_answers(gpu), share(gpu, work_limit=0)
     if isinstance(answer, SmShares):
         assert violations(gpu, answer.percents) == []
@@ -168,8 +168,8 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
 def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
     rates = np.array([resident.rate_per_second * 0.9 for resident in gpu.residents])
     pairs = zip(gpu.residents, rates.tolist(), strict=True)
-    anew = replace(gpu, residents=tuple(replace(resident, rate_per_second=rate) for resident, rate in pairs))
-    fleet, fresh = SharedFleet.of([gpu]), SharedFleet.of([anew])
+    changed = replace(gpu, residents=tuple(replace(resident, rate_per_second=rate) for resident, rate in pairs))
+    fleet, fresh = SharedFleet.of([gpu]), SharedFleet.of([changed])
     decided = fleet.decide(fleet.most_exec_ms_at(rates))
     assert decided.percents.tolist() == fresh.decide(fresh.most_exec_ms).percents.tolist()
 
@@ -203,7 +203,7 @@ def test_a_higher_rate_never_lowers_an_sm(gpu: SharedGpu) -> None:
         ({"pressure": ((10, -0.5),)}, "pressure -0.5 at 10 % is below 0"),
     ],
 )
-def test_a_resident_that_means_nothing_is_refused(changes: dict[str, object], says: str) -> None:
+def test_a_resident_with_an_invalid_number_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(WrongSharing, match=says):
         replace(resident(), **changes)  # type: ignore[arg-type]
 
@@ -211,12 +211,12 @@ def test_a_resident_that_means_nothing_is_refused(changes: dict[str, object], sa
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"residents": (resident(), resident())}, "resident a is there 2 times"),
+        ({"residents": (resident(), resident())}, "resident a occurs 2 times"),
         ({"free_percent": 101}, "freePercent 101 is outside 0..100"),
         ({"other_pressure": -1.0}, "otherPressure -1"),
     ],
 )
-def test_a_gpu_that_means_nothing_is_refused(changes: dict[str, object], says: str) -> None:
+def test_a_gpu_with_an_invalid_number_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(WrongSharing, match=says):
         replace(SharedGpu((resident(),)), **changes)  # type: ignore[arg-type]
 

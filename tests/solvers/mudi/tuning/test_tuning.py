@@ -32,7 +32,7 @@ def test_within_five_per_cent_of_the_best_in_fewer_than_25_measurements_on_19_cu
     assert len(far) <= round((1 - OFTEN) * SEEDS), far  # the seeds, and how far off
 
 
-def test_the_answer_was_measured_and_the_same_measurements_give_it_again() -> None:
+def test_the_answer_was_measured_and_the_same_measurements_repeat_it() -> None:
     true = curves(3)
     answers = [tune(Tuning(true.slo_ms), NoisyDevice(true, 7).measure) for _ in range(2)]
     assert answers[0] == answers[1]
@@ -41,7 +41,7 @@ def test_the_answer_was_measured_and_the_same_measurements_give_it_again() -> No
     assert answers[0].certificate.believed_least_ms <= answers[0].iteration_ms
 
 
-def test_an_slo_that_nothing_meets_is_said_with_the_one_that_would_be_met() -> None:
+def test_an_slo_that_nothing_meets_is_reported_with_the_best_that_could_be_met() -> None:
     true = Curves(1000 / BATCH, 50 + BATCH, slo_ms=30.0)
     answer = tune(Tuning(true.slo_ms, evaluations=12), NoisyDevice(true, 1).measure)
     assert isinstance(answer, NoBatch)
@@ -82,11 +82,11 @@ def test_the_referee_tries_every_batch() -> None:
         ({"slo_ms": 1.0, "evaluations": 0}, "evaluations 0 is below 1"),
     ],
 )
-def test_a_tuning_that_means_nothing_is_refused(words: dict[str, float], says: str) -> None:
+def test_a_tuning_with_an_invalid_number_is_refused(words: dict[str, float], says: str) -> None:
     with pytest.raises(WrongTuning, match=says):
         Tuning(**words)  # type: ignore[arg-type]
 
 
-def test_a_measurement_that_means_nothing_is_refused() -> None:
+def test_a_measurement_with_an_invalid_number_is_refused() -> None:
     with pytest.raises(WrongTuning, match="latencyMs nan"):
         MeasuredBatch(1.0, float("nan"))

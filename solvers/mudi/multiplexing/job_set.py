@@ -1,4 +1,4 @@
-"""A GPU with one set of jobs on it: their parts, their pace, and what stands against it."""
+"""Evaluates one set of jobs on one GPU: their parts of its SMs, their pace, and the limits they break."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from dataclasses import dataclass
 from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexedJob, MultiplexedService
 from solvers.planning.problem import Curve, Job, JobProfile
 
-LET_GO = 1e-10  # above each limit: less than the judge lets go, so that another order of adding is right, too
+LET_GO = 1e-10  # above each limit: less than the judge tolerates, so that any order of adding passes it
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRoom:
-    """A limit that this set breaks: what it takes, what there is, and what would help, in words."""
+    """A limit that this set breaks, with the reason and the relaxation that would help, in words."""
 
-    excess: float  # relative to what there is
+    excess: float  # relative to the limit
     reason: str
     relaxation: str
 
 
 def value(curve: Curve, sm_percent: int) -> float:
-    """Linear between points, flat beyond."""
-    left, low = curve[0]
-    if sm_percent <= left:
+    """Reads a curve: linear between its points, flat beyond them."""
+    start, low = curve[0]
+    if sm_percent <= start:
         return low
-    for right, high in curve[1:]:
-        if sm_percent <= right:
-            return low + (high - low) * (sm_percent - left) / (right - left)
-        left, low = right, high
+    for end, high in curve[1:]:
+        if sm_percent <= end:
+            return low + (high - low) * (sm_percent - start) / (end - start)
+        start, low = end, high
     return low
 
 
 def profiles(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[JobProfile] | None:
-    """Each job's profile on this GPU; None where one was never measured on its type."""
+    """Returns each job's profile on this GPU, or None if a job was never measured on its type."""
     found = [job.profiles.get(gpu.gpu_type) for job in jobs]
     return [profile for profile in found if profile] if all(found) else None
 
 
 def parts(gpu: MultiplexedGpu, measured: Sequence[JobProfile]) -> list[int]:
-    """The spare SM%, evenly (M7); nobody gets more than it was measured at."""
+    """Splits the spare SM% evenly (M7); no job gets more than it was measured at."""
     even = gpu.spare_sm_percent // max(1, len(measured))
     return [min(even, profile.units_per_second[-1][0]) for profile in measured]
 
 
 def lacks(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[MissingRoom]:
-    """Everything that stands against exactly these jobs on this GPU."""
+    """Returns every limit that exactly these jobs break on this GPU."""
     measured = profiles(gpu, jobs)
     if measured is None:
         return [MissingRoom(float("inf"), f"no profile on {gpu.gpu_type}", f"a profile on {gpu.gpu_type}")]
@@ -69,20 +69,21 @@ def lacks(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[M
     added = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
     total = added + sum(service.pressure for service in gpu.services)
     found += [
-        _lack("of pressure", total - service.pressure, service.bears, f"borne by {service.name}")
+        _lack("of pressure", total - service.pressure, service.bears, f"tolerated by {service.name}")
         for service in gpu.services
         if jobs and total - service.pressure > service.bears + LET_GO
     ]
     return found
 
 
-def _lack(unit: str, needed: float, there: float, where: str) -> MissingRoom:
-    excess = (needed - there) / max(abs(there), 1e-9)
-    return MissingRoom(excess, f"{needed:.6g} {unit} needed, {there:.6g} there ({where})", f"{needed:.9g} {where}")
+def _lack(unit: str, needed: float, available: float, where: str) -> MissingRoom:
+    excess = (needed - available) / max(abs(available), 1e-9)
+    reason = f"{needed:.6g} {unit} needed, {available:.6g} available ({where})"
+    return MissingRoom(excess, reason, f"{needed:.9g} {where}")
 
 
 def paces(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[float]:
-    """Steps a second of each of these jobs; they must fit."""
+    """Returns the steps a second of each of these jobs, which must fit."""
     measured = profiles(gpu, jobs) or []
     shares = parts(gpu, measured)
     pressures = [value(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True)]
@@ -96,7 +97,7 @@ def paces(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[float]:
 
 
 def seconds(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> float:
-    """The sum of 1 / stepsPerSecond of these jobs here; infinite where they do not fit."""
+    """Returns the sum of 1 / stepsPerSecond of these jobs on this GPU, infinite if they do not fit."""
     if lacks(gpu, jobs, jobs_per_gpu):
         return float("inf")
     found = paces(gpu, jobs)
@@ -104,15 +105,15 @@ def seconds(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> floa
 
 
 def placed(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[MultiplexedJob]:
-    """These jobs with their parts."""
+    """Returns these jobs with their parts of the GPU."""
     shares = parts(gpu, profiles(gpu, jobs) or [])
     return [MultiplexedJob(job.name, gpu.name, share) for job, share in zip(jobs, shares, strict=True)]
 
 
 def slope(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> float:
-    """The steepest |d exec / d SM%| of the GPU's services at what they hold, slowed by all these neighbours (M3).
+    """Returns the steepest |d exec / d SM%| of the GPU's services at their SM%, slowed by all these neighbours (M3).
 
-    It is what a service would lose with its next SM%: small where it has SMs to spare."""
+    That is the time a service would lose with its next SM%; it is small where a service has SMs to spare."""
     measured = profiles(gpu, jobs) or []
     shares = parts(gpu, measured)
     total = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
@@ -121,11 +122,11 @@ def slope(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> float:
 
 
 def _slope(service: MultiplexedService, pressure: float, clock: float) -> float:
-    """At a corner of the curve: the side of fewer SMs."""
+    """Returns the slope for one service; at a corner of its curve, the slope on the side of fewer SMs."""
     at = next((place for place, (share, _) in enumerate(service.exec_ms) if share >= service.sm_percent), None)
     if at is None or len(service.exec_ms) < 2:
-        return 0.0  # beyond what was measured the curve is flat
-    (left, low), (right, high) = service.exec_ms[max(at, 1) - 1], service.exec_ms[max(at, 1)]
-    steepness = abs(high - low) / (right - left)
+        return 0.0  # beyond the measured points the curve is flat
+    (start, low), (end, high) = service.exec_ms[max(at, 1) - 1], service.exec_ms[max(at, 1)]
+    steepness = abs(high - low) / (end - start)
     slower: float = clock**-service.clock_exponent
     return steepness * (1 + service.sensitivity * pressure) * slower
