@@ -132,7 +132,7 @@ def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings:
 
 
 def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: ForecastTuning) -> bool:
-    """Returns whether the plan may fall: the cool-down is almost fully observed, and no second fall would follow soon."""
+    """Returns whether the plan may fall: the cool-down is almost fully observed, and no second fall follows soon."""
     cooldown = settings.cooldown_seconds
     if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
         return False

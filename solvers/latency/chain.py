@@ -37,7 +37,7 @@ class Chain:
         return float(self.waiting[0])
 
     def late(self, ratios: Floats) -> Floats:
-        """Returns the share of requests that takes longer than these ratios x exec, of those that find the server busy."""
+        """Returns, of the requests that find the server busy, the share that takes longer than these ratios x exec."""
         whole = np.floor(ratios).astype(int)
         phases = 1.0 - (ratios - whole)  # arrivals after this phase may have one more batch ahead of them
         shares = np.empty(len(ratios))
@@ -52,7 +52,7 @@ class Chain:
         return np.clip(shares / self.per_exec, 0.0, 1.0)
 
     def _excess_at(self, phase: float) -> Floats:
-        """Returns E[(waiting + arrivals up to this phase - c)+] by c, which counts arrivals with c or more ahead of them."""
+        """Returns E[(waiting + arrivals up to this phase - c)+] by c, which counts arrivals with c or more ahead."""
         size = len(self.waiting)
         turns = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
         return _excess(np.fft.irfft(self.spectrum * np.exp(self.per_exec * phase * (turns - 1.0)), size))

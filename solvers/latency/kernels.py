@@ -69,7 +69,7 @@ def needed_ratio(row: Array, load: float) -> float:
 
 @njit("float64(float64[::1], int64, float64)")
 def busy_at(row: Array, batch: int, load: float) -> float:
-    """Returns the share of time a server is busy at timeout 0; `row` holds the chances that a start empties the queue."""
+    """Returns the share of time a server is busy at timeout 0; `row` has the chances that a start empties the queue."""
     if load <= 0.0:
         return 0.0
     if load >= 1.0:
@@ -140,7 +140,7 @@ def _spare(
     ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
     timeouts: Array, unfilled: Array, ratio: float,
 ) -> float:  # fmt: skip
-    """Returns by how much the allowed late share exceeds the actual one at a ratio of 1..2 and the timeout ratio - 1."""
+    """Returns by how much the allowed late share exceeds the actual at a ratio of 1..2 and the timeout ratio - 1."""
     cell = min(int((ratio - 1.0) * cliff), cliff - 1)
     share = (ratio - ratios[cell]) / (ratios[cell + 1] - ratios[cell])
     late = np.exp(-step * codes[cell]) * (1.0 - share) + np.exp(-step * codes[cell + 1]) * share + 2.0 - ratio

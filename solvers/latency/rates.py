@@ -15,7 +15,7 @@ SHORT_OF = 1.0 - 1e-6  # shortens each timeout, so that rounding makes no reques
 
 
 def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tuple[float, float]:
-    """Returns the largest accepted rate per second and its batch timeout in ms; the caller adds utilization and margins."""
+    """Returns the largest accepted rate per second and its timeout in ms; the caller adds utilization and margins."""
     ratio = _ratio(exec_ms, slo_ms)
     load = kernels.accepted_load(row(percentile, batch), ratio)
     rate_per_second = 1000.0 * load * batch / exec_ms

@@ -32,7 +32,8 @@ class OnlineFleet:
         self.hosts = tuple(hosts)
         self._row = {host.name: row for row, host in enumerate(hosts)}
         self._gpus = np.array([host.gpus for host in hosts], dtype=np.int64)
-        self._host_free = np.array([[host.cpu_milli, host.host_memory_mib] for host in hosts], dtype=np.int64).reshape(-1, 2)
+        sizes = [[host.cpu_milli, host.host_memory_mib] for host in hosts]
+        self._host_free = np.array(sizes, dtype=np.int64).reshape(-1, 2)
         widest = max((host.gpus for host in hosts), default=0)
         self._free = np.zeros((len(hosts), max(widest, 1)), dtype=np.int64)
         for row, host in enumerate(hosts):

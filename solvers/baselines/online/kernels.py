@@ -19,7 +19,7 @@ NOWHERE, HELD_BACK = -1, -2
 
 @njit("boolean(int64[:], int64[:], int64, int64[:])")
 def fits(host_free: Whole, free: Whole, gpus: int, request: Whole) -> bool:
-    """Returns whether a host has room for a request. `host_free` is CPU and host memory, `free` the milli of each GPU."""
+    """Returns whether a host can take a request. `host_free` is CPU and host memory, `free` the milli of each GPU."""
     if host_free[0] < request[0] or host_free[1] < request[1]:
         return False
     able = 0
@@ -31,7 +31,7 @@ def fits(host_free: Whole, free: Whole, gpus: int, request: Whole) -> bool:
 
 @njit("float64(int64, int64, int64[:], int64, float64[:], float64[:, :], float64[:])", inner=True)
 def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetites: Table, weight: Numbers) -> float:
-    """Returns the expected unused part of a host's GPUs: parts that no request fills, and parts short of CPU or memory."""
+    """Returns the expected unused part of a host's GPUs: parts that no request fills, or that lack CPU or memory."""
     total = 0
     out = 0.0
     for gpu in range(gpus):

@@ -27,7 +27,7 @@ class LeastWaste:
 
 @dataclass(frozen=True)
 class Fragmentation:
-    """FGD (Weng et al., ATC'23): the place that adds least expected fragmentation, with the rounding of its simulator."""
+    """FGD (Weng et al., ATC'23): the place that adds least expected fragmentation, rounded as by its simulator."""
 
     workload: Workload
     popularity: float = 0.95

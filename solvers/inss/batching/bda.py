@@ -46,7 +46,7 @@ def bda(problem: BatchingProblem) -> Decided:
 
 
 def printed_listing(problem: BatchingProblem) -> Decided:
-    """Follows Algorithm 1 as published, a baseline: it stops at a batch that is too slow and sets its flag on failure."""
+    """Follows Algorithm 1 as published, as a baseline: it stops at a too slow batch and sets its flag on failure."""
     decided = _start(problem)
     for model in problem.models:
         decided.found[model.name] = False

@@ -1,4 +1,4 @@
-"""The heuristic for many models: each joins the GPU where it adds most worth, then single models move while it helps."""
+"""The heuristic for many models: each joins the GPU where it adds most worth, then models move while it helps."""
 
 from __future__ import annotations
 

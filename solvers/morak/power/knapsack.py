@@ -57,7 +57,7 @@ def _gain(front: Front, low: int, high: int) -> float:
 
 
 def relaxed(fronts: Sequence[Front], room_w: float) -> Relaxed:
-    """Returns the LP bound by its dual, at the price of the first step that does not fit whole (Sinha, Zoltners 1979)."""
+    """Returns the LP bound by its dual at the price of the first step that does not fit (Sinha and Zoltners, 1979)."""
     steps = sorted(
         (-_gain(front, low, high), float(front.watts[high] - front.watts[low]) * front.gpus)
         for front in fronts
@@ -82,7 +82,7 @@ def dual(fronts: Sequence[Front], room_w: float, price_per_w: float) -> float:
 
 
 def greedy(fronts: Sequence[Front], room_w: float) -> list[list[int]]:
-    """Takes steps along the hulls, most worth per watt first, while they fit; then raises single GPUs that still fit."""
+    """Takes steps along the hulls, most worth per watt first, while they fit; then raises single GPUs as they fit."""
     steps = sorted(
         (-_gain(front, low, high), place, low, high)
         for place, front in enumerate(fronts)

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def multiplex(problem: MultiplexingProblem, work: int = 2_000_000) -> MultiplexingPlan:
-    """Places jobs for the least sum of seconds a step. `work` counts sets and steps; at 0 only Mudi's choice is made."""
+    """Places jobs for the least sum of seconds a step. `work` counts sets and steps; at 0 Mudi's choice is final."""
     claim = exact.solve(problem, work)
     least = max(bound(problem), claim.bound if claim else 0.0)
     answers: list[tuple[str, Sequence[MultiplexedJob]]] = [

@@ -99,7 +99,7 @@ class SharedGpu:
 
 
 def two_piece(first_slope: float, second_slope: float, cut_percent: int, cut_ms: float, least: int, most: int) -> Curve:
-    """Builds Mudi's latency curve from its slopes before and after the cut-off, in ms per SM%, and the latency there."""
+    """Builds Mudi's latency curve from the slopes around the cut-off, in ms per SM%, and the latency there."""
     percents = sorted({least, cut_percent, most})
     slopes = [first_slope if percent <= cut_percent else second_slope for percent in percents]
     return tuple((p, cut_ms + slope * (p - cut_percent)) for p, slope in zip(percents, slopes, strict=True))

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def tune(tuning: Tuning, measure: Measure) -> Outcome:
-    """Tries `tuning.evaluations` batches, each chosen from the results so far. Deterministic, given the measurements."""
+    """Tries `tuning.evaluations` batches, each chosen from the results so far; the same results, the same answer."""
     beliefs = search(tuning, measure)
     possible = beliefs.meets(-MAY_MEET)
     least = exp(float(np.min(beliefs.bounds()[possible]))) if possible.any() else float("inf")

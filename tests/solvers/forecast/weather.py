@@ -45,7 +45,7 @@ def follow(
     declared: float = 1.0, cycles: int = 1010, sample_seconds: int = 10, counted: bool = False,
     bad: Callable[[int], float] | None = None,
 ) -> Course:  # fmt: skip
-    """Plans over the load. `noise` is a share, drawn for each sample or each cycle; `counted` scatters counts like arrivals.
+    """Plans over the load. `noise` is a share, drawn for each sample or cycle; `counted` scatters counts like arrivals.
 
     `bad` gives a factor for the n-th sample.
     """

@@ -97,7 +97,8 @@ def test_each_relaxation_helps_while_all_else_stays(problem: PowerProblem) -> No
             assert "profile" in starved.relaxation or "memory" in starved.relaxation
             continue
         busy = {setting.gpu for setting in answer.settings}
-        free = [gpu for gpu in helped.gpus if (gpu.name not in busy and starved.kind == "model") or gpu.name == starved.name]
+        is_model = starved.kind == "model"
+        free = [gpu for gpu in helped.gpus if (gpu.name not in busy and is_model) or gpu.name == starved.name]
         assert any(
             (starved.kind == "gpu" or setting.residents[0].model == starved.name)
             and judge.violations(helped, (*answer.settings, setting)) == []
