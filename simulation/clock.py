@@ -1,4 +1,4 @@
-"""The clock that every part of a simulation uses; it moves only when told."""
+"""The clock that every part of a simulation uses; it moves only when advanced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock:
     def now(self) -> datetime:
         return self.began + timedelta(seconds=self.seconds)
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"time cannot advance by {seconds:g} s; it must be 0 or more")
         self.seconds += seconds

@@ -13,7 +13,7 @@ from agents.seams.traffic import Counters, Served
 from simulation.serving import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
-NOBODY: Floats = np.zeros(0)
+EMPTY_QUEUE: Floats = np.zeros(0)
 PATIENCE_SECONDS = 30.0  # how long a caller waits for its answer
 LONGEST_QUEUE_REQUESTS = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
 DRAWS_PER_TICK = 16  # different times of a batch in one tick
@@ -23,7 +23,7 @@ DRAWS_PER_TICK = 16  # different times of a batch in one tick
 class CopyWork:
     """The work of one copy."""
 
-    queue: Floats = field(default_factory=lambda: NOBODY)  # arrival time of each waiting request
+    queue: Floats = field(default_factory=lambda: EMPTY_QUEUE)  # arrival time of each waiting request
     inside: int = 0  # the first of them, which can no longer be turned away
     most_open: int = 0  # most that the gateway admits at once; 0: no limit
     free: float = 0.0
@@ -40,7 +40,7 @@ class CopyWork:
         """Adds arrivals, in order."""
         self.queue = np.concatenate([self.queue, arrivals])
 
-    def go_on(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
+    def serve(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
         """Serves what waits, as the copy's shape and knobs allow."""
         wanted = copy.wanted
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
@@ -68,7 +68,7 @@ class CopyWork:
     def fail(self) -> None:
         """Ends its process, with all that waited."""
         self.errors += len(self.queue)
-        self.queue, self.inside = NOBODY, 0
+        self.queue, self.inside = EMPTY_QUEUE, 0
 
     @property
     def requests(self) -> int:

@@ -171,7 +171,7 @@ class SimulatedFleet:
                     exec_ms = self.truth.exec_ms(
                         node.key(copy), _batch(copy), copy.wanted.sm_percent, neighbours, clock_mhz
                     )
-                    work.go_on(copy, exec_ms / 1000, since, until, self._noise())
+                    work.serve(copy, exec_ms / 1000, since, until, self._noise())
                 elif copy.stage is Stage.READY:
                     job = copy.wanted.owner
                     speed = self.truth.units_per_second(

@@ -11,7 +11,7 @@ from app.store.database.database import Database
 from app.store.fleet import gateways
 from simulation.fleet import SimulatedFleet, Total
 
-SAY_SECONDS = 1.0
+COUNT_SECONDS = 1.0
 
 
 class Gateway:
@@ -28,7 +28,7 @@ class Gateway:
         self._due = float("-inf")
         self._pressures: dict[str, Pressure] = {}
 
-    def say(self) -> bool:
+    def report(self) -> bool:
         """Reports once a second; True if a report was due."""
         now = self.fleet.clock.seconds
         if self.away:
@@ -36,7 +36,7 @@ class Gateway:
         self._look(now)
         if now < self._due:
             return False
-        self._due = now + SAY_SECONDS
+        self._due = now + COUNT_SECONDS
         self._sequence += 1
         counts = GatewayCounts(began=self._began, sequence=self._sequence, services=tuple(self._services()))
         stored = self._database.repeatable(lambda connection: gateways.keep(connection, self.name, counts))

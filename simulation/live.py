@@ -69,7 +69,7 @@ class Live:
         self.fleet.tick()
         self.post.deliver()
         self.post.collect()
-        self.gateway.say()
+        self.gateway.report()
         if now >= self._note_at:
             self._note_at = now + NOTE_SECONDS
             self.database.write(device_status.update_device_statuses)

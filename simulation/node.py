@@ -49,7 +49,7 @@ class LightNode:
         self.copies: dict[str, NodeCopy] = {}  # stopped ones stay until their usage was reported
         self.work: dict[str, CopyWork] = {}
         self.held: tuple[HeldStart, ...] = ()
-        self.seen = AgentMemory(incarnation=1)
+        self.memory = AgentMemory(incarnation=1)
         self.stale = 0
         self.version = 0
         self.contact = True
@@ -77,18 +77,20 @@ class LightNode:
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
         """Accepts an assignment unless a newer one was seen (I1)."""
-        verdict = judge_assignment(self.seen, offered)
+        verdict = judge_assignment(self.memory, offered)
         if verdict is AssignmentVerdict.STALE:
             self.stale += 1
         elif verdict is AssignmentVerdict.TAKE:
-            self.seen = AgentMemory(self.seen.incarnation, offered.epoch, offered.generation, offered)
+            self.memory = AgentMemory(self.memory.incarnation, offered.epoch, offered.generation, offered)
             self.news = True
         self.version = offered.version
         return verdict
 
     def restart(self) -> None:
         """Replaces the agent by a new one; running copies continue."""
-        self.seen = AgentMemory(self.seen.incarnation + 1, self.seen.epoch, self.seen.generation, self.seen.assignment)
+        self.memory = AgentMemory(
+            self.memory.incarnation + 1, self.memory.epoch, self.memory.generation, self.memory.assignment
+        )
         self.news = True
 
     # Faults.
@@ -135,7 +137,7 @@ class LightNode:
         return (copy.wanted.model, copy.wanted.variant, self.gpu_type)
 
     def clock_mhz(self, gpu: int) -> float:
-        gpus = {gpu_plan.index: gpu_plan for gpu_plan in self.seen.assignment.gpus} if self.seen.assignment else {}
+        gpus = {gpu_plan.index: gpu_plan for gpu_plan in self.memory.assignment.gpus} if self.memory.assignment else {}
         frame = gpus[gpu].clock_mhz if gpu in gpus else None
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
@@ -179,7 +181,7 @@ class LightNode:
             self.finished, self.minute = (self.minute, totals), ReportMinute(minute, totals)
 
     def _decide(self) -> bool:
-        assignment = self.seen.assignment
+        assignment = self.memory.assignment
         if assignment is None:
             return False
         now = self.clock.seconds
@@ -211,7 +213,7 @@ class LightNode:
     def _start(self, wanted: WantedInstance) -> None:
         self._born += 1
         now, instance = self.clock.seconds, wanted.instance
-        name = f"{instance.id}.{self.seen.incarnation}.{self._born}"
+        name = f"{instance.id}.{self.memory.incarnation}.{self._born}"
         copy = NodeCopy(
             name,
             instance,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agents.contract.reports import Copy as SaidCopy
+from agents.contract.reports import Copy as ReportedCopy
 from agents.contract.reports import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
@@ -38,7 +38,7 @@ class Speaker:
     def __init__(self, node: LightNode) -> None:
         self.node = node
         self._sequence = 0
-        self._incarnation = node.seen.incarnation
+        self._incarnation = node.memory.incarnation
         self._inventory_sent = False
 
     def reports(self) -> list[Report]:
@@ -50,8 +50,8 @@ class Speaker:
 
     def start_above(self, incarnation: int) -> None:
         """Continues above a later start that the control plane knows of."""
-        if incarnation > self.node.seen.incarnation:
-            self.node.seen.incarnation = incarnation + 1
+        if incarnation > self.node.memory.incarnation:
+            self.node.memory.incarnation = incarnation + 1
 
     def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         """Notes that the report was stored."""
@@ -67,8 +67,8 @@ class Speaker:
 
     def _report(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         node = self.node
-        if node.seen.incarnation != self._incarnation:
-            self._incarnation, self._sequence, self._inventory_sent = node.seen.incarnation, 0, False
+        if node.memory.incarnation != self._incarnation:
+            self._incarnation, self._sequence, self._inventory_sent = node.memory.incarnation, 0, False
         sequence, self._sequence = self._sequence, self._sequence + 1
         index = {uuid: number for number, uuid in enumerate(node.uuids)}
         alive = node.alive()
@@ -76,14 +76,14 @@ class Speaker:
         usage = [reporting.usage(copy, index[copy.gpu]) for copy in node.copies.values()]
         return Report(
             node=node.name,
-            incarnation=node.seen.incarnation,
+            incarnation=node.memory.incarnation,
             sequence=sequence,
             at=node.date(),
             minute=minute.began,
             boot_id="simulated",
             health=_worst(gpus),
-            epoch=node.seen.epoch,
-            generation=node.seen.generation,
+            epoch=node.memory.epoch,
+            generation=node.memory.generation,
             assignment_version=node.version,
             stale_assignments=node.stale,
             inventory=None if self._inventory_sent else inventory(node),
@@ -94,7 +94,7 @@ class Speaker:
             held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
         )
 
-    def _copy(self, copy: NodeCopy, index: int) -> SaidCopy:
+    def _copy(self, copy: NodeCopy, index: int) -> ReportedCopy:
         """Describes a copy without an address, so that no real gateway sends it requests."""
         report = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
         return msgspec.structs.replace(report, address="")

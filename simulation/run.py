@@ -36,7 +36,7 @@ WORK = 12
 
 
 class Simulation:
-    """One planner over one fleet; `go_on` lets time pass."""
+    """One planner over one fleet; `advance` lets time pass."""
 
     def __init__(self, database: Database, fleet: SimulatedFleet, planner: Planner) -> None:
         self.database = database
@@ -56,11 +56,11 @@ class Simulation:
         """Lets time pass, and yields after every tick."""
         until = self.clock.seconds + seconds
         while self.clock.seconds < until - 1e-9:
-            self.clock.go_on(min(tick_seconds, until - self.clock.seconds))
+            self.clock.advance(min(tick_seconds, until - self.clock.seconds))
             self.tick()
             yield self.clock.seconds
 
-    def go_on(self, seconds: float, tick_seconds: float = 1.0) -> None:
+    def advance(self, seconds: float, tick_seconds: float = 1.0) -> None:
         for _ in self.seconds(seconds, tick_seconds):
             pass
 
@@ -68,7 +68,7 @@ class Simulation:
         """Does everything due at this moment, in the order of a real fleet."""
         self.fleet.tick()
         self.post.collect()
-        self.gateway.say()
+        self.gateway.report()
         if self._is_due("note", NOTE_SECONDS):
             self.database.write(device_status.update_device_statuses)
         if self.plans:
@@ -93,11 +93,11 @@ class Simulation:
         self.planner.quicken()
 
     def _deliver(self) -> None:
-        before = {name: node.seen.assignment for name, node in self.fleet.nodes.items()}
+        before = {name: node.memory.assignment for name, node in self.fleet.nodes.items()}
         if not self.post.deliver():
             return
         for name, node in self.fleet.nodes.items():
-            after = node.seen.assignment
+            after = node.memory.assignment
             if after is not None and after is not before[name]:
                 self.history.changes += list_changes(self.clock.seconds, before[name], after)
 

@@ -51,9 +51,9 @@ class WholeNode(LightNode):
         self._bodies: dict[int, ReportBody] = {}
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
-        verdict = judge_assignment(self.seen, offered)
+        verdict = judge_assignment(self.memory, offered)
         if verdict is AssignmentVerdict.TAKE:
-            self.seen = AgentMemory(self.seen.incarnation, offered.epoch, offered.generation, offered)
+            self.memory = AgentMemory(self.memory.incarnation, offered.epoch, offered.generation, offered)
             self.agent.offer(offered)
         elif verdict is AssignmentVerdict.STALE:
             self.stale += 1
@@ -99,19 +99,19 @@ class WholeNode(LightNode):
     def close(self) -> None:
         self.agent.stop()
 
-    def say(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
+    def build_report(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         """Returns the agent's own report, built by its own code."""
         body = self.agent.report_body(minute, totals)
         self._bodies[sequence] = body
         return Report(
             node=self.name,
-            incarnation=self.seen.incarnation,
+            incarnation=self.memory.incarnation,
             sequence=sequence,
             at=self.date(),
             minute=minute.began,
             boot_id="simulated",
-            epoch=self.seen.epoch,
-            generation=self.seen.generation,
+            epoch=self.memory.epoch,
+            generation=self.memory.generation,
             assignment_version=self.version,
             stale_assignments=self.stale,
             inventory=self.agent.inventory() if sequence == 0 else None,
@@ -148,12 +148,12 @@ class WholeSpeaker:
         return [*found, self._next(*self.node.agent.current_minute())]
 
     def start_above(self, incarnation: int) -> None:
-        if incarnation > self.node.seen.incarnation:
-            self.node.seen.incarnation = incarnation + 1
+        if incarnation > self.node.memory.incarnation:
+            self.node.memory.incarnation = incarnation + 1
 
     def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         self.node.note_stored(report, dropped)
 
     def _next(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         sequence, self._sequence = self._sequence, self._sequence + 1
-        return self.node.say(sequence, minute, totals)
+        return self.node.build_report(sequence, minute, totals)

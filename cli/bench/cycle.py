@@ -194,7 +194,7 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
     simulation.post.collect()
     simulation.planner.lead()
     first = cycles.run()
-    simulation.go_on(60.0, TICK_SECONDS)
+    simulation.advance(60.0, TICK_SECONDS)
     decided: list[CycleTime] = []
     repeated: list[CycleTime] = []
     stored: list[int] = []
@@ -212,7 +212,7 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
         stored.append(_stored(simulation) - before)
         repeated.append(cycles.run())
         unchanged.append(_stored(simulation) - before - stored[-1])
-        simulation.go_on(30.0, TICK_SECONDS)
+        simulation.advance(30.0, TICK_SECONDS)
     worst = max(decided, key=lambda took: took.wall_ms)
     return {
         "overhead_ms": round(worst.wall_ms, 1),
@@ -249,7 +249,7 @@ def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say
     for name in names[:: max(1, len(names) // max(1, count))][:count]:
         steady = simulation.fleet.shapes[name]
         simulation.fleet.shapes[name] = lambda seconds, steady=steady: SPIKE_FACTOR * steady(seconds)  # type: ignore[misc]
-        simulation.go_on(SPIKE_SECONDS, 1.0)
+        simulation.advance(SPIKE_SECONDS, 1.0)
         simulation.fleet.shapes[name] = steady
     simulation.planner = planner
     took = sorted(lane.took_ms)
@@ -268,8 +268,8 @@ def _steady(simulation: Simulation, count: int, say: Say) -> int:
     """Returns the changes of any kind that nodes were assigned, weights apart, after some quiet cycles."""
     every = simulation.planner.cycle_seconds
     say(f"{QUIET_CYCLES} quiet cycles")
-    simulation.go_on(QUIET_CYCLES * every, TICK_SECONDS)
+    simulation.advance(QUIET_CYCLES * every, TICK_SECONDS)
     before = len(simulation.history.changes)
     say(f"{count} cycles of a steady load with {NOISE_SHARE:.0%} noise")
-    simulation.go_on(count * every, TICK_SECONDS)
+    simulation.advance(count * every, TICK_SECONDS)
     return len(simulation.history.changes) - before

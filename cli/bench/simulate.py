@@ -37,13 +37,13 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=args.seed)
     carry_out(fleet, plan)
     for _ in range(int(SETTLE_SECONDS)):
-        clock.go_on(TICK_SECONDS)
+        clock.advance(TICK_SECONDS)
         fleet.tick()
     before = {name: (total.answered, total.within, total.errors) for name, total in fleet.services.items()}
     say(f"serving for {args.seconds:g} s of virtual time")
     began = time.monotonic()
     for _ in range(int(args.seconds / TICK_SECONDS)):
-        clock.go_on(TICK_SECONDS)
+        clock.advance(TICK_SECONDS)
         fleet.tick()
     took = time.monotonic() - began
     answered = within = errors = services_within = 0

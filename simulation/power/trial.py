@@ -60,7 +60,7 @@ class PowerRun:
     def period(self, rates: Mapping[str, float]) -> Period:
         """Runs one second, then the law."""
         found = self.plant.period(self.clock_mhz, self.batches, rates)
-        self.move = self.law(self.state, self.seen(found), self.settings)
+        self.move = self.law(self.state, self.observe(found), self.settings)
         self.state = self.move.state
         self.moves += self.move.clock_mhz not in (None, self.clock_mhz)
         self.moves += sum(self.batches[name] != batch for name, batch in self.move.batches.items())
@@ -69,7 +69,7 @@ class PowerRun:
         self.second += 1
         return found
 
-    def seen(self, found: Period) -> GpuPeriod:
+    def observe(self, found: Period) -> GpuPeriod:
         case = self.case
         instances = tuple(
             InstancePeriod(

@@ -64,7 +64,7 @@ def list_unhealthy(engine: Engine) -> list[str]:
 def await_recovery(engine: Engine, scribe: Scribe) -> tuple[list[str], list[str]]:
     """Returns what is still unhealthy and what is lost, once all is well or the time is up."""
     until = time.monotonic() + BACK_SECONDS
-    lost = ["no server could be asked"]
+    lost = ["no server answered"]
     while True:
         ALIVE.touch()
         unwell = list_unhealthy(engine)

@@ -30,7 +30,7 @@ TOKENS = Path("/keys/nodes")
 WORLD = Path("/etc/gpuwright/testbed.yaml")
 METRICS = "0.0.0.0:9400"
 MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here needs that much
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 def stub_profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
@@ -53,7 +53,7 @@ def await_membership(node: str, gpu_type: str, gpus: int) -> None:
             if str(error) != error_text:
                 error_text = str(error)
                 print(f"not joined yet: {error_text}", file=sys.stderr, flush=True)  # noqa: T201
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
 
 def main() -> int:

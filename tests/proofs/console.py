@@ -111,7 +111,7 @@ def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, sho
     """A fleet planned for so many seconds of virtual time, looked at."""
     url = postgres.create()
     with simulated(url, generated(gpus, services)) as simulation:
-        simulation.go_on(seconds)
+        simulation.advance(seconds)
         at = simulation.clock.now()
     with psycopg.connect(url) as connection:
         connection.execute(SPOIL.encode())

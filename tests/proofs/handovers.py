@@ -141,12 +141,12 @@ def reloads(gateway: Gateway, result: Result, chance: random.Random) -> Iterator
     """HAProxy is reloaded at random moments."""
     over = threading.Event()
 
-    def go_on() -> None:
+    def reload() -> None:
         while not over.wait(chance.uniform(0.2, 2 * RELOAD_EVERY_SECONDS)):
             gateway.reload()
             result.reloads += 1
 
-    thread = threading.Thread(target=go_on, daemon=True)
+    thread = threading.Thread(target=reload, daemon=True)
     thread.start()
     try:
         yield

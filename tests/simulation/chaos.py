@@ -84,7 +84,7 @@ class Chaos:
         FAULTS[chosen](self)
         return chosen
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Lets time pass, ends faults that are due, and checks."""
         for now in self.simulation.seconds(seconds):
             due = [end for at, end in self._spells if at <= now]
@@ -137,8 +137,8 @@ class Chaos:
 
     def start_fails(self) -> None:
         for node in self.simulation.fleet.nodes.values():
-            if node.seen.assignment and node.seen.assignment.instances:
-                instance = self.rng.choice(node.seen.assignment.instances)
+            if node.memory.assignment and node.memory.assignment.instances:
+                instance = self.rng.choice(node.memory.assignment.instances)
                 node.failing[instance.id] = self.rng.randint(1, 3)
 
     def gateway_away(self) -> None:
@@ -241,11 +241,11 @@ class Chaos:
             self._violated("I7", f"usage of {row.instance} on {row.node} ends before it begins")
 
     def _never_goes_back(self, node: LightNode) -> None:
-        mark = (node.seen.epoch, node.seen.generation)
+        mark = (node.memory.epoch, node.memory.generation)
         if mark < self._marks.get(node.name, (0, 0)):
             self._violated("I1", f"{node.name} went back from {self._marks[node.name]} to {mark}")
-        if mark > self._marks.get(node.name, (0, 0)) and node.seen.assignment is not None:
-            self._history.append((node, node.seen.assignment))
+        if mark > self._marks.get(node.name, (0, 0)) and node.memory.assignment is not None:
+            self._history.append((node, node.memory.assignment))
         self._marks[node.name] = mark
 
     def _fits(self, node: LightNode) -> None:

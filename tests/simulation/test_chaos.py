@@ -49,7 +49,7 @@ def converged(chaos: Chaos) -> list[str]:
     """What never came to be as it should within so many cycles after the last fault."""
     ends = chaos.simulation.clock.seconds + CYCLES * chaos.simulation.planner.cycle_seconds
     while chaos.simulation.clock.seconds < ends:
-        chaos.go_on(5)
+        chaos.advance(5)
         if not settled(chaos):
             return []
     return settled(chaos)
@@ -60,11 +60,11 @@ def converged(chaos: Chaos) -> list[str]:
 def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(database_url: str, seed: int) -> None:
     with simulated(database_url, world()) as simulation:
         chaos = Chaos(simulation, seed)
-        chaos.go_on(90)
+        chaos.advance(90)
         assert settled(chaos) == []
         for _ in range(FAULTS):
             chaos.strike()
-            chaos.go_on(chaos.rng.uniform(5, 60))
+            chaos.advance(chaos.rng.uniform(5, 60))
         chaos.mend()
         left = converged(chaos)
         chaos.at_the_end()

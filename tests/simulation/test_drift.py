@@ -31,7 +31,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         assert len(factors) == 2
         assert abs(factors[-1] / TRUTH - 1) <= 0.03
         before = fleet.history.mark(fleet.fleet)
-        fleet.go_on(float(scaled(3600, 60)), 2.0)
+        fleet.advance(float(scaled(3600, 60)), 2.0)
         after = fleet.history.mark(fleet.fleet)
         assert min(attained_shares(before, after).values()) >= 0.98
         (row,) = fleet.database.read(corrections.everything)

@@ -47,9 +47,9 @@ class Driven:
         self.generation += 1
         self.node.offer(Assignment("node-0", self.generation, 1, self.generation, instances=instances, **fields))  # type: ignore[arg-type]
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         for _ in range(int(seconds * 4)):
-            self.clock.go_on(0.25)
+            self.clock.advance(0.25)
             self.node.tick()
 
     def stages(self) -> dict[str, list[str]]:
@@ -65,19 +65,19 @@ class Driven:
 def test_a_copy_is_ready_after_its_profiles_start_seconds() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(18)
+    driven.advance(18)
     assert driven.stages() == {"a-1": [Stage.STARTING]}
-    driven.go_on(5)
+    driven.advance(5)
     assert driven.stages() == {"a-1": [Stage.READY]}
 
 
 def test_a_resize_serves_throughout_and_then_with_the_new_shape_alone() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     driven.tell(instance("a", sm=60))
     for _ in range(30):
-        driven.go_on(1)
+        driven.advance(1)
         assert driven.node.serving()
     (left,) = driven.node.alive()
     assert left.wanted.sm_percent == 60
@@ -86,10 +86,10 @@ def test_a_resize_serves_throughout_and_then_with_the_new_shape_alone() -> None:
 def test_a_batch_is_turned_without_a_start() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     (before,) = driven.node.serving()
     driven.tell(instance("a", batch=4))
-    driven.go_on(0.25)
+    driven.advance(0.25)
     (after,) = driven.node.serving()
     assert after.id == before.id
     assert after.wanted.batch
@@ -99,34 +99,34 @@ def test_a_batch_is_turned_without_a_start() -> None:
 def test_what_has_no_room_is_held_back_and_said() -> None:
     driven = Driven()
     driven.tell(instance("a", memory=10), instance("b", memory=10))
-    driven.go_on(1)
+    driven.advance(1)
     assert [held.reason for held in driven.report().held_back] == ["no_room"]
 
 
 def test_a_lost_gpu_takes_its_copies_along_and_is_reported() -> None:
     driven = Driven()
     driven.tell(instance("a"), instance("b", gpu=1))
-    driven.go_on(25)
+    driven.advance(25)
     driven.node.lose(0)
-    driven.go_on(1)
+    driven.advance(1)
     said = driven.report()
     assert [(gpu.health, gpu.fenced) for gpu in said.gpus] == [("failed", True), ("ok", False)]
     assert said.health == "degraded"
     assert list(driven.stages()) == ["b-1"]
     driven.node.give_back(0)
-    driven.go_on(30)
+    driven.advance(30)
     assert sorted(driven.stages()) == ["a-1", "b-1"]
 
 
 def test_a_copy_that_dies_is_started_again_and_a_failing_start_rests() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     driven.node.failing["a-1"] = 2
     driven.node.kill(driven.node.alive()[0].id)
-    driven.go_on(2)
+    driven.advance(2)
     assert driven.stages() == {"a-1": [Stage.STARTING]}
-    driven.go_on(75)
+    driven.advance(75)
     assert driven.stages() == {"a-1": [Stage.READY]}
     assert driven.node.failing["a-1"] == 0
 
@@ -134,13 +134,13 @@ def test_a_copy_that_dies_is_started_again_and_a_failing_start_rests() -> None:
 def test_without_contact_it_starts_nothing_new_and_goes_on_serving() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     driven.node.contact = False
     driven.tell(instance("b"))
-    driven.go_on(60)
+    driven.advance(60)
     assert driven.stages() == {"a-1": [Stage.READY]}
     driven.node.contact = True
-    driven.go_on(30)
+    driven.advance(30)
     assert driven.stages() == {"b-1": [Stage.READY]}
 
 
@@ -148,7 +148,7 @@ def test_an_older_assignment_is_refused_and_counted() -> None:
     driven = Driven()
     driven.tell(instance("a"))
     driven.node.offer(Assignment("node-0", 9, 0, 99, instances=()))
-    driven.go_on(25)
+    driven.advance(25)
     assert driven.report().stale_assignments == 1
     assert driven.stages() == {"a-1": [Stage.READY]}
 
@@ -156,10 +156,10 @@ def test_an_older_assignment_is_refused_and_counted() -> None:
 def test_a_restarted_agent_finds_what_runs_and_reports_under_a_new_incarnation() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     before = driven.report()
     driven.node.restart()
-    driven.go_on(1)
+    driven.advance(1)
     after = driven.report()
     assert (after.incarnation, after.sequence) == (before.incarnation + 1, 0)
     assert after.inventory is not None
@@ -170,7 +170,7 @@ def test_a_wrong_clock_shows_in_what_it_says_and_in_nothing_it_does() -> None:
     driven = Driven()
     driven.node.clock_off = timedelta(hours=-1)
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     assert driven.stages() == {"a-1": [Stage.READY]}
     assert driven.report().at == driven.clock.now() - timedelta(hours=1)
 
@@ -178,10 +178,10 @@ def test_a_wrong_clock_shows_in_what_it_says_and_in_nothing_it_does() -> None:
 def test_usage_is_said_until_it_is_heard_and_its_copy_then_forgotten() -> None:
     driven = Driven()
     driven.tell(instance("a"))
-    driven.go_on(25)
+    driven.advance(25)
     assert [one.ended_at for one in driven.report().usage] == [None]
     driven.tell()
-    driven.go_on(5)
+    driven.advance(5)
     said = driven.report()
     assert [one.ended_at is None for one in said.usage] == [False]
     driven.speaker.note_stored(said, [])

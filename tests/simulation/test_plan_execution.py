@@ -21,11 +21,11 @@ def test_what_a_plan_promises_is_kept(name: str) -> None:
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=1)
     carry_out(fleet, plan)
     for _ in range(30):
-        clock.go_on(1.0)
+        clock.advance(1.0)
         fleet.tick()
     before = {name: (total.within, total.answered + total.errors) for name, total in fleet.services.items()}
     for _ in range(120):
-        clock.go_on(1.0)
+        clock.advance(1.0)
         fleet.tick()
     assert all(node.held == () for node in fleet.nodes.values())
     for service, total in fleet.services.items():

@@ -21,16 +21,16 @@ def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str, seed: 
     shapes = all_noisy({"shop/a": spike(BEGINS), "shop/b": steady, "shop/c": steady}, 0.02, seed)
     with simulated(database_url, small(gpus=12), shapes, seed=seed) as simulation:
         fleet, history = simulation.fleet, simulation.history
-        simulation.go_on(BEGINS, CALM_TICK)
+        simulation.advance(BEGINS, CALM_TICK)
         usual, before = fleet.ready("shop/a"), history.mark(fleet)
         enough_at, last = 0.0, before
         for _ in range(12):
-            simulation.go_on(10)
+            simulation.advance(10)
             mark = history.mark(fleet)
             if attained_shares(last, mark)["shop/a"] < 0.98:
                 enough_at = mark.at
             last = mark
-        simulation.go_on(ENDS - simulation.clock.seconds, CALM_TICK)
+        simulation.advance(ENDS - simulation.clock.seconds, CALM_TICK)
         spiked = attained_shares(before, history.mark(fleet))
         assert spiked["shop/a"] >= 0.96
         assert min(spiked["shop/b"], spiked["shop/c"]) >= 0.98
@@ -39,6 +39,6 @@ def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str, seed: 
         if seed >= GIVEN_BACK:
             return
         after = history.mark(fleet)
-        simulation.go_on(2 * COOL_DOWN, CALM_TICK)
+        simulation.advance(2 * COOL_DOWN, CALM_TICK)
         assert fleet.ready("shop/a") == usual
         assert min(attained_shares(after, history.mark(fleet)).values()) >= 0.98

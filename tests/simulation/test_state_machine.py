@@ -32,14 +32,14 @@ def machine(server: DatabaseServer) -> type[RuleBasedStateMachine]:
             url = server.create()
             self.stack.callback(server.drop, url)
             self.chaos = Chaos(self.stack.enter_context(simulated(url, world())), seed)
-            self.chaos.go_on(90)
+            self.chaos.advance(90)
             assert settled(self.chaos) == []
 
         @rule(fault=st.sampled_from(sorted(FAULTS)), seconds=st.integers(1, 60))
         def strike(self, fault: str, seconds: int) -> None:
             assert self.chaos
             self.chaos.strike(fault)
-            self.chaos.go_on(seconds)
+            self.chaos.advance(seconds)
 
         @invariant()
         def nothing_happened_that_must_not(self) -> None:

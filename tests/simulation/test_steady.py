@@ -18,7 +18,7 @@ SERVICES = ("shop/a", "shop/b", "shop/c")
 
 def settled(simulation: Simulation) -> float:
     """After ten quiet cycles; the moment."""
-    simulation.go_on(30 * (QUIET_CYCLES + 1), TICK)
+    simulation.advance(30 * (QUIET_CYCLES + 1), TICK)
     return simulation.clock.seconds
 
 
@@ -28,7 +28,7 @@ def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per
     with simulated(database_url, small(), shapes) as simulation:
         began = settled(simulation)
         mark = simulation.history.mark(simulation.fleet)
-        simulation.go_on(30 * CYCLES, TICK)
+        simulation.advance(30 * CYCLES, TICK)
         changed = simulation.history.since(began)
         assert len(changed) <= most_per_hundred * CYCLES / 100 * len(SERVICES)
         if noise <= 0.02:

@@ -64,28 +64,28 @@ def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url:
     """lab borrows what shop leaves idle; then shop asks for more than its guarantee."""
     asked = world(service("lab/x", 1500.0), service("shop/y", 60.0), tenants={"shop": 2.0, "lab": 1.0})
     with simulated(database_url, asked, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}) as simulation:
-        simulation.go_on(300, TICK)
+        simulation.advance(300, TICK)
         assert gpus(simulation.fleet, "lab") > 2.0
-        simulation.go_on(10 * CYCLE, TICK)
+        simulation.advance(10 * CYCLE, TICK)
         assert gpus_alone(simulation.fleet, "shop") >= 2
         assert gpus(simulation.fleet, "lab") >= 1.0
         limits = simulation.database.read(endpoints.limits)
         assert limits["lab/x"].shed_share > 0
-        simulation.go_on(10 * CYCLE, TICK)
+        simulation.advance(10 * CYCLE, TICK)
         assert changes_within(simulation, 5 * CYCLE) == [], "who has its share keeps it"
 
 
 def after_a_loss(simulation: Simulation) -> dict[str, float]:
     """Two of four nodes are gone; what is attained once the new plan has had six cycles."""
     fleet, history = simulation.fleet, simulation.history
-    simulation.go_on(240, TICK)
+    simulation.advance(240, TICK)
     assert all(fleet.ready(name) for name in fleet.declared)
     for name in ("node-0", "node-1"):
         fleet.nodes.pop(name)
         simulation.post.lines.pop(name)
-    simulation.go_on(120 + 6 * CYCLE, TICK)
+    simulation.advance(120 + 6 * CYCLE, TICK)
     before = history.mark(fleet)
-    simulation.go_on(5 * CYCLE, TICK)
+    simulation.advance(5 * CYCLE, TICK)
     return attained_shares(before, history.mark(fleet))
 
 

@@ -68,9 +68,9 @@ def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(da
     assert 1 + truth_of(declared).problem.policy.exec_margin == MARGIN
     with simulated(database_url, declared, all_noisy(shapes, 0.01)) as simulation:
         history: History = simulation.history
-        simulation.go_on(STEP_SECONDS, TICK)  # what the first hour starts is free, there as here
+        simulation.advance(STEP_SECONDS, TICK)  # what the first hour starts is free, there as here
         began, mark = simulation.clock.seconds, history.mark(simulation.fleet)
-        simulation.go_on(STEP_SECONDS * (STEPS - 1), TICK)
+        simulation.advance(STEP_SECONDS * (STEPS - 1), TICK)
         best = cheapest()
         assert best.churn > 0
         assert churn(history.since(began)) <= 1.5 * best.churn

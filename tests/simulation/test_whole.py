@@ -17,7 +17,7 @@ SECONDS = 3600.0 if SOAK else 240.0
 def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_url: str, tmp_path: Path) -> None:
     shapes = all_noisy(dict.fromkeys(("shop/a", "shop/b", "shop/c"), steady), 0.02)
     with simulated(database_url, small(), shapes, whole=tmp_path) as simulation:
-        simulation.go_on(240)
+        simulation.advance(240)
         began, mark = simulation.clock.seconds, simulation.history.mark(simulation.fleet)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.services)
         for _ in simulation.seconds(SECONDS):
@@ -26,10 +26,10 @@ def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_
                 assert node.agent.watch.power.excursions == ()
         assert simulation.history.since(began) == []
         assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
-        told = [node for node in simulation.fleet.nodes.values() if node.seen.assignment]
-        assert told
-        for node in told:
-            assert node.seen.assignment
-            for gpu in node.seen.assignment.gpus:
+        assigned = [node for node in simulation.fleet.nodes.values() if node.memory.assignment]
+        assert assigned
+        for node in assigned:
+            assert node.memory.assignment
+            for gpu in node.memory.assignment.gpus:
                 assert gpu.clock_mhz
                 assert node.clock_mhz(gpu.index) == gpu.clock_mhz.planned

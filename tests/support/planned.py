@@ -40,7 +40,7 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
     )
     try:
         with simulated(url, world) as simulation:
-            simulation.go_on(seconds)
+            simulation.advance(seconds)
             postgres.stands_at(url, simulation.clock.now())  # or the server would take every node for lost
             with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", GPUWRIGHT_RATE_BURST="100000") as server:
                 yield Planned(server, simulation)

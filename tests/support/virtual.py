@@ -94,7 +94,7 @@ class VirtualNode:
             self.node.keeper.tick()
             yield self.now
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         for _ in self.passes(seconds):
             pass
 

@@ -194,11 +194,11 @@ class Binding:
 
     def _reopen(self) -> bool:
         """Opens NVML again while no GPU's thread is in it; False when one does not return."""
-        go_on = threading.Event()
+        may_continue = threading.Event()
         waiting = [threading.Event() for _ in self._workers]
         try:
             for worker, here in zip(self._workers.values(), waiting, strict=True):
-                worker.start(partial(_wait_here, here, go_on, 2 * self._deadline_seconds))
+                worker.start(partial(_wait_here, here, may_continue, 2 * self._deadline_seconds))
             until = time.monotonic() + self._deadline_seconds
             if not all(here.wait(max(0.0, until - time.monotonic())) for here in waiting):
                 return False
@@ -209,12 +209,12 @@ class Binding:
             return False
         finally:
             self._opened_at = time.monotonic()  # tried; wait before the next attempt
-            go_on.set()
+            may_continue.set()
 
 
-def _wait_here(here: threading.Event, go_on: threading.Event, seconds: float) -> None:
+def _wait_here(here: threading.Event, may_continue: threading.Event, seconds: float) -> None:
     here.set()
-    go_on.wait(seconds)
+    may_continue.wait(seconds)
 
 
 def _named(index: int) -> tuple[str, Any]:

@@ -58,7 +58,7 @@ def solve(problem: PlacementProblem, budget: PlacementBudget, hint: Placement | 
         left_out.append(out)
     used = [model.new_bool_var("") for _ in problem.gpus]
 
-    memory, _ = _whole([holder.memory_gib for holder in (*problem.instances, *problem.gpus)])
+    memory, _ = _whole([*(each.memory_gib for each in problem.instances), *(gpu.memory_gib for gpu in problem.gpus)])
     models = sorted({instance.model for instance in problem.instances})
     for g in range(len(problem.gpus)):
         here = [(i, is_on[i, g]) for i in range(count) if (i, g) in is_on]

@@ -33,7 +33,7 @@ class Queue:
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
 
-    def go_on(self, seconds: float, rate: Callable[[float], float], noise: float = 0.0) -> list[int]:
+    def advance(self, seconds: float, rate: Callable[[float], float], noise: float = 0.0) -> list[int]:
         """The limit after each look."""
         found = []
         for _ in range(round(seconds / LOOK)):
@@ -63,11 +63,11 @@ class Queue:
 
 def test_more_than_is_answered_is_turned_away_within_seconds_and_who_is_let_in_is_in_time() -> None:
     queue = Queue({"a": 200.0, "b": 200.0})
-    assert not any(queue.go_on(30, lambda _: 300.0))
-    assert queue.go_on(4, lambda _: 600.0)[-1] == pytest.approx(400 * SLO, rel=0.15)
-    queue.go_on(2, lambda _: 600.0)
+    assert not any(queue.advance(30, lambda _: 300.0))
+    assert queue.advance(4, lambda _: 600.0)[-1] == pytest.approx(400 * SLO, rel=0.15)
+    queue.advance(2, lambda _: 600.0)
     late, ended, turned = queue.late, queue.ended, queue.turned_away
-    assert all(queue.go_on(60, lambda _: 600.0))
+    assert all(queue.advance(60, lambda _: 600.0))
     assert queue.late - late <= 0.01 * (queue.ended - ended)
     answered = (queue.ended - ended) - (queue.turned_away - turned)
     assert answered >= 0.95 * 400 * 60, "copies have enough to do"
@@ -75,26 +75,26 @@ def test_more_than_is_answered_is_turned_away_within_seconds_and_who_is_let_in_i
 
 def test_it_is_over_once_nobody_has_to_be_turned_away() -> None:
     queue = Queue({"a": 400.0})
-    queue.go_on(10, lambda _: 300.0)
-    assert queue.go_on(10, lambda _: 800.0)[-1]
-    assert queue.go_on(10, lambda _: 300.0)[-1] == 0
-    assert not any(queue.go_on(60, lambda _: 300.0))
+    queue.advance(10, lambda _: 300.0)
+    assert queue.advance(10, lambda _: 800.0)[-1]
+    assert queue.advance(10, lambda _: 300.0)[-1] == 0
+    assert not any(queue.advance(60, lambda _: 300.0))
 
 
 def test_copies_that_come_raise_the_limit_at_once() -> None:
     queue = Queue({"a": 200.0})
-    queue.go_on(10, lambda _: 150.0)
-    before = queue.go_on(10, lambda _: 700.0)[-1]
+    queue.advance(10, lambda _: 150.0)
+    before = queue.advance(10, lambda _: 700.0)[-1]
     queue.copies |= {"b": 200.0, "c": 200.0}
-    assert queue.go_on(LOOK, lambda _: 700.0)[-1] == pytest.approx(3 * before, rel=0.15)
+    assert queue.advance(LOOK, lambda _: 700.0)[-1] == pytest.approx(3 * before, rel=0.15)
 
 
 def test_a_copy_that_goes_lowers_the_limit() -> None:
     queue = Queue({"a": 200.0, "b": 200.0})
-    queue.go_on(10, lambda _: 300.0)
-    before = queue.go_on(10, lambda _: 700.0)[-1]
+    queue.advance(10, lambda _: 300.0)
+    before = queue.advance(10, lambda _: 700.0)[-1]
     del queue.copies["b"]
-    assert queue.go_on(LOOK, lambda _: 700.0)[-1] == pytest.approx(before / 2, rel=0.15)
+    assert queue.advance(LOOK, lambda _: 700.0)[-1] == pytest.approx(before / 2, rel=0.15)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
@@ -102,12 +102,12 @@ def test_a_copy_that_goes_lowers_the_limit() -> None:
 def test_a_steady_load_is_never_limited(noise: float, rate: float) -> None:
     for seed in range(scaled(100, 1)):
         queue = Queue({"a": rate / 0.8}, seed=seed)
-        assert not any(queue.go_on(120, lambda _: rate, noise))
+        assert not any(queue.advance(120, lambda _: rate, noise))
 
 
 def test_a_burst_that_is_over_within_a_second_is_no_overload() -> None:
     queue = Queue({"a": 400.0})
-    assert not any(queue.go_on(120, lambda at: 700.0 if at % 20 < 0.5 else 250.0))
+    assert not any(queue.advance(120, lambda at: 700.0 if at % 20 < 0.5 else 250.0))
 
 
 def test_a_burst_that_a_slow_service_answers_in_time_is_no_overload() -> None:
@@ -121,7 +121,7 @@ def test_a_burst_that_a_slow_service_answers_in_time_is_no_overload() -> None:
 
 def test_a_gateway_that_counts_anew_begins_anew() -> None:
     queue = Queue({"a": 200.0})
-    queue.go_on(20, lambda _: 600.0)
+    queue.advance(20, lambda _: 600.0)
     pressure = queue.pressure
     assert pressure
     assert pressure.most_open

@@ -26,7 +26,7 @@ def loaded(made: VirtualNode, busy: float = 1.0) -> None:
     """One service on 90 % of the GPU."""
     made.behaviours["search"] = Behaviour(busy=busy)
     made.offer(served("search", sm=90), gpus=[capped(300)])
-    made.go_on(15)
+    made.advance(15)
     assert made.ready == ["search"]
 
 
@@ -45,7 +45,7 @@ def test_over_its_cap_a_gpu_has_a_lower_clock_within_a_period_and_says_so(made: 
     loaded(made)
     assert clock(made) == 1380
     made.offer(served("search", sm=90), gpus=[capped(160)])
-    made.go_on(3)
+    made.advance(3)
     lower = clock(made)
     assert lower is not None
     assert lower < 1380
@@ -57,10 +57,10 @@ def test_over_its_cap_a_gpu_has_a_lower_clock_within_a_period_and_says_so(made: 
 def test_what_was_over_its_cap_comes_back_to_plan(made: VirtualNode) -> None:
     loaded(made)
     made.offer(served("search", sm=90), gpus=[capped(160)])
-    made.go_on(3)
+    made.advance(3)
     assert clock(made) != 1380
     busy(made, 0.1)
-    made.go_on(60)
+    made.advance(60)
     assert clock(made) == 1380
     assert made.node.watch.power.excursions == ()
 
@@ -69,7 +69,7 @@ def test_a_clock_that_cannot_be_set_is_no_excursion(made: VirtualNode) -> None:
     made.machine.setters(made.uuids[0], "no_permission")
     loaded(made)
     made.offer(served("search", sm=90), gpus=[capped(160)])
-    made.go_on(30)
+    made.advance(30)
     body = made.node.report_body(*made.node.current_minute())
     assert [moved.knob for moved in body.excursions] == ["batch"]  # what is left to turn
     assert (body.gpus[0].requested or {})["clockMhz"] == 1380
@@ -86,37 +86,37 @@ def test_the_clock_stays_within_its_frame(made: VirtualNode) -> None:
 def test_power_is_kept_while_the_control_plane_is_away(made: VirtualNode) -> None:
     loaded(made, busy=0.1)
     made.offer(served("search", sm=90), gpus=[capped(160)])
-    made.go_on(5)
+    made.advance(5)
     assert clock(made) == 1380
     made.node.set_contact(False)
     busy(made, 1.0)
-    made.go_on(4)
+    made.advance(4)
     assert (clock(made) or 0) < 1380
     busy(made, 0.1)
-    made.go_on(60)
+    made.advance(60)
     assert clock(made) == 1380
 
 
 def test_a_service_that_needs_room_stops_a_job_which_comes_back_when_there_is_room(made: VirtualNode) -> None:
     training = job("train", memory=10)
     made.offer(training)
-    made.go_on(15)
+    made.advance(15)
     assert made.ready == ["train"]
     process = made.process("train")
     made.offer(training, served("search", memory=9))
-    made.go_on(40)
+    made.advance(40)
     assert made.ready == ["search"]
     assert process.exited_at is not None
     made.offer(training)
-    made.go_on(90)
+    made.advance(90)
     assert made.ready == ["train"]
 
 
 def test_a_job_that_may_not_be_stopped_stays_and_the_room_that_is_missing_is_said(made: VirtualNode) -> None:
     made.offer(job("train", memory=10, preemptible=False))
-    made.go_on(15)
+    made.advance(15)
     made.offer(job("train", memory=10, preemptible=False), served("search", memory=9))
-    made.go_on(40)
+    made.advance(40)
     assert made.ready == ["train"]
     (held,) = made.node.report_body(*made.node.current_minute()).held_back
     assert (held.instance, held.reason) == ("search", "no_room")
@@ -150,7 +150,7 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
     counted: dict[str, Counters] = {}
     with virtual(tmp_path, counters=lambda: dict(counted)) as made:
         made.offer(served("search"))
-        made.go_on(10)
+        made.advance(10)
         name, total, told = made.copy("search").id, 0, {}
         for step, _ in enumerate(made.passes(200, 0.5)):
             total += 3
@@ -160,7 +160,7 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
                 for minute in [*([finished] if finished else []), made.node.current_minute()]:
                     (said,) = made.node.report_body(*minute).instances
                     told[minute[0].began] = said.requests
-        made.go_on(1)
+        made.advance(1)
         (said,) = made.node.report_body(*made.node.current_minute()).instances
         told[made.node.watch.minute.began] = said.requests
     assert len(told) == 4

@@ -94,7 +94,7 @@ def test_a_device_without_compute_modes_is_left_alone(made: VirtualNode, knobs: 
 
 def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: VirtualNode, knobs: KnobWriter) -> None:
     made.offer(served("search"))
-    made.go_on(10)
+    made.advance(10)
     copy, process = made.copy("search"), made.process("search")
     filled = made.node.keeper.filler.fill(copy)
     knobs.set_batch(copy, filled, 6, 5.0, 0.0)
@@ -108,7 +108,7 @@ def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: V
 
 def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: KnobWriter) -> None:
     made.offer(served("search"))
-    made.go_on(10)
+    made.advance(10)
     copy = made.copy("search")
     knobs.set_batch(copy, made.node.keeper.filler.fill(copy), 6, 5.0, 0.0)
     knobs.forget(set())

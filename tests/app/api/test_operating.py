@@ -146,19 +146,19 @@ def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgr
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         first = newest(fleet)["generation"]
         say(fleet, first, "approve")
-        fleet.simulation.go_on(40)
+        fleet.simulation.advance(40)
         assert plan(fleet, first)["state"] == "done"
         service = fleet.server.request("GET", "/api/v1/services/shop/a").json
         spec = service["spec"] | {"ratePerSecond": 420.0}
         assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
-        fleet.simulation.go_on(32)
+        fleet.simulation.advance(32)
         second = newest(fleet)
         assert (second["state"], second["base"]) == ("proposed", first)
         say(fleet, second["generation"], "approve")
-        fleet.simulation.go_on(40)
+        fleet.simulation.advance(40)
         undone = say(fleet, second["generation"], "rollback")
         assert (undone.status, undone.json["to"]) == (202, first)
-        fleet.simulation.go_on(40)
+        fleet.simulation.advance(40)
         items = fleet.server.request("GET", "/api/v1/plans").json["items"]
         back = next(one for one in items if one["lane"] == "rollback")
         assert back["base"] == second["generation"]

@@ -47,18 +47,18 @@ def another(simulation: Simulation) -> Planner:
 
 def test_a_declared_fleet_is_served_and_then_left_alone(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.go_on(90)
+        simulation.advance(90)
         assert simulation.fleet.ready("shop/a") >= 1
         assert simulation.fleet.ready("shop/b") >= 1
         before = rows(simulation, "SELECT max(generation) FROM assignment")
-        simulation.go_on(300)
+        simulation.advance(300)
         assert rows(simulation, "SELECT max(generation) FROM assignment") == before
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("done",)]
 
 
 def test_advisory_shows_a_plan_and_tells_nobody_anything(database_url: str) -> None:
     with fleet(database_url, mode="advisory") as simulation:
-        simulation.go_on(120)
+        simulation.advance(120)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
         assert simulation.post.delivered == 0, "no agent received anything"
         assert {state for (state,) in rows(simulation, "SELECT state FROM plan")} == {"advisory"}
@@ -66,23 +66,23 @@ def test_advisory_shows_a_plan_and_tells_nobody_anything(database_url: str) -> N
 
 def test_a_plan_that_awaits_approval_is_acted_upon_once_it_has_it(database_url: str) -> None:
     with fleet(database_url, mode="approve") as simulation:
-        simulation.go_on(60)
+        simulation.advance(60)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
         (proposed,) = rows(simulation, "SELECT generation FROM plan WHERE state = 'proposed'")
         simulation.database.write(
             lambda c: c.execute(text(f"UPDATE plan SET state = 'rolling' WHERE generation = {proposed[0]}"))
         )
-        simulation.go_on(60)
+        simulation.advance(60)
         assert simulation.fleet.ready("shop/a") >= 1
 
 
 def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.go_on(60)
+        simulation.advance(60)
         old, new = simulation.planner, another(simulation)
         assert not new.lead(), "the old one holds the lease"
         simulation.plans = False
-        simulation.go_on(31)
+        simulation.advance(31)
         assert new.lead()
         plans = rows(simulation, "SELECT count(*) FROM plan")
         assignments = rows(simulation, "SELECT node, generation FROM assignment ORDER BY node")
@@ -100,13 +100,13 @@ def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_o
 ) -> None:
     with fleet(database_url) as simulation:
         simulation.plans = False
-        simulation.go_on(25)
+        simulation.advance(25)
         assert simulation.planner.lead()
         found = simulation.planner.cycle()
         assert found is not None
         assert found.generation > 0
         new = another(simulation)
-        simulation.go_on(31)  # the first one is dead, having told nobody
+        simulation.advance(31)  # the first one is dead, having told nobody
         assert new.lead()
         for _ in simulation.seconds(60):
             new.advance()
@@ -118,7 +118,7 @@ def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_o
 
 def test_the_same_question_is_answered_once(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.go_on(120)
+        simulation.advance(120)
         outcomes = [one for (one,) in rows(simulation, "SELECT outcome FROM cycle ORDER BY id DESC LIMIT 2")]
         assert outcomes == [SolveOutcome.UNCHANGED, SolveOutcome.UNCHANGED]
         kept = rows(simulation, "SELECT jsonb_array_length(snapshot) FROM cycle ORDER BY id DESC LIMIT 1")
@@ -127,23 +127,23 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
 
 def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str) -> None:
     with fleet(database_url, nodes=3) as simulation:
-        simulation.go_on(90)
+        simulation.advance(90)
         told = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
         away = next(name for name, ids in told.items() if ids)
         simulation.post.silence([away])
-        simulation.go_on(100)
+        simulation.advance(100)
         now = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
         assert now[away] == told[away], "no replacement before lostAfterSeconds"
-        simulation.go_on(120)
+        simulation.advance(120)
         for name in ("shop/a", "shop/b"):
             assert simulation.fleet.ready(name) >= 1, "and then one elsewhere"
 
 
 def test_a_deleted_service_is_taken_down(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.go_on(90)
+        simulation.advance(90)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
-        simulation.go_on(120)
+        simulation.advance(120)
         assert not any(one.service == "b" for wanted in _told(simulation).values() for one in wanted.instances)
         assert simulation.fleet.ready("shop/a") >= 1
 
@@ -153,7 +153,7 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
     slo = {"latencyMs": 120, "percentile": 98}
     shown = document("Service", "b", {"model": "b", "slo": slo, "ratePerSecond": 50, "mode": "advisory"}, "shop")
     with simulated(database_url, of_documents([*documents, service("a", 100.0), shown])) as simulation:
-        simulation.go_on(90)
+        simulation.advance(90)
         assert simulation.fleet.ready("shop/a") >= 1
         assert simulation.fleet.ready("shop/b") == 0
         assert "advisory" in {state for (state,) in rows(simulation, "SELECT state FROM plan")}

@@ -57,10 +57,10 @@ def services_told(simulation: Simulation) -> set[str]:
 
 def test_a_drain_without_room_takes_nothing_down_and_refuses_nobody_whatever_the_load_does(database_url: str) -> None:
     with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
-        simulation.go_on(80)
+        simulation.advance(80)
         ready = {name: simulation.fleet.ready(name) for name in ("shop/a", "shop/b", "shop/c")}
         close(simulation, "drain")
-        simulation.go_on(90)
+        simulation.advance(90)
         assert {name: simulation.fleet.ready(name) for name in ready} == ready
         refused = rows(simulation, "SELECT service, shed_share FROM traffic_limit WHERE shed_share >= 0.9")
         assert refused == [], "what serves is not shut at the gateway"
@@ -68,25 +68,25 @@ def test_a_drain_without_room_takes_nothing_down_and_refuses_nobody_whatever_the
 
 def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        simulation.go_on(80)
+        simulation.advance(80)
         close(simulation, "cordon")
-        simulation.go_on(35)
+        simulation.advance(35)
         delete(simulation, "b")
-        simulation.go_on(120)
+        simulation.advance(120)
         assert services_told(simulation) == {"a", "c"}
 
 
 def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        simulation.go_on(45)
+        simulation.advance(45)
         first = newest(simulation)
         delete(simulation, "c")
-        simulation.go_on(45)
+        simulation.advance(45)
         unwanted = newest(simulation)
         assert unwanted > first
         simulation.database.write(lambda c: plan_reads.ask(c, unwanted, "rollback", "night"))
         delete(simulation, "b")
-        simulation.go_on(35)
+        simulation.advance(35)
         lanes = rows(simulation, f"SELECT lane FROM plan WHERE generation > {unwanted} ORDER BY generation LIMIT 1")
         assert lanes == [("rollback",)]
 
@@ -115,11 +115,11 @@ class Flaky:
 
 def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
-        simulation.go_on(300)
+        simulation.advance(300)
         planned = _planned_rate(simulation)
         assert planned > 600
         simulation.plans = False
-        simulation.go_on(31)
+        simulation.advance(31)
         database = simulation.database
         new = Planner(PlannerStore(database, "another", 30.0), Inline(), Flaky(ReportListener(database), 1))
         with pytest.raises(Unavailable):
@@ -138,16 +138,16 @@ def _planned_rate(simulation: Simulation) -> float:
 
 def test_case_18_a_database_whose_clock_is_set_back_an_hour_is_heard_at_once(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
-        simulation.go_on(100)
+        simulation.advance(100)
         usual = simulation.fleet.ready("shop/a")
         _set_back(simulation)
-        simulation.go_on(90)
+        simulation.advance(90)
         assert simulation.fleet.ready("shop/a") > usual, "what is said now is heard now"
 
 
 def test_case_18_nobody_waits_for_a_lease_that_was_renewed_in_times_to_come(database_url: str) -> None:
     with simulated(database_url, small(gpus=2)) as simulation:
-        simulation.go_on(10)
+        simulation.advance(10)
         _set_back(simulation)
         database = simulation.database
         assert Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database)).lead()

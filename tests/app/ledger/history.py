@@ -58,7 +58,7 @@ class History:
         for agent in self.agents:
             self.own(agent, 1)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """One thing more happens."""
         acts = [
             self.start, self.start, self.start, self.end, self.resize, self.resize, self.report, self.report,
@@ -173,7 +173,7 @@ def histories(town: Ledger, seed: int, events: int, count: int) -> list[History]
             rng.choice([_account, _account, _crash])(town)
         else:
             for one in made:
-                one.go_on()
+                one.advance()
     _come_to_rest(town, made)
     return made
 

@@ -48,11 +48,11 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
 ) -> None:
     with simulated(database_url, world(service("a", 200.0))) as simulation:
         simulation.planner.solver = Dies()
-        simulation.go_on(60)
+        simulation.advance(60)
         before, ready = rows(simulation, "SELECT max(generation) FROM plan"), simulation.fleet.ready("shop/a")
         assert ready >= 1
         put(simulation.database, world(service("a", 200.0), service("b", 50.0)))
-        simulation.go_on(70)
+        simulation.advance(70)
         told = "the solver's process ended with SIGSEGV; declared since it last answered: Service shop/b"
         assert {one for (one,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
             told
@@ -64,7 +64,7 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
         assert simulation.fleet.ready("shop/a") == ready
         assert rows(simulation, "SELECT max(generation) FROM plan") == before
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
-        simulation.go_on(35)
+        simulation.advance(35)
         assert simulation.last is not None
         assert simulation.last.outcome is not SolveOutcome.CRASHED
 

@@ -23,14 +23,14 @@ def declared(simulation: Simulation, *more: dict[str, Any]) -> None:
 
 def test_jobs_are_gathered_and_a_service_is_not(database_url: str) -> None:
     with simulated(database_url, of_documents([*FLEET, service("a", 100.0)])) as simulation:
-        simulation.go_on(60)
+        simulation.advance(60)
         planner = simulation.planner
         assert not planner.world_moved()
         declared(simulation, job("one"))
         assert not planner.world_moved(), "it waits for others"
         assert planner.called_for is None
         simulation.plans = False
-        simulation.go_on(1)
+        simulation.advance(1)
         planner.advance()
         assert planner.called_for is Reason.JOB_APPLIED
         planner.cycle(Reason.JOB_APPLIED)

@@ -23,7 +23,7 @@ def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
     postgres: DatabaseServer, database_url: str
 ) -> None:
     with simulated(database_url, small(gpus=2)) as simulation:
-        simulation.go_on(90)
+        simulation.advance(90)
         before, loads = kept(simulation), simulation.planner.loads
         simulation.plans = False
         for _ in simulation.seconds(25):

@@ -26,7 +26,7 @@ def simulation(postgres: DatabaseServer) -> Iterator[Simulation]:
     """A fleet that has been planned, and then left alone for two hours."""
     url = postgres.create()
     with simulated(url, small()) as found:
-        found.go_on(40)
+        found.advance(40)
         found.clock.seconds += 7200
         found.planner.lead()
         yield found
