@@ -1,1 +1,1 @@
-"""The schema, step by step."""
+"""The schema and its migrations."""

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection, and in the transaction, that app.store.database.schema gives."""
+"""Runs migrations on the connection of app.store.database.schema and in its transaction."""
 
 from alembic import context
 

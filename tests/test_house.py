@@ -197,7 +197,7 @@ def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedP
 def test_the_wheel_brings_its_data_and_only_its_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "cli/catalogue/gpus.yaml" in names
-    assert any(re.fullmatch(r"migrations/versions/0001_\w+\.py", name) for name in names)
+    assert any(re.fullmatch(r"migrations/versions/\d{4}_start\.py", name) for name in names)
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 

@@ -54,7 +54,7 @@ def next_version(folder: Path, serves: str = schema.KNOWN) -> Path:
     versions.mkdir(parents=True)
     for source in (ROOT / "migrations").rglob("*.py"):
         ours = folder / source.relative_to(ROOT)
-        ours.parent.mkdir(exist_ok=True)
+        ours.parent.mkdir(parents=True, exist_ok=True)
         ours.symlink_to(source)
     (versions / f"{NEXT}_next.py").write_text(MIGRATION.format(serves=serves))
     return folder

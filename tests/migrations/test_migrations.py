@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,18 +15,22 @@ from alembic.script import ScriptDirectory
 from app.postgres.binaries import installed
 from app.store.database import schema
 from app.store.database.database import Database, statement
+from tests.migrations.longer import lengthen
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.soak import scaled
 
-# For each target: children that end themselves with SIGKILL before the k-th statement or COMMIT they send, for
-# k = 1, 2, ... (or each third of them) until one gets through; after each, where the database stands.
+# For each target of a longer chain (its revisions are in the folder): children that end themselves with SIGKILL before
+# the k-th statement or COMMIT they send, for k = 1, 2, ... (or each third of them) until one gets through; after each,
+# where the database stands.
 DIES = """
 import os, signal, sys
 from itertools import count
+from pathlib import Path
 from sqlalchemy import event, Engine
 from alembic import command
 from app.store.database import schema
 from app.store.database.database import Database
+from tests.migrations.longer import lengthen
 
 def run_until_kth(url, target, k):
     left = iter(range(k - 1, -1, -1))
@@ -37,7 +42,8 @@ def run_until_kth(url, target, k):
     schema.migrate(url, target)
     os._exit(0)
 
-url, step, *targets = sys.argv[1:]
+url, folder, step, *targets = sys.argv[1:]
+lengthen(Path(folder))
 for offset, target in enumerate(targets):
     for k in count(1 + offset % int(step), int(step)):
         child = os.fork()
@@ -52,6 +58,13 @@ for offset, target in enumerate(targets):
 """
 
 
+@pytest.fixture
+def longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the revisions that follow the shipped ones."""
+    lengthen(tmp_path, monkeypatch.setattr)
+    return tmp_path
+
+
 def test_the_versions_by_file_name_are_those_alembic_finds() -> None:
     script = ScriptDirectory.from_config(schema.configuration())
     assert tuple(reversed([revision.revision for revision in script.walk_revisions()])) == schema.VERSIONS
@@ -63,6 +76,7 @@ def test_there_is_one_line_of_versions() -> None:
     assert script.get_bases() == [schema.VERSIONS[0]]
 
 
+@pytest.mark.usefixtures("longer")
 def test_each_version_forward_back_and_forward_gives_the_same_schema(empty_database_url: str) -> None:
     url = empty_database_url
     empty = dump(url)
@@ -79,6 +93,7 @@ def test_each_version_forward_back_and_forward_gives_the_same_schema(empty_datab
         before = after
 
 
+@pytest.mark.usefixtures("longer")
 def test_all_the_way_down_and_up_again_gives_the_same_schema(each_empty: GivenDatabase) -> None:
     schema.migrate(each_empty.url)
     first = catalogue(each_empty.direct_url)
@@ -93,7 +108,7 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["forward", "back"])
-def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, direction: str) -> None:
+def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, direction: str, longer: Path) -> None:
     """FAILURES 31. Wherever it dies the database stands at a whole version, and running it again gets there.
 
     Every day at each second place, beginning in the next version at another one.
@@ -107,8 +122,9 @@ def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, di
         schema.migrate(reference, schema.BASE)
         targets = [*reversed(schema.VERSIONS[:-1]), schema.BASE]
     ran = subprocess.run(
-        [sys.executable, "-c", DIES, url, str(step), *targets], capture_output=True, text=True, timeout=240, check=True
-    )
+        [sys.executable, "-c", DIES, url, str(longer), str(step), *targets],
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
     outcomes = [line.split() for line in ran.stdout.splitlines()]
     for target in targets:
         *deaths, last = [(word, version) for aim, word, version in outcomes if aim == target]
@@ -122,6 +138,7 @@ def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, di
     postgres.drop(reference)
 
 
+@pytest.mark.usefixtures("longer")
 def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> None:
     passed: list[list[str]] = []
     threads = [threading.Thread(target=lambda: passed.append(schema.migrate(each_empty.url))) for _ in range(6)]
@@ -153,6 +170,7 @@ def test_a_server_refuses_a_database_without_schema(empty_database_url: str) -> 
         reading(empty_database_url)
 
 
+@pytest.mark.usefixtures("longer")
 def test_a_server_refuses_an_older_schema(empty_database_url: str) -> None:
     schema.migrate(empty_database_url, schema.VERSIONS[0])
     with pytest.raises(schema.SchemaError, match=f"{schema.VERSIONS[0]}.*run: gpuwright db migrate"):
@@ -168,8 +186,20 @@ def test_a_server_and_a_migrator_refuse_a_schema_from_the_future(database_url: s
         schema.migrate(database_url)
 
 
+def test_a_schema_from_before_the_start_is_refused_with_the_way_out(database_url: str) -> None:
+    """Its comment promises to serve, as a newer schema's would: it is not newer."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0007'")
+        connection.execute("COMMENT ON TABLE alembic_version IS '0007 serves 0004'")
+    older = rf"0007, which this gpuwright \(from {schema.VERSIONS[0]} on\) cannot migrate; .*an empty database"
+    with pytest.raises(schema.SchemaError, match=older):
+        reading(database_url)
+    with pytest.raises(schema.SchemaError, match=older):
+        schema.migrate(database_url)
+
+
 def test_a_target_that_does_not_exist_is_refused_with_those_that_do(empty_database_url: str) -> None:
-    with pytest.raises(schema.SchemaError, match=r"schema 7 is not known; .* base, 0001"):
+    with pytest.raises(schema.SchemaError, match=rf"schema 7 is not known; .* base, {schema.VERSIONS[0]}"):
         schema.migrate(empty_database_url, "7")
 
 

@@ -1,4 +1,4 @@
-"""Knows the schema of this version, and migrates a database to it."""
+"""Checks the schema version of a database, and migrates it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 COMMAND = "gpuwright db migrate"
 BASE = "base"
 
-# Any fixed number: whoever migrates this database takes the lock of this name first.
+# Any fixed number: every migrator takes the advisory lock of this number first.
 MIGRATING = 0x6770_7577_7269  # "gpuwri"
-SAID_AFTER_SECONDS = 10  # that somebody else holds it
-WAITS = 60  # of so many seconds, then it is given up: a migration takes minutes, not longer
+LOGGED_AFTER_SECONDS = 10  # that another process holds the lock
+WAITS = 60  # of so many seconds, then the migrator gives up: a migration takes minutes, not longer
 
 IS_MIGRATED = statement("is_migrated", "SELECT to_regclass('alembic_version')")
 FOUND = statement("schema_version", "SELECT version_num FROM alembic_version")
@@ -39,7 +39,7 @@ SERVES = statement(
     """,
 )
 TAKE_TURNS = statement("migrators_take_turns", "SELECT pg_advisory_xact_lock(:name)")
-SOON = statement("migrators_wait_for_seconds", f"SET LOCAL lock_timeout = '{SAID_AFTER_SECONDS}s'")
+SOON = statement("migrators_wait_for_seconds", f"SET LOCAL lock_timeout = '{LOGGED_AFTER_SECONDS}s'")
 WHENEVER = statement("migrations_wait", "SET LOCAL lock_timeout TO DEFAULT")
 HOLDERS = statement(
     "who_holds_the_migrators_lock",
@@ -52,21 +52,21 @@ HOLDERS = statement(
 
 
 class SchemaError(Exception):
-    """The database speaks another schema than this gpuwright; the message says which command to run."""
+    """The database has another schema than this gpuwright needs; the message names the command to run."""
 
 
 def _shipped() -> tuple[str, ...]:
-    """Versions that ship with this installation, oldest first; by file name: loading alembic takes 0.3 s."""
+    """Returns the versions of this installation, oldest first, by file name: loading alembic takes 0.3 s."""
     folder = files("migrations").joinpath("versions")
     return tuple(sorted(entry.name[:4] for entry in folder.iterdir() if entry.name[:4].isdigit()))
 
 
 VERSIONS = _shipped()
-KNOWN = VERSIONS[-1]  # the one a server works with
+KNOWN = VERSIONS[-1]  # the version that a server works with
 
 
 def found(connection: Connection) -> str | None:
-    """The schema version of the database; None if it has none."""
+    """Returns the schema version of the database; None if it has none."""
     if connection.scalar(IS_MIGRATED) is None:
         return None
     version: str | None = connection.scalar(FOUND)
@@ -74,9 +74,14 @@ def found(connection: Connection) -> str | None:
 
 
 def advice(version: str | None) -> str:
-    """Why a server does not work on a database of this version, and what to run."""
+    """Explains why a server does not work on a database of this version, and what to run."""
     if version is None:
         return f"the database has no gpuwright schema yet; run: {COMMAND}"
+    if version < VERSIONS[0]:
+        return (
+            f"the database has schema {version}, which this gpuwright (from {VERSIONS[0]} on) cannot migrate; "
+            "give it an empty database: another DATABASE_URL, or another --data-dir"
+        )
     if version not in VERSIONS:
         return (
             f"the database has schema {version}, unknown to this gpuwright (which knows up to {KNOWN}); "
@@ -86,10 +91,10 @@ def advice(version: str | None) -> str:
 
 
 def refusal(connection: Connection) -> str:
-    """Why this gpuwright does not work on the database; empty where it does.
+    """Returns why this gpuwright does not work on the database; empty if it does.
 
-    It works on its own schema, and on a newer one whose migration says that it still serves ours: so replicas of two
-    versions run side by side while they are replaced one after the other.
+    It works on its own schema, and on a newer one whose migration names ours in SERVES. So replicas of two versions
+    run side by side while they are replaced in turn.
     """
     if found(connection) is None:
         return advice(None)
@@ -97,32 +102,32 @@ def refusal(connection: Connection) -> str:
 
 
 def against(version: str, oldest: str) -> str:
-    """As `refusal`, from the schema's version and the oldest gpuwright that it serves."""
-    newer_but_serving = version not in VERSIONS and oldest <= KNOWN
+    """Returns the same as `refusal`, from the schema's version and the oldest gpuwright that it serves."""
+    newer_but_serving = version > KNOWN and oldest <= KNOWN
     return "" if version == KNOWN or newer_but_serving else advice(version)
 
 
 def require(connection: Connection) -> None:
-    """Refuse a database that this gpuwright does not work on."""
+    """Refuses a database that this gpuwright does not work on."""
     reason = refusal(connection)
     if reason:
         raise SchemaError(reason)
 
 
 def require_own(connection: Connection) -> None:
-    """Refuse a database whose schema is not exactly ours: of a newer one not every table is known."""
+    """Refuses a database whose schema is not exactly ours: a newer schema has unknown tables."""
     version = found(connection)
     if version != KNOWN:
         raise SchemaError(advice(version))
 
 
 def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
-    """Go to `target` (a version, `head`, or `base` for nothing at all), forward or back; the versions passed.
+    """Migrates to `target` (a version, `head`, or `base` for no tables), forward or back; returns the versions passed.
 
     Going back drops tables with all their rows; without `back` it is refused.
 
-    Each step is one transaction that begins by taking the migration lock and reading where the database
-    stands, so that any number of migrators may run, and any may be killed, at any moment.
+    Each step is one transaction that first takes the migration lock and reads the current version, so any number of
+    migrators may run, and any may be killed at any moment.
     """
     target = KNOWN if target == "head" else target
     if target not in (BASE, *VERSIONS):
@@ -140,7 +145,7 @@ def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
 
 
 def _in_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | None:
-    """The step, once nobody else changes the schema; who holds it up is named meanwhile."""
+    """Runs the step once no other process changes the schema; logs which processes it waits for."""
     for _ in range(WAITS):
         try:
             with engine.begin() as connection:
@@ -155,19 +160,19 @@ def _in_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | 
             holders = connection.scalar(HOLDERS)
         log.warning("schema_waits", extra={"for": "connections that hold the migration lock", "processes": holders})
     raise SchemaError(
-        f"other processes have held the migration lock for {WAITS * SAID_AFTER_SECONDS} s: "
+        f"other processes have held the migration lock for {WAITS * LOGGED_AFTER_SECONDS} s: "
         f"processes {holders} of Postgres; end them with pg_terminate_backend and run the migration again"
     )
 
 
 def take_turn(connection: Connection) -> None:
-    """Wait until nobody else changes the schema, and keep others from it until the transaction ends."""
-    # Of the transaction, not of the session: it must also work through a pooler, and ends with its holder.
+    """Takes the migration lock until the transaction ends."""
+    # A lock of the transaction, not of the session: it works through a pooler, and ends with its holder.
     connection.execute(TAKE_TURNS, {"name": MIGRATING})
 
 
 def _step(connection: Connection, target: str, *, back: bool) -> str | None:
-    """One version towards `target`; None when there already."""
+    """Migrates one version towards `target`; None if it is reached already."""
     line = (BASE, *VERSIONS)
     current = found(connection) or BASE
     if current not in line:
@@ -183,19 +188,19 @@ def _step(connection: Connection, target: str, *, back: bool) -> str | None:
         )
     following = line[here + direction]
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    from alembic import command  # only where there is something to do: it takes 0.3 s
+    from alembic import command  # imported only when there is something to do: it takes 0.3 s
 
     log.info("schema_moves", extra={"from": current, "to": following})
     config = configuration()
     config.attributes["connection"] = connection
     (command.upgrade if direction == 1 else command.downgrade)(config, following)
-    said = "NULL" if following == BASE else f"'{following} serves {_oldest_served(config, following)}'"
-    connection.execute(statement("schema_says_whom_it_serves", f"COMMENT ON TABLE alembic_version IS {said}"))
+    comment = "NULL" if following == BASE else f"'{following} serves {_oldest_served(config, following)}'"
+    connection.execute(statement("schema_says_whom_it_serves", f"COMMENT ON TABLE alembic_version IS {comment}"))
     return following
 
 
 def _oldest_served(config: Config, version: str) -> str:
-    """The oldest gpuwright, by the schema that it knows, that goes on working on this one."""
+    """Returns the oldest schema whose gpuwright still works on this version."""
     from alembic.script import ScriptDirectory
 
     revision = ScriptDirectory.from_config(config).get_revision(version)
@@ -206,7 +211,7 @@ def _oldest_served(config: Config, version: str) -> str:
 
 
 def configuration() -> Config:
-    """Alembic pointed at the migrations of this installation, wherever the command is run."""
+    """Returns alembic's configuration for this installation's migrations, in whatever folder the command runs."""
     from alembic.config import Config
 
     config = Config()

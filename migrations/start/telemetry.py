@@ -1,16 +1,9 @@
-"""What nodes report: their state, their minutes, what money is counted from; and what they are told."""
+"""Reports of nodes: their state, minutes and usage; and the assignments of nodes."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-branch_labels = None
-depends_on = None
-
 UP = [
-    # One narrow row a node, rewritten by every report: the free space keeps the updates inside their page.
+    # One narrow row a node, rewritten by every report: free space keeps the updates inside their page.
     """
     CREATE TABLE node_state (
         node text COLLATE "C" PRIMARY KEY,
@@ -30,9 +23,31 @@ UP = [
         node text COLLATE "C" PRIMARY KEY,
         ordinal bigint NOT NULL,
         changed_at timestamptz NOT NULL,
-        inventory jsonb NOT NULL
+        inventory jsonb NOT NULL,
+        noted boolean NOT NULL DEFAULT false
     )
     """,
+    # What a node last reported beyond its state; rewritten only when it changes. `noted`: the Node's status holds the
+    # health of its devices.
+    """
+    CREATE TABLE node_detail (
+        node text COLLATE "C" PRIMARY KEY,
+        changed_at timestamptz NOT NULL,
+        detail jsonb NOT NULL,
+        noted boolean NOT NULL DEFAULT false
+    ) WITH (fillfactor = 70)
+    """,
+    # One row for each node, instance and generation, so that each refusal is audited once.
+    """
+    CREATE TABLE refusal (
+        node text COLLATE "C" NOT NULL,
+        instance text COLLATE "C" NOT NULL,
+        generation bigint NOT NULL,
+        at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (node, instance, generation)
+    )
+    """,
+    "CREATE INDEX refusal_at ON refusal (at)",
     # The newest report of each node and minute, until the minute is over and becomes rows of gpu_minute and
     # instance_minute: a report costs one small write instead of one for every GPU and instance. It comes
     # compressed, small enough to stay in the row: no TOAST, and updates that stay in their page.
@@ -65,6 +80,9 @@ UP = [
         temperature_c double precision NOT NULL,
         sm_clock_mhz double precision NOT NULL,
         throttle_reasons text[] NOT NULL,
+        reason text NOT NULL DEFAULT '',
+        fenced boolean NOT NULL DEFAULT false,
+        limits jsonb,
         PRIMARY KEY (node, minute, gpu)
     ) PARTITION BY RANGE (minute)
     """,
@@ -87,6 +105,8 @@ UP = [
         queue_mean double precision NOT NULL,
         busy_seconds double precision NOT NULL,
         limits jsonb,
+        source text NOT NULL DEFAULT '',
+        steps double precision NOT NULL DEFAULT 0,
         PRIMARY KEY (node, minute, instance)
     ) PARTITION BY RANGE (minute)
     """,
@@ -128,7 +148,7 @@ UP = [
     ) PARTITION BY RANGE (hour)
     """,
     "CREATE INDEX instance_hour_service ON instance_hour (tenant, service, hour) WHERE service <> ''",
-    # Hours that got minutes since they were last rolled up.
+    # Hours that received minutes since they were last rolled up.
     "CREATE TABLE pending_hour (hour timestamptz PRIMARY KEY, touched_at timestamptz NOT NULL)",
     """
     CREATE TABLE usage_interval (
@@ -148,12 +168,14 @@ UP = [
         evidence text NOT NULL,
         opened_at timestamptz NOT NULL DEFAULT now(),
         closed_at timestamptz,
+        model text COLLATE "C" NOT NULL DEFAULT '',
         PRIMARY KEY (node, id),
         CHECK (ended_at >= started_at)
     )
     """,
-    "CREATE INDEX usage_interval_started ON usage_interval (started_at)",
     "CREATE INDEX usage_interval_open ON usage_interval (node) WHERE ended_at IS NULL",
+    "CREATE INDEX usage_interval_ended ON usage_interval (node, ended_at) WHERE ended_at IS NOT NULL",
+    "CREATE INDEX usage_interval_presumed ON usage_interval (node) WHERE evidence = 'gap' AND ended_at IS NOT NULL",
     """
     CREATE FUNCTION usage_closes_once() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -190,16 +212,6 @@ UP = [
 
 DOWN = [
     "DROP TABLE assignment, usage_interval, pending_hour, instance_hour, gpu_hour",
-    "DROP TABLE instance_minute, gpu_minute, report_minute, node_inventory, node_state",
+    "DROP TABLE instance_minute, gpu_minute, report_minute, refusal, node_detail, node_inventory, node_state",
     "DROP FUNCTION usage_closes_once()",
 ]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)

@@ -1,14 +1,14 @@
-"""What will be: the month at the pace of the last week, budgets; and by which prices and grids all this is counted."""
+"""Views of the forecast of the month, of budgets, and of the prices and grids behind all reports."""
 
 # ruff: noqa: S608 (put together from constants)
 from __future__ import annotations
 
-from migrations.report.cost import DIMENSIONS, NANO
-from migrations.report.view import IN_ZONE, Column, View
+from migrations.start.report.cost import DIMENSIONS, NANO
+from migrations.start.report.view import IN_ZONE, Column, View
 
-# The last hour may not be accounted for yet: what is spent counts up to here, what is to come from here on.
+# The last hour may not be accounted for yet: spending counts up to here, the forecast begins here.
 CUT = "date_trunc('hour', moment() - interval '1 hour', 'UTC')"
-# Once for all rows: as a column of what is summed it would be computed for each.
+# Once for all rows: as a column under the sums it would be computed for each.
 LEFT = f"(SELECT extract(epoch FROM date_trunc('month', moment()) + interval '1 month' - {CUT}) / 3600)"
 BUDGET = "CAST(tenant.spec #>> '{budget,perMonth}' AS numeric)"
 FORECAST = View(

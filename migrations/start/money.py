@@ -1,16 +1,8 @@
-"""Money: dated prices, GPUs that are paid for, and what every quarter-hour of them was used for and cost."""
+"""Money: dated prices, GPUs that are paid for, the allocation and cost of every quarter-hour, and assignments."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0005"
-down_revision = "0004"
-branch_labels = None
-depends_on = None
-SERVES = "0004"
-
-# One row for all rows of a key: an open one is closed once, nothing else of it ever changes, and no two overlap.
+# Rows of a key never overlap: an open row is closed once, and nothing else in it ever changes.
 DATED = """
     CREATE FUNCTION {table}_is_dated() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -33,7 +25,7 @@ GUARDED = """
     CREATE TRIGGER {table}_is_dated BEFORE INSERT OR UPDATE OR DELETE ON {table}
     FOR EACH ROW EXECUTE FUNCTION {table}_is_dated()
 """
-# What a share of a GPU in a time was: the same words in the slices and in their sums.
+# Dimensions and amounts of a share of a GPU: the same columns in the slices and in their sums.
 WHAT = """
     node text COLLATE "C" NOT NULL,
     gpu int NOT NULL,
@@ -53,7 +45,7 @@ WHAT = """
 """
 
 UP = [
-    # A billionth of the currency for a GPU's hour. Where a GpuType names no price of its own, its usual one.
+    # In billionths of the currency for a GPU's hour: the price of (region, purchase), else the GpuType's usual price.
     """
     CREATE TABLE price (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -92,7 +84,7 @@ UP = [
     "CREATE INDEX gpu_owned_of ON gpu_owned (node, valid_from)",
     DATED.format(table="gpu_owned", same="other.node = NEW.node"),
     GUARDED.format(table="gpu_owned"),
-    # How far each node is accounted for; from `gap_since` on by presumption.
+    # The time up to which each node is accounted for; from `gap_since` on by presumption.
     """
     CREATE TABLE ledger_node (
         node text COLLATE "C" PRIMARY KEY,
@@ -101,10 +93,10 @@ UP = [
         owned_until timestamptz
     ) WITH (fillfactor = 50)
     """,
-    # Usage that was told of time that may be accounted for already: from `since` on the node is looked at again.
+    # Usage reported late, for time that may be accounted for already: the node is accounted for again from `since` on.
     'CREATE TABLE usage_news (node text COLLATE "C" NOT NULL, since timestamptz NOT NULL)',
     "CREATE INDEX usage_news_node ON usage_news (node)",
-    # Open usage that its node does not name among its copies.
+    # Open usage that is missing among the copies of its node's report.
     """
     CREATE TABLE usage_missing (
         node text COLLATE "C" NOT NULL,
@@ -113,7 +105,7 @@ UP = [
         PRIMARY KEY (node, id)
     )
     """,
-    # What an agent said of usage that had been closed for it; the newest row counts, no end means that it goes on.
+    # An agent's correction of usage that was ended by rule; the newest row counts, and no end means that usage goes on.
     """
     CREATE TABLE usage_truth (
         node text COLLATE "C" NOT NULL,
@@ -124,11 +116,7 @@ UP = [
         PRIMARY KEY (node, id, told_at)
     )
     """,
-    "ALTER TABLE usage_interval ADD COLUMN model text COLLATE \"C\" NOT NULL DEFAULT ''",
-    "DROP INDEX usage_interval_ended, usage_interval_started",
-    "CREATE INDEX usage_interval_ended ON usage_interval (node, ended_at) WHERE ended_at IS NOT NULL",
-    "CREATE INDEX usage_interval_presumed ON usage_interval (node) WHERE evidence = 'gap' AND ended_at IS NOT NULL",
-    # A quarter-hour of a GPU, by who held which part of it. `correction`: a counter-entry to what stood there before.
+    # A quarter-hour of a GPU, by holder and share. `correction`: a counter-entry to an earlier row.
     f"""
     CREATE TABLE allocation (
         slice timestamptz NOT NULL,
@@ -154,7 +142,7 @@ UP = [
     CREATE TRIGGER usage_truth_stands BEFORE UPDATE OR DELETE ON usage_truth
     FOR EACH ROW EXECUTE FUNCTION allocation_stands()
     """,
-    # Sums of allocations, kept in the transactions that write those.
+    # Sums of allocations, updated in the transactions that write those.
     f"""
     CREATE TABLE cost_hour (
         hour timestamptz NOT NULL,
@@ -169,23 +157,62 @@ UP = [
         PRIMARY KEY (day, node, gpu, owned, tenant, service, job, model, kind, evidence)
     )
     """,
+    # One row for each instance and GPU, with the largest share ever assigned there: usage is billed to it at most.
+    """
+    CREATE TABLE assigned (
+        node text COLLATE "C" NOT NULL,
+        instance text COLLATE "C" NOT NULL,
+        gpu smallint NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        job text COLLATE "C" NOT NULL,
+        sm_percent double precision NOT NULL,
+        memory_gib double precision NOT NULL,
+        dedicated boolean NOT NULL,
+        first_at timestamptz NOT NULL,
+        withdrawn_at timestamptz,
+        PRIMARY KEY (node, instance, gpu)
+    ) WITH (fillfactor = 80)
+    """,
+    "CREATE INDEX assigned_now ON assigned (node) WHERE withdrawn_at IS NULL",
+    # A trigger, so that every writer of assignments is covered. An argument may contain NUL, which jsonb cannot store:
+    # it is removed here, where arguments do not matter.
+    r"""
+    CREATE FUNCTION assigned_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        sayable text := regexp_replace(NEW.body, '(?<!\\)((\\\\)*)\\u0000', '\1', 'g');
+        told jsonb := coalesce(CAST(sayable AS jsonb) -> 'instances', '[]');
+    BEGIN
+        INSERT INTO assigned AS known (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated,
+                                       first_at)
+        SELECT NEW.node, id, gpu, max(coalesce(tenant, '')), max(coalesce(service, '')), max(coalesce(job, '')),
+               max(coalesce("smPercent", 0)), max(coalesce("memoryGib", 0)), bool_or(coalesce(dedicated, false)),
+               NEW.written_at
+        FROM jsonb_to_recordset(told) AS one (
+            id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
+            "memoryGib" double precision, dedicated boolean)
+        GROUP BY id, gpu
+        ON CONFLICT (node, instance, gpu) DO UPDATE SET
+            sm_percent = greatest(known.sm_percent, excluded.sm_percent),
+            memory_gib = greatest(known.memory_gib, excluded.memory_gib),
+            dedicated = known.dedicated OR excluded.dedicated, withdrawn_at = NULL
+        WHERE known.withdrawn_at IS NOT NULL OR known.sm_percent < excluded.sm_percent
+           OR known.memory_gib < excluded.memory_gib OR known.dedicated < excluded.dedicated;
+        UPDATE assigned SET withdrawn_at = NEW.written_at
+        WHERE node = NEW.node AND withdrawn_at IS NULL
+          AND NOT told @> jsonb_build_array(jsonb_build_object('id', instance, 'gpu', gpu));
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER assigned_is_kept AFTER INSERT OR UPDATE ON assignment
+    FOR EACH ROW EXECUTE FUNCTION assigned_is_kept()
+    """,
 ]
 
 DOWN = [
-    "DROP TABLE cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news, ledger_node, gpu_owned, price",
-    "DROP FUNCTION allocation_stands(), price_is_dated(), gpu_owned_is_dated()",
-    "DROP INDEX usage_interval_ended, usage_interval_presumed",
-    "CREATE INDEX usage_interval_ended ON usage_interval (ended_at) WHERE ended_at IS NOT NULL",
-    "CREATE INDEX usage_interval_started ON usage_interval (started_at)",
-    "ALTER TABLE usage_interval DROP COLUMN model",
+    "DROP TRIGGER assigned_is_kept ON assignment",
+    "DROP TABLE assigned, cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news, ledger_node",
+    "DROP TABLE gpu_owned, price",
+    "DROP FUNCTION assigned_is_kept(), allocation_stands(), price_is_dated(), gpu_owned_is_dated()",
 ]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)

@@ -1,23 +1,15 @@
-"""The cycle: who leads, what was decided from what, what is being rolled out, and what was seen of it."""
+"""The cycle: leases, snapshots, plans with their rollout, loads, corrections, jobs, events and gateways."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0004"
-down_revision = "0003"
-branch_labels = None
-depends_on = None
-
 UP = [
-    # The time that leases, lateness and deadlines are measured by: the database's. A simulation sets its own, in its
-    # own sessions.
+    # The clock of leases, lateness and deadlines: the database's. A simulation sets its own, in its own sessions.
     """
     CREATE FUNCTION moment() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
         SELECT coalesce(CAST(nullif(current_setting('gpuwright.moment', true), '') AS timestamptz), clock_timestamp())
     $$
     """,
-    # One row a kind of leader. The epoch rises with every new holder, the generation with every decision.
+    # One row for each kind of leader. The epoch rises with every new holder, the generation with every decision.
     """
     CREATE TABLE lease (
         name text PRIMARY KEY,
@@ -28,7 +20,7 @@ UP = [
         expires_at timestamptz NOT NULL DEFAULT '-infinity'
     ) WITH (fillfactor = 50)
     """,
-    # Parts of snapshots and plans, each kept once: compressed, under the hash of what they say.
+    # Parts of snapshots and plans, compressed, each stored once under the hash of its content.
     """
     CREATE TABLE piece (
         hash bytea PRIMARY KEY,
@@ -37,7 +29,7 @@ UP = [
     )
     """,
     "ALTER TABLE piece ALTER COLUMN body SET STORAGE EXTERNAL",
-    # What was decided. The state is the plan's own life: advisory and proposed ones were never acted upon.
+    # Decisions. Advisory, proposed, rejected and expired plans were never acted upon.
     """
     CREATE TABLE plan (
         generation bigint PRIMARY KEY,
@@ -70,7 +62,7 @@ UP = [
     """,
     "CREATE INDEX plan_state ON plan (state) WHERE state IN ('proposed', 'rolling', 'paused')",
     "CREATE INDEX plan_at ON plan (at)",
-    # Every cycle, also those that changed nothing: which snapshot it saw, and what came of it.
+    # Every cycle with its snapshot and outcome, even if it changed nothing.
     """
     CREATE TABLE cycle (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -97,8 +89,8 @@ UP = [
         PRIMARY KEY (node, gpu)
     )
     """,
-    # What was asked of a service in a few seconds: a rate's share of them, and latencies on the edges of a report's
-    # histogram. Hours that are over are one row.
+    # The requests of a service in a few seconds, from a rate, and latencies in the buckets of a report's histogram.
+    # Past hours become one row each.
     """
     CREATE TABLE service_load (
         tenant text COLLATE "C" NOT NULL,
@@ -129,7 +121,7 @@ UP = [
     )
     """,
     "CREATE INDEX service_load_hour_hour ON service_load_hour (hour)",
-    # What measuring said against a profile: exec is multiplied by the factor, inside bounds.
+    # A measured correction of a profile: its latency is multiplied by the factor, within bounds.
     """
     CREATE TABLE correction (
         model text COLLATE "C" NOT NULL,
@@ -158,7 +150,7 @@ UP = [
         PRIMARY KEY (tenant, job)
     )
     """,
-    # What happened, in words that do not change; the same again only counts.
+    # Events are never rewritten; a repetition is only counted.
     """
     CREATE TABLE event (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -180,9 +172,7 @@ UP = [
     "CREATE INDEX event_fingerprint ON event (fingerprint, at)",
     "CREATE TABLE outlook (name text PRIMARY KEY, at timestamptz NOT NULL, body jsonb NOT NULL)",
     'CREATE TABLE idle_node (node text COLLATE "C" PRIMARY KEY, since timestamptz NOT NULL)',
-    # What tenants spent in a month is summed over intervals that are open, or ended in it.
-    "CREATE INDEX usage_interval_ended ON usage_interval (ended_at) WHERE ended_at IS NOT NULL",
-    # What a gateway counted since it began, by service: the newest word of each.
+    # The newest counters of each gateway since its start, by service.
     """
     CREATE TABLE gateway_state (
         gateway text COLLATE "C" PRIMARY KEY,
@@ -192,7 +182,7 @@ UP = [
         body bytea NOT NULL
     ) WITH (fillfactor = 40)
     """,
-    # What of a service's requests gateways take; no row: all.
+    # The share of a service's requests that gateways accept; without a row: all.
     """
     CREATE TABLE traffic_limit (
         tenant text COLLATE "C" NOT NULL,
@@ -203,14 +193,7 @@ UP = [
         PRIMARY KEY (tenant, service)
     )
     """,
-    # A gateway's token speaks for that gateway alone.
-    """
-    ALTER TABLE token ADD COLUMN gateway text NOT NULL DEFAULT '',
-        DROP CONSTRAINT token_scope_check,
-        ADD CONSTRAINT token_scope_check CHECK (scope IN ('viewer', 'operator', 'admin', 'node', 'gateway')),
-        ADD CONSTRAINT token_gateway_check CHECK ((scope = 'gateway') = (gateway <> ''))
-    """,
-    # Called last in a statement that changes what copies there are: who has the row has all others already.
+    # Called last in a statement that changes copies: a transaction that holds this row holds all others already.
     """
     CREATE FUNCTION advance_endpoint() RETURNS bigint LANGUAGE plpgsql AS $$
     DECLARE latest bigint;
@@ -220,32 +203,12 @@ UP = [
         RETURN latest;
     END $$
     """,
-    # Of endpoints there is always a version: 0 is who has none.
-    "INSERT INTO version (name, value) VALUES ('plan', 0), ('endpoint', 1), ('wake', 0)",
+    # Endpoints begin with version 1: a gateway without endpoints has 0.
+    "INSERT INTO version (name, value) VALUES ('endpoint', 1)",
 ]
 
 DOWN = [
-    "DROP TABLE idle_node, outlook",
-    "DROP INDEX usage_interval_ended",
-    "DROP FUNCTION advance_endpoint()",
-    "DELETE FROM token WHERE scope = 'gateway'",
-    """
-    ALTER TABLE token DROP COLUMN gateway, DROP CONSTRAINT token_scope_check,
-        ADD CONSTRAINT token_scope_check CHECK (scope IN ('viewer', 'operator', 'admin', 'node'))
-    """,
-    "DROP TABLE traffic_limit",
-    "DELETE FROM version WHERE name IN ('plan', 'endpoint', 'wake')",
-    "DROP TABLE service_load, service_load_hour",
+    "DROP TABLE idle_node, outlook, traffic_limit, service_load, service_load_hour",
     "DROP TABLE gateway_state, event, job_state, correction, cordon, cycle, plan, piece, lease",
-    "DROP FUNCTION moment()",
+    "DROP FUNCTION advance_endpoint(), moment()",
 ]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)

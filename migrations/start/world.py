@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0001"
-down_revision = None
-branch_labels = None
-depends_on = None
-
 UP = [
-    # One row a stream of versions. Writers lock it first, so versions become visible in commit order.
+    # One row for each stream of versions. Writers lock it first, so versions become visible in commit order.
     """
     CREATE TABLE version (
         name text PRIMARY KEY,
@@ -18,7 +11,7 @@ UP = [
         floor bigint NOT NULL DEFAULT 0 CHECK (floor <= value)
     ) WITH (fillfactor = 50)
     """,
-    "INSERT INTO version (name) VALUES ('object'), ('assignment'), ('token')",
+    "INSERT INTO version (name) VALUES ('object'), ('assignment'), ('token'), ('plan'), ('wake')",
     """
     CREATE TABLE object (
         uid uuid PRIMARY KEY,
@@ -63,11 +56,13 @@ UP = [
         at timestamptz NOT NULL DEFAULT clock_timestamp()
     )
     """,
+    # A token of a node may replace another, which ends when this one is first used. A gateway's token speaks for that
+    # gateway alone.
     """
     CREATE TABLE token (
         id text PRIMARY KEY,
         secret_hash bytea NOT NULL,
-        scope text NOT NULL CHECK (scope IN ('viewer', 'operator', 'admin', 'node')),
+        scope text NOT NULL CHECK (scope IN ('viewer', 'operator', 'admin', 'node', 'gateway')),
         tenant text NOT NULL DEFAULT '',
         node text NOT NULL DEFAULT '',
         label text NOT NULL DEFAULT '',
@@ -76,10 +71,16 @@ UP = [
         expires_at timestamptz,
         revoked_at timestamptz,
         last_used_at timestamptz,
-        CHECK ((scope = 'node') = (node <> ''))
+        replaces text NOT NULL DEFAULT '',
+        taken_up_at timestamptz,
+        gateway text NOT NULL DEFAULT '',
+        CHECK ((scope = 'node') = (node <> '')),
+        CONSTRAINT token_gateway_check CHECK ((scope = 'gateway') = (gateway <> ''))
     )
     """,
     "CREATE INDEX token_node ON token (node) WHERE node <> '' AND revoked_at IS NULL",
+    "CREATE INDEX token_replaces ON token (replaces) WHERE replaces <> ''",
+    "CREATE INDEX token_ended ON token (expires_at) WHERE scope = 'node'",
     """
     CREATE TABLE join_token (
         id text PRIMARY KEY,
@@ -143,13 +144,3 @@ DOWN = [
     "DROP TABLE idempotency, audit, join_token, token, change, reference, object, version",
     "DROP FUNCTION refuse_to_rewrite()",
 ]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)

@@ -1,12 +1,10 @@
-"""The sums that reports rest on beside the ledger, who may read them, and what each reader sees."""
+"""The tables behind the reports besides the ledger's, who may read them, and the rows that each reader gets."""
 
 from __future__ import annotations
 
 TABLES = [
-    ";".join(
-        [
-            # What a service was asked and did in an hour, by the SLO in force when the hour was first summed up.
-            """
+    # The requests and work of a service in an hour, with the SLO in force when the hour was first summed up.
+    """
     CREATE TABLE service_hour (
         hour timestamptz NOT NULL,
         tenant text COLLATE "C" NOT NULL,
@@ -26,8 +24,8 @@ TABLES = [
         PRIMARY KEY (hour, tenant, service)
     )
     """,
-            # What the plan in force paid for services in an hour, and what baselines would have paid for the same load.
-            """
+    # The cost of services in an hour by the plan in force, and by each baseline for the same load.
+    """
     CREATE TABLE saving (
         hour timestamptz NOT NULL,
         tenant text COLLATE "C" NOT NULL,
@@ -39,8 +37,8 @@ TABLES = [
         PRIMARY KEY (hour, tenant)
     )
     """,
-            # GPUs of one kind: the most that were paid for at once in the 30 days before, and those that still are.
-            """
+    # GPUs of a kind: the most that were paid for at once in the 30 days before, and those that still are.
+    """
     CREATE TABLE release_hour (
         hour timestamptz NOT NULL,
         gpu_type text COLLATE "C" NOT NULL,
@@ -52,7 +50,7 @@ TABLES = [
         PRIMARY KEY (hour, gpu_type, region, purchase)
     )
     """,
-            """
+    """
     CREATE TABLE carbon_intensity (
         region text COLLATE "C" NOT NULL,
         valid_from date NOT NULL,
@@ -62,8 +60,8 @@ TABLES = [
         PRIMARY KEY (region, valid_from)
     )
     """,
-            # Whose reports a role reads: a tenant's; those of the whole fleet where the tenant is empty.
-            """
+    # The tenants whose reports a role reads; an empty tenant means the whole fleet.
+    """
     CREATE TABLE report_reader (
         role text COLLATE "C" NOT NULL,
         tenant text COLLATE "C" NOT NULL,
@@ -71,8 +69,8 @@ TABLES = [
         PRIMARY KEY (role, tenant)
     )
     """,
-            # How far a node's GPUs were used in an hour: minutes of them, and what those add up to.
-            """
+    # The utilisation of a node's GPUs in an hour: measured minutes and their sums.
+    """
     CREATE TABLE node_hour (
         hour timestamptz NOT NULL,
         node text COLLATE "C" NOT NULL,
@@ -83,32 +81,22 @@ TABLES = [
         PRIMARY KEY (hour, node)
     )
     """,
-            """
-    INSERT INTO node_hour
-    SELECT hour, node, sum(minutes), sum(utilization_percent / 100 * minutes), sum(memory_used_gib * minutes),
-        sum(power_mean_w * minutes)
-    FROM gpu_hour GROUP BY hour, node
-    """,
-        ]
-    )
 ]
 SCHEMA = [
-    ";".join(
-        [
-            """
+    """
     CREATE SCHEMA report;
     COMMENT ON SCHEMA report IS 'What GPUs cost, what services did for it, what planning saves.'
     """,
-            # Days that views speak of. A table: a day is found by its key, and then its hours by theirs.
-            """
+    # The days of the views. A table, so that an index finds a day, and then another index its hours.
+    """
     CREATE TABLE report.calendar (day date PRIMARY KEY);
     INSERT INTO report.calendar
         SELECT CAST(day AS date) FROM generate_series(timestamp '2026-01-01', timestamp '2099-12-31', '1 day') AS day;
     COMMENT ON TABLE report.calendar IS 'Every day from 2026 to 2099.';
     COMMENT ON COLUMN report.calendar.day IS 'The day.'
     """,
-            # Bodies are bound to their tables here, not by the names that a reader's temporary tables could take.
-            """
+    # SQL-standard bodies are bound to their tables now, so a reader's temporary tables cannot replace them.
+    """
     CREATE FUNCTION report.reads_fleet() RETURNS boolean LANGUAGE sql STABLE RETURN (
         SELECT (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                 WHERE oid = CAST('public.report_reader' AS regclass))
@@ -123,24 +111,22 @@ SCHEMA = [
     );
     COMMENT ON FUNCTION report.reads_tenants() IS 'The tenants whose reports the current role reads.'
     """,
-        ]
-    )
 ]
 OF_TENANTS = ("allocation", "cost_hour", "cost_day", "service_hour", "saving")
 OF_FLEET = ("node_hour", "release_hour", "idle_node", "gpu_owned")
 OF_ALL = ("price", "carbon_intensity")
 FLEET = "(SELECT report.reads_fleet())"
 TENANTS = "ANY (CAST((SELECT report.reads_tenants()) AS text[]))"
-GUARDS = {
+ROWS_OF_READERS = {
     **dict.fromkeys(OF_TENANTS, f"{FLEET} OR tenant = {TENANTS}"),
     **dict.fromkeys(OF_FLEET, FLEET),
     "object": f"(kind = 'Tenant' AND ({FLEET} OR name = {TENANTS})) OR (kind = 'Policy' AND {FLEET})",
     "report_reader": "EXISTS (SELECT FROM pg_roles WHERE rolname = role AND pg_has_role(pg_roles.oid, 'USAGE'))",
 }
-# The owner of the tables, whom the control plane connects as, is bound by none of these.
+# None of these policies bind the owner of the tables, as whom the control plane connects.
 POLICIES = [
     f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;\nCREATE POLICY report_reader ON {table} FOR SELECT USING ({rows})"
-    for table, rows in GUARDS.items()
+    for table, rows in ROWS_OF_READERS.items()
 ]
 _READ = ", ".join((*OF_TENANTS, *OF_FLEET, *OF_ALL, "report_reader"))
 
@@ -155,8 +141,8 @@ def _grants(verb: str, to: str) -> str:
     return "\n".join(f"        EXECUTE format('{verb} {right} {to} %I', role);" for right in rights)
 
 
-# A role can be granted by whoever owns the tables; it is made by whoever may make roles: those are the server's.
-GUARDS_AND_ROLES = [
+# The tables' owner may grant rights to a role; only a role with CREATEROLE may create it.
+READERS = [
     ";\n".join(POLICIES),
     f"""
     CREATE FUNCTION report.admit(role text) RETURNS void LANGUAGE plpgsql AS $$
@@ -171,17 +157,7 @@ GUARDS_AND_ROLES = [
     COMMENT ON FUNCTION report.dismiss(text) IS 'Takes back what report.admit gave.'
     """,
 ]
-# Grants end before the policies do: without those they would show everything.
 DOWN = [
-    """
-    DO $$
-    BEGIN
-        PERFORM report.dismiss(rolname) FROM pg_roles WHERE rolname IN (SELECT role FROM report_reader);
-    END $$
-    """,
-    ";\n".join(
-        f"DROP POLICY report_reader ON {table}; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY" for table in GUARDS
-    ),
     "DROP SCHEMA report CASCADE",
     "DROP TABLE report_reader, carbon_intensity, release_hour, saving, node_hour, service_hour",
 ]

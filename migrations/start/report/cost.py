@@ -1,9 +1,9 @@
-"""What GPUs cost, and the energy they took: sums of the ledger, by hour, and by day and month of any time zone."""
+"""Views of cost and energy: sums of the ledger by hour, and by day and month of any time zone."""
 
 # ruff: noqa: S608 (put together from constants)
 from __future__ import annotations
 
-from migrations.report.view import DAY, HOUR, Column, Grain, View, at_each_grain, grouped, within
+from migrations.start.report.view import DAY, HOUR, Column, Grain, View, at_each_grain, grouped, within
 
 NANO = "0.000000001"
 DIMENSIONS = {
@@ -52,9 +52,9 @@ FROM (SELECT day AS {period}, CAST(day AS timestamptz) AS starts_at, CAST({follo
 """
 
 
-def _periods(name: str, grain_says: str, period: str, following: str, only: str) -> View:
-    says = {
-        period: grain_says,
+def _periods(name: str, grain_comment: str, period: str, following: str, only: str) -> View:
+    comments = {
+        period: grain_comment,
         "starts_at": "When it begins.",
         "stops_at": "When the next one begins.",
         "hours_from": "The first whole UTC hour in it: what is before is summed by quarter-hours.",
@@ -64,20 +64,20 @@ def _periods(name: str, grain_says: str, period: str, following: str, only: str)
     }
     source = PERIODS.format(period=period, following=following, only=only)
     return View(
-        name, f"{grain_says} Up to today. When it begins and ends, and which sums of the ledger lie wholly in it.",
-        [Column(column, column, text) for column, text in says.items()], f"FROM ({source}) AS period",
+        name, f"{grain_comment} Up to today. When it begins and ends, and which sums of the ledger lie wholly in it.",
+        [Column(column, column, text) for column, text in comments.items()], f"FROM ({source}) AS period",
     )  # fmt: skip
 
 
 PERIOD_VIEWS = [
-    _periods("days", DAY.says, "day", "day + 1", ""),
+    _periods("days", DAY.comment, "day", "day + 1", ""),
     _periods("months", "The first day of the month of the session's time zone.", "month", "day + interval '1 month'",
              " AND extract(day FROM day) = 1"),
 ]  # fmt: skip
 
 
 def _pieces(grain: Grain) -> str:
-    """The ledger's sums that lie in each period: whole UTC days, then hours at its edges, then quarter-hours."""
+    """Returns the ledger's sums in each period: whole UTC days, then hours at its edges, then quarter-hours."""
     bounds = {
         "cost_day": [("day", "days_from", "days_to")],
         "cost_hour": [("hour", "hours_from", "days_from"), ("hour", "days_to", "hours_to")],
@@ -149,8 +149,8 @@ def _energy(grain: Grain) -> View:
         "    AND CAST(ledger.at AT TIME ZONE 'UTC' AS date) >= grid.valid_from\n"
         "    AND CAST(ledger.at AT TIME ZONE 'UTC' AS date) < coalesce(grid.valid_to, 'infinity')",
     )  # fmt: skip
-    says = f"Energy and carbon by service, job, node and region, {grain.adjective}."
-    return View(f"energy{grain.suffix}", says, columns, source)
+    comment = f"Energy and carbon by service, job, node and region, {grain.adjective}."
+    return View(f"energy{grain.suffix}", comment, columns, source)
 
 
 COST_VIEWS = [*at_each_grain(_cost), *(view for what in BY for view in _by(what)), *at_each_grain(_energy)]

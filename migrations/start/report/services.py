@@ -1,10 +1,10 @@
-"""What services did for their cost: requests, promises kept, time that instances were busy."""
+"""Views of services: requests, attainment of their SLOs, and the busy time of instances."""
 
 # ruff: noqa: S608 (put together from constants)
 from __future__ import annotations
 
-from migrations.report.cost import DIMENSIONS, NANO, SUMS
-from migrations.report.view import Column, Grain, View, at_each_grain, grouped
+from migrations.start.report.cost import DIMENSIONS, NANO, SUMS
+from migrations.start.report.view import Column, Grain, View, at_each_grain, grouped
 
 SERVICE = [Column(name, f"fact.{name}", DIMENSIONS[name]) for name in ("tenant", "service", "model")]
 
@@ -29,12 +29,14 @@ def _slo(grain: Grain) -> View:
                "Minutes in which fewer were in time than the SLO promises."),
     ]  # fmt: skip
     columns, source = grouped(sums, keys, f"FROM {grain.of_hours('service_hour')} WHERE fact.slo_ms IS NOT NULL")
-    says = f"How services kept their SLO, {grain.adjective}. The SLO is the one in force when the hour was summed up."
-    return View(f"slo{grain.suffix}", says, columns, source)
+    comment = (
+        f"How services kept their SLO, {grain.adjective}. The SLO is the one in force when the hour was summed up."
+    )
+    return View(f"slo{grain.suffix}", comment, columns, source)
 
 
 def _both(grain: Grain) -> str:
-    """Ledger and service hours as rows of one shape; what the other one knows is zero."""
+    """Returns ledger and service hours as rows with the same columns; each has zero in the other's columns."""
     return f"""FROM (
     SELECT {grain.period}, tenant, service, job, model, gpu_microseconds, nano,
         0 AS requests, 0 AS errors, 0 AS tokens, 0.0 AS busy_seconds, 0.0 AS instance_seconds
@@ -61,8 +63,8 @@ def _usage(grain: Grain) -> View:
                "The share of its time that an instance was executing."),
     ]  # fmt: skip
     columns, source = grouped(sums, [grain.column(), *OWNERS], _both(grain))
-    says = f"What services and jobs held of GPUs, and what they did with it, {grain.adjective}."
-    return View(f"usage{grain.suffix}", says, columns, source)
+    comment = f"What services and jobs held of GPUs, and what they did with it, {grain.adjective}."
+    return View(f"usage{grain.suffix}", comment, columns, source)
 
 
 def _per_request(grain: Grain) -> View:
@@ -76,10 +78,10 @@ def _per_request(grain: Grain) -> View:
     ]  # fmt: skip
     keys = [grain.column(), *OWNERS[:2]]
     columns, source = grouped(sums, keys, _both(grain) + "\nWHERE service <> ''")
-    says = (
+    comment = (
         f"What requests to services cost, {grain.adjective}: the cost of all that a service held, over all it answered."
     )
-    return View(f"cost_per_request{grain.suffix}", says, columns, source)
+    return View(f"cost_per_request{grain.suffix}", comment, columns, source)
 
 
 SERVICE_VIEWS = [*at_each_grain(_slo), *at_each_grain(_usage), *at_each_grain(_per_request)]

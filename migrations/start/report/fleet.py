@@ -1,12 +1,12 @@
-"""What the fleet as a whole tells: how far it is used, what planning saves, what could be given back."""
+"""Views of the whole fleet: utilisation, savings, and nodes that could be given back."""
 
 # ruff: noqa: S608 (put together from constants)
 from __future__ import annotations
 
-from migrations.report.cost import DIMENSIONS, NANO
-from migrations.report.view import Column, Grain, View, at_each_grain, grouped
+from migrations.start.report.cost import DIMENSIONS, NANO
+from migrations.start.report.view import Column, Grain, View, at_each_grain, grouped
 
-ONLY_FLEET = "(SELECT report.reads_fleet())"  # of a tenant's rows alone these would be wrong
+ONLY_FLEET = "(SELECT report.reads_fleet())"  # from a tenant's rows alone these would be wrong
 
 
 def _utilisation(grain: Grain) -> View:
@@ -45,8 +45,8 @@ def _utilisation(grain: Grain) -> View:
     FROM {grain.of_hours("node_hour")}
 ) AS told WHERE {ONLY_FLEET}""",
     )
-    says = f"How far each node is used, {grain.adjective}. For who reads the whole fleet."
-    return View(f"utilisation{grain.suffix}", says, columns, source)
+    comment = f"How far each node is used, {grain.adjective}. For who reads the whole fleet."
+    return View(f"utilisation{grain.suffix}", comment, columns, source)
 
 
 def _savings(grain: Grain) -> View:
@@ -70,11 +70,11 @@ def _savings(grain: Grain) -> View:
     ('one_instance_per_gpu', fact.one_per_gpu_nano), ('hetsev', fact.hetsev_nano), ('largest_gpu', fact.largest_nano)
 ) AS baseline (name, nano)""",
     )
-    says = (
+    comment = (
         f"What plans save against three ways of planning, {grain.adjective}: judged each hour on the snapshot of the "
         "plan in force. Baselines are alternatives: add up rows of one of them only."
     )
-    return View(f"savings{grain.suffix}", says, columns, source)
+    return View(f"savings{grain.suffix}", comment, columns, source)
 
 
 def _realised(grain: Grain) -> View:
@@ -89,8 +89,8 @@ def _realised(grain: Grain) -> View:
                "Realised saving: the price of those hours. Only nodes that were given back, only onDemand and spot."),
     ]  # fmt: skip
     columns, source = grouped(sums, keys, f"FROM {grain.of_hours('release_hour')} WHERE {ONLY_FLEET}")
-    says = f"What is no longer paid since nodes were given back, {grain.adjective}. For who reads the whole fleet."
-    return View(f"savings_realised{grain.suffix}", says, columns, source)
+    comment = f"What is no longer paid since nodes were given back, {grain.adjective}. For who reads the whole fleet."
+    return View(f"savings_realised{grain.suffix}", comment, columns, source)
 
 
 HOURS_A_MONTH = 730

@@ -1,0 +1,1 @@
+"""Everything that the first revision creates, one module a noun."""
