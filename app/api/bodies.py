@@ -10,7 +10,7 @@ from app.access import AccessVerb, may
 from app.api.requests import context, media_type, principal
 from app.manifests import json_text
 from app.manifests.faults import ManifestFault, ManifestsRefused
-from app.manifests.limits import API, ONE, PATCH, InputLimits
+from app.manifests.limits import API, OBJECT, PATCH, InputLimits
 from app.manifests.model import JSON, Key, Manifest
 from app.manifests.reader import Media, decode
 from app.manifests.validate import Examined
@@ -43,7 +43,7 @@ def manifest(request: Request, body: bytes, key: Key) -> Manifest:
     media = MEDIA.get(given)
     if media is None:
         raise _unsupported(given, list(MEDIA))
-    return _parsed(request, body, media, ONE, key)[0]
+    return _parsed(request, body, media, OBJECT, key)[0]
 
 
 def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:

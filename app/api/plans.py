@@ -43,7 +43,7 @@ def list_plans(
     return answer({"kind": "PlanList", "metadata": {"next": following}, "items": items})
 
 
-@router.get("/current", summary="The plan in force; where there is none, the newest")
+@router.get("/current", summary="The plan in force, or the newest plan if none is")
 def current_plan(ctx: Ctx, who: Who) -> Response:
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
@@ -56,9 +56,9 @@ def current_plan(ctx: Ctx, who: Who) -> Response:
     return answer(ctx.database.read(read))
 
 
-@router.get("/{generation}", summary="A plan: instances, certificate, reasons, what was held back, its rollout")
+@router.get("/{generation}", summary="A plan: instances, certificate, reasons, held-back changes and its rollout")
 def get_plan(ctx: Ctx, who: Who, generation: Generation) -> Response:
-    """A tenant sees its own part, and how much more there is."""
+    """A tenant gets its own part of the plan, and the size of the rest."""
     tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, generation, tenant)))
 
@@ -229,7 +229,7 @@ def rollback_plan(
                 "conflict",
                 f"plan {generation} replaced no plan that is still kept: there is nothing to go back to",
             )
-        plan_reads.ask(connection, generation, "rollback", who.id)
+        plan_reads.store_request(connection, generation, "rollback", who.id)
         audit.record(connection, [by.entry("rollback", Noun.PLAN, name=str(generation), detail=f"to {row['base']}")])
         return answer({"generation": generation, "state": state, "asked": "rollback", "to": row["base"]}, 202)
 

@@ -1,4 +1,4 @@
-"""The ledger: what every quarter-hour of every GPU was used for and cost, so that it adds up to the last billionth.
+"""The ledger: the use and cost of every quarter-hour of every GPU, exact to the last billionth.
 
-The mathematics and the rules stand in docs/money.md.
+docs/money.md has the mathematics and the rules.
 """

@@ -1,4 +1,4 @@
-"""Declarations become dated rows: what GPUs cost, and which are paid for; in the declaration's own transaction."""
+"""Books declarations as dated rows of prices and of GPUs that are paid for, in the declaration's own transaction."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Spec: TypeAlias = Mapping[str, Any]
 def book(
     connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None], now: datetime
 ) -> None:
-    """These nodes and GPU types are declared so from now on, or (None) not any more."""
+    """Books nodes and GPU types as they are declared from now on; None for those that were deleted."""
     if not nodes and not gpu_types:
         return
     types = _types(connection, nodes, gpu_types)
     wanted = {name: _owned(name, spec, types[spec["gpuType"]]) for name, spec in nodes.items() if spec is not None}
     known = prices.owned_of(connection, gpu_types) if gpu_types else []
-    for one in known:
-        kind = types.get(one.gpu_type)
-        if one.node not in nodes and kind is not None:
-            wanted[one.node] = one._replace(memory_gib=float(kind["memoryGib"]))
+    for gpus in known:
+        kind = types.get(gpus.gpu_type)
+        if gpus.node not in nodes and kind is not None:
+            wanted[gpus.node] = gpus._replace(memory_gib=float(kind["memoryGib"]))
     prices.own(connection, nodes.keys() | wanted.keys(), [wanted[name] for name in sorted(wanted)], now)
     named = types.keys() | gpu_types.keys()
     ways = {way for way in prices.ways(connection, named) if way[0] in types}
@@ -40,7 +40,7 @@ def book(
 
 
 def book_missing(connection: Connection) -> int:
-    """Account for nodes that were declared before there was a ledger, from now on; how many."""
+    """Books nodes that were declared before there was a ledger from now on; returns how many."""
     if not prices.not_owned(connection):
         return 0
     versions.lock(connection, "object")
@@ -53,7 +53,7 @@ def book_missing(connection: Connection) -> int:
 def _types(
     connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None]
 ) -> dict[str, Spec]:
-    """The GPU types that are spoken of, as they are declared now."""
+    """Returns the specs of these GPU types as they are declared now."""
     wanted = {str(spec["gpuType"]) for spec in nodes.values() if spec is not None} - gpu_types.keys()
     there = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(wanted)])
     found: dict[str, Spec] = {key.name: stored.spec for key, stored in there.items()}

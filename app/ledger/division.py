@@ -1,4 +1,4 @@
-"""Whole numbers divided by shares so that the parts add up: largest remainder, ties to who comes first."""
+"""Divides whole numbers by shares so that the parts add up: largest remainder, ties to the first resident."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import gcd
 
 from app.ledger.facts import Usage
 
-SCALE = 2**60  # a double times a power of two is exact, and beyond 60 binary places there is nothing worth money
+SCALE = 2**60  # a double times a power of two is exact, and 60 binary places are enough for money
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts of a whole: `parts` are the residents' in their order, then what is idle; they add up to `whole`."""
+    """Parts of a GPU: those of the residents in order, then the idle part; they add up to `whole`."""
 
     parts: tuple[int, ...]
     whole: int
@@ -22,15 +22,16 @@ class Shares:
 def shares_of(residents: Sequence[Usage], memory_gib: float) -> Shares:
     """Divides a GPU among its holders at one moment.
 
-    They pay u = max(sum of SM%/100, sum of memory / the GPU's memory) of it, at most all and all where one is
-    dedicated, each by its weight max(SM%/100, memory / the GPU's memory); where nobody has a weight, alike.
+    Together they pay u = max(sum of SM%/100, sum of memory / the GPU's memory) of it, at most all of it, and all if a
+    resident is dedicated. Each pays by its weight max(SM%/100, memory / the GPU's memory), or equally if all weights
+    are zero.
     """
     memory = int(memory_gib * SCALE)
-    full = 100 * SCALE * memory  # the GPU, in the unit in which all that follows is whole
-    by_sm = [int(one.sm_percent * SCALE) * memory for one in residents]
-    by_memory = [int(one.memory_gib * SCALE) * 100 * SCALE for one in residents]
+    full = 100 * SCALE * memory  # the GPU, in the unit in which all parts are whole numbers
+    by_sm = [int(resident.sm_percent * SCALE) * memory for resident in residents]
+    by_memory = [int(resident.memory_gib * SCALE) * 100 * SCALE for resident in residents]
     used = min(full, max(sum(by_sm), sum(by_memory)))
-    if any(one.dedicated for one in residents):
+    if any(resident.dedicated for resident in residents):
         used = full
     weights = [max(pair) for pair in zip(by_sm, by_memory, strict=True)]
     if not any(weights):
@@ -42,13 +43,13 @@ def shares_of(residents: Sequence[Usage], memory_gib: float) -> Shares:
 
 
 def divided(amount: int, shares: Shares) -> list[int]:
-    """The amount in whole parts; the sum of the parts is the amount, and none is off by a whole one."""
+    """Returns the amount in whole parts that add up to it, each less than 1 from its exact share."""
     whole = shares.whole
     taken = [divmod(amount * part, whole) for part in shares.parts]
     found = [floor for floor, _ in taken]
-    left = amount - sum(found)
-    if left:
+    rest = amount - sum(found)
+    if rest:
         order = sorted(range(len(taken)), key=lambda index: -taken[index][1])
-        for index in order[:left]:
+        for index in order[:rest]:
             found[index] += 1
     return found

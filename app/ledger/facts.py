@@ -36,7 +36,7 @@ class GpuRate:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A share of a GPU, its holder and its time. What the holder did from `stop` to `doubted` is unknown."""
+    """A share of a GPU, its holder and its time. From `stop` to `doubted` it is unknown whether the holder ran."""
 
     id: str
     instance: str
@@ -55,17 +55,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """All that is known of a node in a time. After `heard` nobody vouches for anything."""
+    """All that is known of a node in a time. After `heard`, its last report, nothing is certain."""
 
     owned: Sequence[OwnedGpus]
     rates: Mapping[tuple[str, str, str], Sequence[GpuRate]]  # by GPU type, region, purchase
     usage: Sequence[Usage]
     heard: int = FOREVER
-    energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it is known
+    energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it was measured
 
 
 class AllocationLine(NamedTuple):
-    """One holder of one GPU in one slice."""
+    """A holder of a GPU in a slice."""
 
     slice: int
     gpu: int

@@ -1,1 +1,1 @@
-"""From bytes to validated manifests, with every fault named at once, without database or web server."""
+"""Reads bytes into validated manifests and names every fault at once; needs no database and no web server."""

@@ -1,4 +1,4 @@
-"""Tells if any profiled hardware could meet a service's SLO, and if none could, what would help."""
+"""Finds whether any profiled hardware could meet a service's SLO, and if none could, what would help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
 
 
 class SloReason(StrEnum):
-    """Why an SLO can be met or not."""
+    """The reason why an SLO can or cannot be met."""
 
     ATTAINABLE = "Attainable"
     NO_VARIANT = "NoVariant"
@@ -24,7 +24,7 @@ class SloReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SloCondition:
-    """One statement about an object, as its status carries it."""
+    """A condition in the status of a service."""
 
     status: str  # True, False
     reason: SloReason
@@ -38,10 +38,10 @@ def condition(
     profiles: Iterable[Mapping[str, Any]],
     policy: Mapping[str, JSON] | None = None,
 ) -> SloCondition:
-    """The verdict from specs alone: the service's, its model's, the model's profiles' and the policy's.
+    """Returns the verdict from the specs of the service, its model, the model's profiles and the policy alone.
 
     A request that finds a free instance takes one execution, so the fastest execution at the highest clock, with
-    the policy's margin, is the least SLO that any load could meet. Whether the fleet has the GPUs is another matter.
+    the policy's margin, is the least SLO that any load could meet. The GPUs of the fleet are not looked at.
     """
     admitted = admitted_variants(service, model)
     if not admitted:
@@ -54,9 +54,9 @@ def condition(
             fastest = found if fastest is None else min(fastest, found)
     if fastest is None:
         where = f"on {_listed(types)}" if types else "on any GPU type"
-        told = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
+        message = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
         return SloCondition(
-            "False", SloReason.NO_PROFILE, f"{told}; apply a Profile or admit other variants or GPU types"
+            "False", SloReason.NO_PROFILE, f"{message}; apply a Profile or admit other variants or GPU types"
         )
     exec_ms, variant, gpu_type = fastest
     margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
@@ -67,13 +67,13 @@ def condition(
         f" {least:.4g} ms with the margin of {100 * margin:.3g} %"
     )
     if least > slo:
-        told = f"no request can finish within {slo:g} ms: {numbers}; the smallest attainable SLO is {least:.4g} ms"
-        return SloCondition("False", SloReason.SLO_BELOW_FASTEST_EXEC, told)
+        message = f"no request can finish within {slo:g} ms: {numbers}; the smallest attainable SLO is {least:.4g} ms"
+        return SloCondition("False", SloReason.SLO_BELOW_FASTEST_EXEC, message)
     return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
 
 
 def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """The model's variants that satisfy both `variants` and `minAccuracy`, in the model's order."""
+    """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order."""
     wanted = service.get("variants")
     least = service.get("minAccuracy", 0)
     return [
@@ -84,7 +84,7 @@ def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> l
 
 
 def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
-    """The quickest profiled point: latency never rises with SM%, so each batch is quickest at its largest share."""
+    """Returns the fastest profiled point: latency never rises with SM%, so it is at a batch's largest share."""
     quickest: float = min(min(curve.values()) for curve in profile["latencyMs"].values())
     return quickest
 
@@ -92,13 +92,13 @@ def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
 def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     best = max(model["variants"], key=lambda variant: variant["accuracy"])
     wanted, least = service.get("variants"), service.get("minAccuracy")
-    asked = []
+    requirements = []
     if wanted:
-        asked.append(f"variants {_listed(wanted)}")
+        requirements.append(f"variants {_listed(wanted)}")
     if least is not None:
-        asked.append(f"minAccuracy {least:g}")
-    told = f"no variant of Model {service['model']} satisfies {' and '.join(asked)}"
-    return f"{told}; its most accurate is {best['name']} with {best['accuracy']:g}"
+        requirements.append(f"minAccuracy {least:g}")
+    message = f"no variant of Model {service['model']} satisfies {' and '.join(requirements)}"
+    return f"{message}; its most accurate is {best['name']} with {best['accuracy']:g}"
 
 
 def _listed(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from app.manifests.model import JSON
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field before and after; None where it is not there."""
+    """A field before and after; None where it is absent."""
 
     path: str  # `spec.slo.latencyMs`, `spec.variants[1].name`
     before: JSON
@@ -20,7 +20,7 @@ _ABSENT = object()
 
 
 def diff(before: JSON, after: JSON) -> list[FieldChange]:
-    """The changed fields, in the order of the new value, then what is gone."""
+    """Returns the changed fields in the order of the new value, then the removed ones."""
     changes: list[FieldChange] = []
     _compare("", before, after, changes)
     return changes
@@ -49,5 +49,5 @@ def _entry(path: str, before: JSON | object, after: JSON | object, changes: list
 
 
 def _same(before: JSON, after: JSON) -> bool:
-    """Equal and, between true and 1, of one kind; 1 and 1.0 are one number."""
+    """Returns True for equal values; true and 1 differ, while 1 and 1.0 are the same number."""
     return before == after and isinstance(before, bool) == isinstance(after, bool)

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from app.manifests.model import JSON
 
 SHOWN_CHARACTERS = 80  # of a value that is echoed
-ELSEWHERE = {"namespace": "tenant"}  # what other systems call it
-COMPARED_CHARACTERS = 64  # a longer word is nobody's typing mistake, and slow to compare
+ELSEWHERE = {"namespace": "tenant"}  # the names that other systems use
+COMPARED_CHARACTERS = 64  # a longer word is no typing mistake, and slow to compare
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
-    """One thing wrong in one place."""
+    """A fault: its place, the value, and what is allowed."""
 
     document: str  # `fleet.yaml#3 Service shop/search`
     field: str  # `spec.slo.latencyMs`
-    message: str  # one sentence: what is wrong
-    allowed: str = ""  # what would be right
+    message: str  # a sentence that names the fault
+    allowed: str = ""  # the values that are allowed
     value: JSON = None  # the offending value, shortened
     suggestion: str = ""  # the word that was probably meant
 
@@ -38,15 +38,15 @@ class ManifestFault:
 
 
 class ManifestsRefused(Exception):
-    """The whole input is refused; `faults` says why."""
+    """The whole input is refused, because of its `faults`."""
 
     def __init__(self, faults: Sequence[ManifestFault], *, too_large: bool = False) -> None:
         super().__init__("; ".join(str(fault) for fault in faults[:3]))
         self.faults = list(faults)
-        self.too_large = too_large  # over a limit of size, count or time rather than wrong
+        self.too_large = too_large  # over a limit of size, count or time
 
     def __reduce__(self) -> tuple[object, ...]:
-        # It crosses from the parser's process; an exception forgets keyword arguments when pickled.
+        # The parser's process sends it; a pickled exception loses its keyword arguments.
         return _refused, (self.faults, self.too_large)
 
 
@@ -55,7 +55,7 @@ def _refused(faults: Sequence[ManifestFault], too_large: bool) -> ManifestsRefus
 
 
 def shown(value: JSON) -> JSON:
-    """The value as it may be echoed: short, and with nothing that steers a terminal or a log."""
+    """Returns the value in a form that may be echoed: short, and with nothing that controls a terminal or a log."""
     if isinstance(value, str):
         return escaped(value)
     if isinstance(value, list):
@@ -68,13 +68,13 @@ def shown(value: JSON) -> JSON:
 
 
 def quoted(value: JSON) -> str:
-    """The value inside a sentence."""
-    told = shown(value)
-    return told if isinstance(told, str) and not isinstance(value, str) else json.dumps(told, ensure_ascii=False)
+    """Returns the value as it appears in a sentence."""
+    short = shown(value)
+    return short if isinstance(short, str) and not isinstance(value, str) else json.dumps(short, ensure_ascii=False)
 
 
 def escaped(text: str) -> str:
-    """Shortened, with control, formatting (bidi) and line characters as escapes."""
+    """Returns the text shortened, with control, formatting (bidi) and line characters escaped."""
     cut = text[:SHOWN_CHARACTERS]
     if not (cut.isascii() and cut.isprintable()):
         cut = "".join(_escape(character) for character in cut)
@@ -88,13 +88,13 @@ def _escape(character: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, or nothing."""
+    """Returns the known word that was probably meant, or an empty string."""
     if not word or len(word) > COMPARED_CHARACTERS:
         return ""
     lower = {candidate.lower(): candidate for candidate in known}
     if (same := ELSEWHERE.get(word.lower(), "")) in lower:
         return lower[same]
     found = get_close_matches(word.lower(), lower, n=3, cutoff=0.6)
-    # Letters that changed places are the likelier slip: modle is model, though mode is a letter nearer.
+    # Swapped letters are the likelier slip: modle is model, though mode is closer by a letter.
     found.sort(key=lambda candidate: sorted(candidate) != sorted(word.lower()))
     return lower[found[0]] if found else ""

@@ -1,4 +1,4 @@
-"""What the platform team declares of its fleet: GPU types, nodes, the policy and the tenants."""
+"""Specs that the platform team declares: GPU types, nodes, the policy and the tenants."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class GpuTypeSpec(Spec):
         if idle is not None and most is not None and idle > most:
             yield Contradiction("maxW", f"maxW {most:g} is less than idleW {idle:g}", f"at least {idle:g}", most)
         prices = spec.get("prices")
-        seen: set[tuple[str, str]] = set()
+        earlier: set[tuple[str, str]] = set()
         for index, price in enumerate(prices if isinstance(prices, list) else ()):
             if isinstance(price, dict):
                 where = (str(price.get("region", "default")), str(price.get("purchase", "onDemand")))
-                if where in seen:
-                    told = f"the price of {where[1]} in region {where[0]} is given twice"
-                    yield Contradiction(f"prices[{index}]", told, "one price for each region and purchase")
-                seen.add(where)
+                if where in earlier:
+                    message = f"the price of {where[1]} in region {where[0]} is given twice"
+                    yield Contradiction(f"prices[{index}]", message, "one price for each region and purchase")
+                earlier.add(where)
 
 
 class NodeSpec(Spec):
@@ -79,7 +79,7 @@ class NodeSpec(Spec):
 
 
 class PolicySpec(Spec):
-    """How the whole fleet is planned; there is one, named `default`."""
+    """The rules by which the whole fleet is planned; there is one policy, named `default`."""
 
     nullable: ClassVar[frozenset[str]] = frozenset({"powerBudgetW"})
 
@@ -116,14 +116,14 @@ class Guarantee(Spec):
 
 
 class TenantLimitSpec(Spec):
-    """The most that a tenant's instances may take."""
+    """The most GPUs that a tenant's instances may take."""
 
     gpus: Positive | None = Field(None, description="GPUs, as a sum of shares")
     price_per_hour: Positive | None = Field(None, description="Price of these shares for an hour")
 
 
 class TenantBudgetSpec(Spec):
-    """Money a tenant may spend."""
+    """The money that a tenant may spend."""
 
     per_month: NotNegative = Field(description="In a calendar month, UTC")
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(
@@ -147,5 +147,5 @@ class TenantSpec(Spec):
         if isinstance(guarantee, dict) and isinstance(limit, dict):
             least, most = number(guarantee.get("gpus")), number(limit.get("gpus"))
             if least is not None and most is not None and least > most:
-                told = f"the guarantee of {least:g} GPUs is more than the limit of {most:g}"
-                yield Contradiction("guarantee.gpus", told, f"at most {most:g}", least)
+                message = f"the guarantee of {least:g} GPUs is more than the limit of {most:g}"
+                yield Contradiction("guarantee.gpus", message, f"at most {most:g}", least)

@@ -1,4 +1,4 @@
-"""Reads the heading of every manifest: apiVersion, kind, and the metadata that names it."""
+"""Reads the heading of a manifest: apiVersion, kind, and the metadata that names it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_LABELS = 64
 
 FIELDS = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name", "tenant", "labels")
-# What `get` shows beside what was declared; it comes back with `apply` and is not read.
+# `get` adds these to what was declared; `apply` ignores them.
 SHOWN = frozenset({"status"})
 SHOWN_METADATA = frozenset({"uid", "generation", "resourceVersion", "createdAt", "updatedAt"})
 KINDS: Mapping[str, Kind] = {str(kind): kind for kind in Kind}
@@ -30,29 +30,30 @@ LABEL_VALUE_ALLOWED = "nothing, or 1..63 letters, digits, -, _ and ., beginning 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What could be read; `key` only where kind, tenant and name are all right."""
+    """The readable part of a heading; `key` is set only if kind, tenant and name are valid."""
 
     kind: Kind | None
-    called: str  # how faults call the document: `fleet.yaml#3 Service shop/search`
+    called: str  # the document's name in faults: `fleet.yaml#3 Service shop/search`
     key: Key | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 
 def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: FaultTally) -> Heading:
-    """Reads the heading and tallies all that is wrong with it."""
+    """Reads the heading and tallies all its faults."""
     kind = _kind(body, source, offline, tally)
     metadata = body.get("metadata")
     called = _called(source, kind, metadata, default_tenant)
     tally.unknown(called, "", body, FIELDS, SHOWN)
     if body.get("apiVersion") != API_VERSION:
         version = body.get("apiVersion")
-        told = f"{quoted(version)} is not a version of this API" if "apiVersion" in body else "this field is required"
-        tally.add(called, "apiVersion", told, API_VERSION, version)
+        is_given = "apiVersion" in body
+        message = f"{quoted(version)} is not a version of this API" if is_given else "this field is required"
+        tally.add(called, "apiVersion", message, API_VERSION, version)
     if kind is Kind.STATE and "metadata" not in body:
         return Heading(kind, called, Key(kind, "", "state"))
     if not isinstance(metadata, dict):
-        told = f"{quoted(metadata)} is not a mapping" if "metadata" in body else "this field is required"
-        tally.add(called, "metadata", told, "a mapping with a name", metadata)
+        message = f"{quoted(metadata)} is not a mapping" if "metadata" in body else "this field is required"
+        tally.add(called, "metadata", message, "a mapping with a name", metadata)
         return Heading(kind, called)
     tally.unknown(called, "metadata.", metadata, METADATA, SHOWN_METADATA)
     name = _name(metadata, "name", called, tally)
@@ -66,18 +67,18 @@ def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline:
 
 
 def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: FaultTally) -> Kind | None:
-    told = body.get("kind")
+    declared = body.get("kind")
     known = tuple(Kind) if offline else STORED
     allowed = ", ".join(known)
     if "kind" not in body:
         tally.add(source, "kind", "this field is required", allowed)
         return None
-    kind = KINDS.get(told) if isinstance(told, str) else None
+    kind = KINDS.get(declared) if isinstance(declared, str) else None
     if kind is None:
-        meant = nearest(told, known) if isinstance(told, str) and tally.room > 0 else ""
-        tally.add(source, "kind", f"there is no kind {quoted(told)}", allowed, told, meant)
+        meant = nearest(declared, known) if isinstance(declared, str) and tally.room > 0 else ""
+        tally.add(source, "kind", f"there is no kind {quoted(declared)}", allowed, declared, meant)
     elif kind not in known:
-        tally.add(source, "kind", "State is for solving files offline; a server knows what runs", allowed, told)
+        tally.add(source, "kind", "State is for solving files offline; a server knows what runs", allowed, declared)
         return None
     return kind
 
@@ -87,23 +88,23 @@ def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: FaultTal
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
     if which not in metadata:
-        told = "this field is required"
+        message = "this field is required"
     elif isinstance(name, str):
-        told = f"{quoted(name)} is not a valid name"
+        message = f"{quoted(name)} is not a valid name"
     else:
-        told = f"{quoted(name)} is not a string" + _hint(name)
-    tally.add(called, f"metadata.{which}", told, NAME_ALLOWED, name)
+        message = f"{quoted(name)} is not a string" + _hint(name)
+    tally.add(called, f"metadata.{which}", message, NAME_ALLOWED, name)
     return None
 
 
 def _tenant(
     metadata: Mapping[str, JSON], kind: Kind | None, called: str, default_tenant: str, tally: FaultTally
 ) -> str | None:
-    """The tenant; empty for a cluster-wide kind, None when it cannot be told."""
+    """Returns the tenant; empty for a cluster-wide kind, None if it is missing or invalid."""
     if kind not in TENANTED:
         if kind is not None and "tenant" in metadata:
-            told = f"a {kind} has no tenant; leave the field out"
-            tally.add(called, "metadata.tenant", told, "no tenant", metadata["tenant"])
+            message = f"a {kind} has no tenant; leave the field out"
+            tally.add(called, "metadata.tenant", message, "no tenant", metadata["tenant"])
         return ""
     if "tenant" in metadata:
         return _name(metadata, "tenant", called, tally)

@@ -1,4 +1,4 @@
-"""JSON text to values, its size and depth counted on the text before anything is built."""
+"""Reads JSON text into values; counts its size and depth on the text before anything is built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quote
 from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
 
-# Possessive, and content with a missing closing quote: no text makes it look twice at a character.
+# Possessive, and satisfied without a closing quote: no text makes it read a character twice.
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 STRING_OR_END = re.compile(r'"(?:[^"\\]++|\\.)*+"?|\}', re.DOTALL)
 STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[-+.0-9eE]{20,}+', re.DOTALL)
@@ -22,9 +22,9 @@ ODD_ESCAPE = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 
 
 def load(text: str, limits: InputLimits, source: str) -> tuple[JSON, int]:
-    """The value of the text and how many values it holds; Refused when it is not JSON, or too much of it."""
+    """Returns the value of the text and the number of values in it; refuses what is not JSON or too large."""
     data = text.encode()
-    bare = STRING.sub(b'"', data)  # what is left: structure and numbers
+    bare = STRING.sub(b'"', data)  # the rest: structure and numbers
     counted = _measure(bare, limits, source)
     if re.search(rb"[-+.0-9eE]{%d}" % (limits.max_number_characters + 1), bare):
         raise ManifestsRefused([_long_number(text, limits, source)])
@@ -54,7 +54,7 @@ def _measure(bare: bytes, limits: InputLimits, source: str) -> int:
     counted = 1 + structure.count(b",") + opened - empty
     if counted > limits.max_values:
         raise limits.too_many(source)
-    # More closed than opened is a syntax error, found before it matters here.
+    # More closing than opening brackets is a syntax error, which is found elsewhere.
     brackets = structure.translate(BRACKETS, NOT_BRACKETS)[: 2 * opened]
     if opened and max(accumulate(memoryview(brackets).cast("b"))) > limits.max_depth:
         raise limits.too_deep(source)
@@ -62,7 +62,7 @@ def _measure(bare: bytes, limits: InputLimits, source: str) -> int:
 
 
 class _Unwanted(Exception):
-    """JSON that Python reads and we do not."""
+    """JSON that Python reads and gpuwright refuses."""
 
     def __init__(self, message: str, allowed: str = "", *, key: str | None = None) -> None:
         super().__init__(message)
@@ -78,8 +78,8 @@ class _Unwanted(Exception):
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     built = dict(pairs)
     if len(built) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        earlier: set[str] = set()
+        twice = next(key for key, _ in pairs if key in earlier or earlier.add(key))  # type: ignore[func-returns-value]
         raise _Unwanted(f"the key {quoted(twice)} appears twice in one object", "each key once", key=twice)
     return built
 
@@ -127,7 +127,7 @@ def _last_key(text: str, key: str) -> int:
 
 
 def _check_texts(value: JSON, source: str) -> None:
-    """Half a surrogate pair cannot be stored or sent, and NUL not stored; both can be written as escapes."""
+    """Refuses NUL, which cannot be stored, and half of a surrogate pair, which cannot be sent either."""
     waiting: list[JSON] = [value]
     while waiting:
         item = waiting.pop()

@@ -1,4 +1,4 @@
-"""Maps each kind to its spec, and reads it."""
+"""The spec class of each kind."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SPECS: Mapping[Kind, type[Spec]] = {
 
 
 def parse(kind: Kind, spec: Mapping[str, JSON]) -> Spec:
-    """A spec that was validated before, read into its class."""
+    """Returns a spec that was validated before as its class."""
     return SPECS[kind].model_validate(spec)
 
 
 @cache
 def schema(kind: Kind) -> dict[str, Any]:
-    """The JSON Schema of the kind's spec."""
+    """Returns the JSON Schema of the kind's spec."""
     return SPECS[kind].model_json_schema()

@@ -9,7 +9,7 @@ from app.manifests.faults import ManifestFault, ManifestsRefused
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """Sizes of one input. A value is anything but a key: a container, a string, a number and the rest."""
+    """Limits of an input's size. Everything but a key is a value: a container, a string, a number and so on."""
 
     max_bytes: int
     max_values: int
@@ -45,5 +45,5 @@ class InputLimits:
 
 OFFLINE = InputLimits(max_bytes=64 * 1024**2, max_values=2_000_000)  # a file that is solved without a server
 API = InputLimits(max_bytes=16 * 1024**2, max_values=500_000)  # one `apply`
-ONE = InputLimits(max_bytes=1024**2, max_values=100_000)  # one object
-PATCH = InputLimits(max_bytes=64 * 1024, max_values=5_000)  # read where it is asked for; a larger change is a put
+OBJECT = InputLimits(max_bytes=1024**2, max_values=100_000)  # one object
+PATCH = InputLimits(max_bytes=64 * 1024, max_values=5_000)  # read in the request's own thread; a larger change is a put

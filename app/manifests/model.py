@@ -1,4 +1,4 @@
-"""The kinds of the world and a validated manifest of one of them."""
+"""The kinds of objects, and a validated manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ API_VERSION = "gpuwright/v1"
 
 
 class Kind(StrEnum):
-    """What can be declared. State exists in offline files only."""
+    """The kinds of objects that can be declared. State exists in offline files only."""
 
     GPU_TYPE = "GpuType"
     NODE = "Node"
@@ -27,12 +27,12 @@ class Kind(StrEnum):
 
     @property
     def plural(self) -> str:
-        """The name of the kind in URLs and on the command line."""
+        """Returns the name of the kind in URLs and on the command line."""
         return PLURALS[self]
 
     @property
     def tenanted(self) -> bool:
-        """Tells if an object of this kind belongs to a tenant."""
+        """True if an object of this kind belongs to a tenant."""
         return self in TENANTED
 
 
@@ -65,14 +65,14 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One declared object: `spec` is what was written, no defaults filled in, in JSON's types."""
+    """A declared object: `spec` is what was written, without defaults, in JSON's types."""
 
     kind: Kind
     tenant: str
     name: str
     spec: dict[str, JSON]
     labels: dict[str, str] = field(default_factory=dict)
-    document: str = ""  # where it stood: `fleet.yaml#3`
+    document: str = ""  # where it was read: `fleet.yaml#3`
 
     @property
     def key(self) -> Key:

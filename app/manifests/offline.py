@@ -1,4 +1,4 @@
-"""A world from files alone: read, validated and checked for references, with every fault of every file at once."""
+"""Reads declared objects from files alone, with validation, references, and the faults of all files at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_TENANT = "default"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFiles:
-    """Everything the files declare, by key, in the order it was declared."""
+    """All declared objects of the files, by key, in the order of the files."""
 
     manifests: Mapping[Key, Manifest]
 
@@ -40,7 +40,7 @@ class DeclaredFiles:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file's bytes and what to call them; standard input and tests have no path."""
+    """A file's bytes and name; standard input and tests have no path."""
 
     source: str
     data: bytes
@@ -48,7 +48,7 @@ class Input:
 
 
 def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
-    """The world the files declare; Refused with every fault when they do not declare one."""
+    """Returns the declared objects of the files; raises ManifestsRefused with every fault."""
     documents: list[Document] = []
     faults: list[ManifestFault] = []
     too_large = False
@@ -72,9 +72,9 @@ def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
 
 
 def unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[ManifestFault]:
-    """References that lead nowhere, and Profiles of the same thing.
+    """Returns references to missing objects, and Profiles of the same subject.
 
-    What refers to something at fault is left alone: that is named already, and not missing.
+    A reference to an object at fault is skipped: the object is reported already, and is not missing.
     """
     manifests = references.judged_apart(world.manifests.values(), at_fault)
     found = references.faults(manifests, world) + references.clashes(manifests, {})
@@ -99,7 +99,7 @@ def _documents(entry: Path | Input) -> list[Document]:
 
 
 def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
-    """Checks that everything in State runs on a declared GPU, for a declared service or job."""
+    """Returns a fault for each entry of State without a declared GPU, service or job."""
     found: list[ManifestFault] = []
     spec: Mapping[str, Any] = state.spec
     lists: Sequence[tuple[str, str, Kind]] = (("running", "service", Kind.SERVICE), ("jobs", "job", Kind.JOB))
@@ -113,19 +113,21 @@ def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
             elif kind is Kind.SERVICE:
                 model = world.spec(Key(Kind.MODEL, "", str(owner["model"])))
                 if model and entry["variant"] not in references.variants(model):
-                    told = f"Model {owner['model']} has no variant {entry['variant']}"
-                    found.append(_fault(state, f"{at}.variant", told))
+                    message = f"Model {owner['model']} has no variant {entry['variant']}"
+                    found.append(_fault(state, f"{at}.variant", message))
             if node is None:
                 found.append(_fault(state, f"{at}.node", f"there is no Node {entry['node']}"))
                 continue
             if entry["gpu"] >= node["gpus"]:
-                told = f"Node {entry['node']} has no GPU {entry['gpu']}"
-                found.append(_fault(state, f"{at}.gpu", told, f"0..{node['gpus'] - 1}"))
+                message = f"Node {entry['node']} has no GPU {entry['gpu']}"
+                found.append(_fault(state, f"{at}.gpu", message, f"0..{node['gpus'] - 1}"))
             gpu_type: Any = world.spec(Key(Kind.GPU_TYPE, "", node["gpuType"]))
             clock = entry.get("clockMhz")
             if gpu_type and clock is not None and clock not in gpu_type["clocksMhz"]:
-                told = f"{clock:g} MHz is not a clock of {node['gpuType']}"
-                found.append(_fault(state, f"{at}.clockMhz", told, ", ".join(f"{c:g}" for c in gpu_type["clocksMhz"])))
+                message = f"{clock:g} MHz is not a clock of {node['gpuType']}"
+                found.append(
+                    _fault(state, f"{at}.clockMhz", message, ", ".join(f"{c:g}" for c in gpu_type["clocksMhz"]))
+                )
     return found
 
 

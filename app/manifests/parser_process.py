@@ -1,4 +1,4 @@
-"""The process that reads large inputs: nice, small, and killed without loss.
+"""The process that reads large inputs: low in priority, limited in memory, and killed without loss.
 
 Run as `python -m app.manifests.parser_process MEMORY_MB SECONDS`; it takes orders of `app.manifests.parsing`.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.manifests.asked import named
+from app.manifests.addressed import complete_from_path
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.limits import InputLimits
 from app.manifests.model import Key, Manifest
@@ -21,7 +21,7 @@ from app.manifests.reader import Document, Media, read
 from app.manifests.validate import Examined, examine
 from app.worker.orders import take_orders
 
-NICE = 10  # a reader of large inputs waits for everyone who answers requests
+NICE = 10  # reading a large input yields to the threads that answer requests
 OUT_OF_MEMORY = 3  # exit status
 GRACE_SECONDS = 10  # beyond the deadline that the parent keeps; this is for when the parent is gone
 MANIFESTS_IN_A_MESSAGE = 100  # taking one apart holds the parent's interpreter
@@ -35,15 +35,15 @@ class ParseRequest:
     limits: InputLimits
     source: str
     default_tenant: str
-    key: Key | None = None  # the one object that the input is about, where that is known
+    key: Key | None = None  # the object that the URL names, if it names one
 
 
 def parse(data: bytes, order: ParseRequest) -> Examined:
-    """Bytes to manifests and faults; what cannot even be read is raised as Refused."""
+    """Returns manifests and faults; raises ManifestsRefused if the bytes cannot be read at all."""
     documents: Sequence[Document] = read(data, order.media, order.limits, order.source)
     disagreements: list[ManifestFault] = []
     if order.key is not None:
-        documents, disagreements = named(documents, order.key)
+        documents, disagreements = complete_from_path(documents, order.key)
     found = examine(documents, default_tenant=order.default_tenant, offline=False)
     return found._replace(faults=disagreements + found.faults)
 

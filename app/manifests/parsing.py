@@ -1,4 +1,4 @@
-"""Inputs read where they harm nobody: small ones here, large ones in a process with a deadline and a memory limit."""
+"""Reads inputs without harm to others: small ones here, large ones in a process with a deadline and a memory limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.manifests.validate import Examined
 from app.worker.places import Places
 from app.worker.process import WorkerDied, WorkerLate, WorkerProcess
 
-SMALL_BYTES = 32 * 1024  # read in the caller's thread, in 20 ms at worst; above it, other requests would notice
-TINY_BYTES = 4 * 1024  # read at once; of those in between a few at a time, for they share one interpreter
+SMALL_BYTES = 32 * 1024  # read in the caller's thread, in 20 ms at worst; larger ones would delay other requests
+TINY_BYTES = 4 * 1024  # read at once; larger ones a few at a time, because they share the interpreter
 AT_ONCE = 2
 WORKERS = 2
 WAITING = 8  # for a worker; more of them are refused, and may come back
@@ -27,7 +27,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "VIRTUAL
 
 
 class ParserPool:
-    """Worker processes, started when the first large input comes and kept for the next."""
+    """Worker processes, started for the first large input and kept for later ones."""
 
     def __init__(
         self, *, seconds: float = 20.0, memory_mb: int = 1024, workers: int = WORKERS, small_bytes: int = SMALL_BYTES
@@ -51,9 +51,9 @@ class ParserPool:
         key: Key | None = None,
         caller: str = "",
     ) -> Examined:
-        """Manifests and faults; Refused when the input cannot be read, WorkersBusy when all workers are.
+        """Returns manifests and faults; raises ManifestsRefused, or WorkersBusy if all workers are taken.
 
-        One `caller` has half of the places at most.
+        A `caller` may take half of the places.
         """
         order = ParseRequest(media, limits, source, default_tenant, key)
         if len(data) <= self.small_bytes or len(data) > limits.max_bytes:
@@ -65,7 +65,7 @@ class ParserPool:
             return self._in_worker(data, order)
 
     def close(self) -> None:
-        """End the workers that wait, and those at work once they are done."""
+        """Ends idle workers at once, and busy ones when they are done."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -99,7 +99,7 @@ class ParserPool:
             try:
                 raise found
             finally:
-                del found  # else it and this frame hold each other, and with them megabytes of input
+                del found  # otherwise it and this frame keep each other alive, with megabytes of input
         return found
 
     def _take(self) -> _Parser:

@@ -1,4 +1,4 @@
-"""Prices a GPU: the single rule that both the planner and the ledger use."""
+"""The price of a GPU: a single rule for the planner and the ledger."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 NANO = 10**9
-HIGHEST = 1e8  # an hour: what the ledger's whole numbers hold for years of a large fleet
+HIGHEST = 1e8  # an hour: the ledger's integers hold years of a large fleet at this price
 
 
 def price_per_hour(gpu_type: Mapping[str, Any], region: str, purchase: str) -> float:
-    """A GPU's price: that of its (region, purchase) in `prices`, else pricePerHour."""
+    """Returns a GPU's price: that of its (region, purchase) in `prices`, else pricePerHour."""
     for named, price in _named(gpu_type):
         if named == (region, purchase):
             return price
@@ -20,17 +20,17 @@ def price_per_hour(gpu_type: Mapping[str, Any], region: str, purchase: str) -> f
 
 
 def nano_per_hour(price: float) -> int:
-    """A price as written, in whole billionths; half of one goes to the even neighbour."""
+    """Returns a price in whole billionths; half a billionth is rounded to even."""
     return int((Decimal(repr(price)) * NANO).to_integral_value(ROUND_HALF_EVEN))
 
 
 def named_prices(gpu_type: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The (region, purchase) that a GPU type names a price for."""
+    """Returns every (region, purchase) for which a GPU type names a price."""
     return [named for named, _ in _named(gpu_type)]
 
 
 def dear(gpu_type: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Prices beyond what can be accounted for: (field, price)."""
+    """Returns the prices too high to be accounted for: (field, price)."""
     found = [("pricePerHour", float(gpu_type["pricePerHour"]))]
     found += [(f"prices[{index}].perHour", price) for index, (_, price) in enumerate(_named(gpu_type))]
     return [(field, price) for field, price in found if price > HIGHEST]

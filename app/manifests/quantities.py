@@ -1,4 +1,4 @@
-"""The numbers, names and tables that specs are made of, each with what it allows."""
+"""Numbers, names and tables of specs, each with its allowed values."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ T = TypeVar("T")
 
 
 def wrong(message: str, allowed: str = "") -> PydanticCustomError:
-    """A fault found by a rule of ours; the text travels as it is, braces and all."""
+    """Returns a fault of one of our rules; its text is not formatted, so braces stay."""
     return PydanticCustomError("gpuwright", "{message}", {"message": message, "allowed": allowed})
 
 
 def _distinct(items: list[T]) -> list[T]:
-    seen: set[object] = set()
+    earlier: set[object] = set()
     for item in items:
         known = getattr(item, "name", item)
-        if known in seen:
+        if known in earlier:
             raise wrong(f"{known} is listed twice", "each once")
-        seen.add(known)
+        earlier.add(known)
     return items
 
 
-# Tables are most of a profile: looking a key up costs a quarter of reading it as a number.
+# Tables are most of a profile: looking up a key costs a quarter of parsing it as a number.
 _BATCHES = {str(batch): batch for batch in range(1, 257)}
 _SM_PERCENTS = {str(percent): percent for percent in range(1, 101)}
 
@@ -85,7 +85,7 @@ Word: TypeAlias = Annotated[str, Field(pattern=f"^{WORD}$")]
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Exponent: TypeAlias = Annotated[float, Field(ge=0, le=10)]  # beyond it a power overflows
+Exponent: TypeAlias = Annotated[float, Field(ge=0, le=10)]  # beyond this a power overflows
 Count: TypeAlias = Annotated[int, Field(ge=1, le=int(LARGEST))]
 Priority: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
 Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]

@@ -1,4 +1,4 @@
-"""From bytes to documents: counted before they are built, refused with line and column."""
+"""Reads bytes into documents: counted before they are built, refused with line and column."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from typing import Literal, TypeAlias
 
 from app.manifests import json_text, yaml_text
 from app.manifests.faults import ManifestFault, ManifestsRefused, escaped
-from app.manifests.limits import API, OFFLINE, ONE, InputLimits
+from app.manifests.limits import API, OBJECT, OFFLINE, InputLimits
 from app.manifests.model import JSON
 
-__all__ = ["API", "OFFLINE", "ONE", "Document", "InputLimits", "Media", "read"]
+__all__ = ["API", "OBJECT", "OFFLINE", "Document", "InputLimits", "Media", "read"]
 
-# `files` is what the command line sends: {"files": [{"name": "fleet.yaml", "text": "..."}]}.
+# The command line sends `files`: {"files": [{"name": "fleet.yaml", "text": "..."}]}.
 Media: TypeAlias = Literal["yaml", "json", "files"]
 
 BYTE_ORDER_MARK = "\ufeff"
-_NOTHING = "null"  # in a list nothing is something, and no manifest
+_NOTHING = "null"  # an empty entry of a list is a fault, not an empty document
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document as it stood in its file, not yet judged."""
+    """A document as it is in its file, not yet validated."""
 
     source: str  # `fleet.yaml#3`: the third in the file, empty ones included
     value: JSON
 
 
 def read(data: bytes, media: Media, limits: InputLimits = OFFLINE, source: str = "input") -> list[Document]:
-    """Every document of a file; Refused with all that is wrong with its text."""
+    """Returns every document of a file; refuses it with all faults of its text."""
     if len(data) > limits.max_bytes:
-        told = f"the input has {len(data):,} bytes"
-        raise ManifestsRefused([ManifestFault(source, "", told, f"at most {limits.max_bytes:,} bytes")], too_large=True)
+        message = f"the input has {len(data):,} bytes"
+        raise ManifestsRefused(
+            [ManifestFault(source, "", message, f"at most {limits.max_bytes:,} bytes")], too_large=True
+        )
     text = decode(data, source)
     documents = _files(text, limits, source) if media == "files" else _documents(text, media, limits, source)[0]
     if not documents:
@@ -40,18 +42,18 @@ def read(data: bytes, media: Media, limits: InputLimits = OFFLINE, source: str =
 
 
 def decode(data: bytes, source: str) -> str:
-    """The text, which is UTF-8 and nothing else; a byte order mark is dropped."""
+    """Returns the text, which must be UTF-8, without a byte order mark."""
     try:
         return data.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        told = f"byte 0x{data[error.start]:02x} is not UTF-8"
-        raise ManifestsRefused([ManifestFault(f"{source}:{line}:{column}", "", told, "UTF-8 text")]) from None
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise ManifestsRefused([ManifestFault(f"{source}:{line}:{column}", "", message, "UTF-8 text")]) from None
 
 
 def _documents(text: str, media: Media, limits: InputLimits, source: str) -> tuple[list[Document], int]:
-    """The documents, and how many values were read."""
+    """Returns the documents and the number of values read."""
     values, counted = _json(text, limits, source) if media == "json" else _yaml(text, limits, source)
     found = [
         Document(f"{source}#{place}", value)
@@ -70,7 +72,7 @@ def _json(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]
 
 def _yaml(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
     if text.lstrip(" \t\r\n")[:1] in {"{", "["}:
-        # JSON is YAML, and its reader is four times as quick; whatever it refuses, the YAML reader decides.
+        # JSON is YAML, and its reader is four times as fast; the YAML reader decides about text that it refuses.
         try:
             return _json(text, limits, source)
         except ManifestsRefused as refused:
@@ -81,7 +83,7 @@ def _yaml(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]
 
 
 def _flat(values: list[JSON]) -> list[JSON]:
-    """A document that is a list holds several manifests."""
+    """Returns the manifests of all documents: several for a document that is a list."""
     if not any(isinstance(value, list) for value in values):
         return values
     flat: list[JSON] = []
@@ -94,8 +96,8 @@ def _flat(values: list[JSON]) -> list[JSON]:
 
 
 def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
-    """The documents of several files, which share one limit; what is wrong with any is told with all the rest."""
-    envelope, left = json_text.load(text, limits, source)[0], limits.max_values
+    """Returns the documents of several files, which share one limit; raises with the faults of all of them."""
+    envelope, rest = json_text.load(text, limits, source)[0], limits.max_values
     files = envelope.get("files") if isinstance(envelope, dict) and len(envelope) == 1 else None
     shape = '{"files": [{"name": "...", "text": "..."}]}'
     if not isinstance(files, list):
@@ -112,7 +114,7 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
         media: Media = "json" if name.endswith(".json") else "yaml"
         try:
             found, counted = _documents(
-                content.removeprefix(BYTE_ORDER_MARK), media, replace(limits, max_values=left), escaped(name)
+                content.removeprefix(BYTE_ORDER_MARK), media, replace(limits, max_values=rest), escaped(name)
             )
         except ManifestsRefused as refused:
             if refused.too_large:
@@ -122,7 +124,7 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
         if not found:
             faults.append(ManifestFault(escaped(name), "", "the file contains no manifest", "at least one document"))
         documents += found
-        left -= counted
+        rest -= counted
     if faults:
         raise ManifestsRefused(faults)
     return documents

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 from app.manifests.faults import ManifestFault, nearest, quoted
 from app.manifests.model import JSON, Key, Kind, Manifest
 
-MAX_COMPARED = 2_000  # names that a misspelt one is compared with
-MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and nobody reads more
+MAX_COMPARED = 2_000  # names with which a misspelt name is compared
+MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and a reader needs no more
 
 
 class Reference(NamedTuple):
-    """One object named by another; `part` is a Model's variant when that is meant."""
+    """A reference to an object; `part` is a Model's variant, or empty."""
 
     key: Key
     part: str
@@ -22,17 +22,17 @@ class Reference(NamedTuple):
 
 
 class ReferenceWorld(Protocol):
-    """What is declared, as far as references need it: what stands there, and what is being declared."""
+    """The objects that references may name: those declared already, and those being declared."""
 
     def spec(self, key: Key) -> Mapping[str, JSON] | None:
-        """The spec of an object, None when there is none."""
+        """Returns the spec of an object; None if it does not exist."""
 
     def names(self, kind: Kind, tenant: str) -> Iterable[str]:
-        """Names of cluster-wide objects that a tenant may know (empty: all), to guess what was meant."""
+        """Returns names of cluster-wide objects that a tenant may know (empty: all), for suggestions."""
 
 
 def referred(manifest: Manifest) -> list[Reference]:
-    """Every object the manifest names, with the field that does."""
+    """Returns every object that the manifest names, with the field that names it."""
     return list(_referred(manifest))
 
 
@@ -59,7 +59,7 @@ def _referred(manifest: Manifest) -> Iterator[Reference]:
 
 
 def faults(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[ManifestFault]:
-    """Every reference to what is not there, of all the manifests.
+    """Returns every reference to a missing object in the manifests.
 
     A Model that does not admit the service's tenant is reported exactly like one that does not exist.
     """
@@ -81,7 +81,7 @@ def faults(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[Manifes
 
 
 def judged_apart(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
-    """Those that refer to nothing that is at fault: that is named already, and not missing."""
+    """Returns the manifests without a reference to an object at fault, which is reported already and is not missing."""
     return [m for m in manifests if not any(reference.key in at_fault for reference in _referred(m))]
 
 
@@ -101,13 +101,13 @@ def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterab
 
 
 def admits(kind: Kind, spec: Mapping[str, JSON], tenant: str) -> bool:
-    """Tells if a tenant may use the object; a caller without a tenant may use everything."""
+    """Returns True if a tenant may use the object; a caller without a tenant may use everything."""
     tenants = spec.get("tenants") if kind is Kind.MODEL else None
     return not tenant or not isinstance(tenants, list) or tenant in tenants
 
 
 def variants(spec: Mapping[str, JSON]) -> dict[str, Mapping[str, JSON]]:
-    """A Model's variants by name."""
+    """Returns a Model's variants by name."""
     declared: Any = spec["variants"]
     return {variant["name"]: variant for variant in declared}
 
@@ -125,9 +125,9 @@ def profile_of(spec: Mapping[str, Any]) -> ProfileOf:
 
 
 def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[ManifestFault]:
-    """Profiles that measure what another does; `there` holds the names of those already declared.
+    """Returns profiles that measure the same as another; `there` holds the names of those already declared.
 
-    The caller leaves out of `there` the profiles that `manifests` declare anew or that are being deleted.
+    The caller leaves out of `there` the profiles that `manifests` declare again or that are being deleted.
     """
     holders = dict(there)
     found: list[ManifestFault] = []
@@ -152,17 +152,17 @@ def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
-    """An object that refers to the Model, and the variant it means (empty: the Model itself)."""
+    """An object that refers to the Model, and the variant that it names (empty: the Model itself)."""
 
     key: Key
     part: str = ""
 
 
 class Broken(NamedTuple):
-    """A referrer that a Model's new spec leaves with nothing to refer to."""
+    """A referrer whose reference a Model's new spec breaks."""
 
     referrer: Referrer
-    why: str  # a sentence that names no one
+    why: str  # a sentence without the referrer's name
 
 
 def broken_by(spec: Mapping[str, JSON], referrers: Sequence[Referrer]) -> list[Broken]:

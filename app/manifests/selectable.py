@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from app.manifests.model import JSON, Manifest
 
 MAX_ENTRIES = 256
-MAX_CHARACTERS = 200  # of one entry; a longer value cannot be selected by
+MAX_CHARACTERS = 200  # of an entry; longer values cannot be selected
 MAX_DEPTH = 3
 TABLES = frozenset({"latencyMs", "memoryGib", "pressure", "powerW", "stepsPerSecond", "requestsPerSecond"})
 HIDDEN = frozenset({"tenants"})  # a tenant could ask which others a Model admits
 
 
 def selectable(manifest: Manifest) -> list[str]:
-    """`metadata.name=search`, `spec.model=resnet50`, `label:team=a`, and `label:team` for any value."""
+    """Returns `metadata.name=search`, `spec.model=resnet50`, `label:team=a`, and `label:team` for any value."""
     entries = [f"metadata.name={manifest.name}"]
     if manifest.tenant:
         entries.append(f"metadata.tenant={manifest.tenant}")
@@ -29,7 +29,7 @@ def selectable(manifest: Manifest) -> list[str]:
 
 
 def written(value: JSON) -> str:
-    """A scalar as a selector writes it: `true`, `900`, `search`."""
+    """Returns a scalar as a selector writes it: `true`, `900`, `search`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

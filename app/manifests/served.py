@@ -1,4 +1,4 @@
-"""Models with their variants, and the profiles declared for them: what is served and how fast it runs."""
+"""Specs of models with their variants, and of the profiles that measure them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _argument(value: str | float | bool) -> str | float | bool:
     return value
 
 
-# What a template may be told. Which arguments it takes, and which paths, the node that defines it judges.
+# Values of a template's arguments. The node that defines the template checks its arguments and paths.
 ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$")]
 Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterValidator(_argument)]
 
 
 class RuntimeSpec(Spec):
-    """How a node starts a variant: a template of the node, with typed arguments."""
+    """The way a node starts a variant: a template of the node, with typed arguments."""
 
     template: Word = Field(description="Name of the template on the nodes")
     args: dict[ArgumentName, Argument] = Field(
@@ -72,18 +72,18 @@ class ModelSpec(Spec):
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
         variants = spec.get("variants")
-        seen: set[str] = set()
+        earlier: set[str] = set()
         for index, variant in enumerate(variants if isinstance(variants, list) else ()):
             name = variant.get("name") if isinstance(variant, dict) else None
             if isinstance(name, str):
-                if name in seen:
-                    told = f"the variant {quoted(name)} is declared twice"
-                    yield Contradiction(f"variants[{index}].name", told, "each name once in a model", name)
-                seen.add(name)
+                if name in earlier:
+                    message = f"the variant {quoted(name)} is declared twice"
+                    yield Contradiction(f"variants[{index}].name", message, "each name once in a model", name)
+                earlier.add(name)
 
 
 class DemandSpec(Spec):
-    """What a running instance or job takes beside its share of SMs."""
+    """The resources of a running instance or job besides its share of SMs."""
 
     cpu_cores: NotNegative = Field(0, description="CPU cores")
     host_memory_gib: NotNegative = Field(0, description="Host memory")
@@ -115,5 +115,5 @@ class ProfileSpec(DemandSpec):
             return
         for batch in latencies:
             if batch not in memories:
-                told = f"batch {escaped(batch)} has a latency but no memory"
-                yield Contradiction("memoryGib", told, "a memory for every batch of latencyMs")
+                message = f"batch {escaped(batch)} has a latency but no memory"
+                yield Contradiction("memoryGib", message, "a memory for every batch of latencyMs")

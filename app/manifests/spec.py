@@ -1,4 +1,4 @@
-"""What every spec has in common: camelCase on the wire, nothing unknown, nothing converted."""
+"""The base class of all specs: camelCase on the wire, no unknown fields, no conversion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Contradiction(NamedTuple):
 
 
 class Spec(BaseModel):
-    """A mapping of a manifest, read strictly: `true` is no number and "3" is no number."""
+    """A mapping of a manifest, read strictly: neither `true` nor "3" is a number."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -32,15 +32,15 @@ class Spec(BaseModel):
         hide_input_in_errors=True,
     )
 
-    # Fields that may be null; everywhere else null is refused, and leaving out is how to say nothing.
+    # Fields that may be null; all others must be left out instead.
     nullable: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
-        """What is wrong between fields, told of the raw spec so that it comes with all its other faults."""
+        """Yields contradictions between fields, from the raw spec so that they come with all its other faults."""
         yield from ()
 
 
 def number(value: JSON) -> float | None:
-    """The value if it is a number, for rules that compare fields which may themselves be wrong."""
+    """Returns the value if it is a number, for rules that compare fields which may themselves be wrong."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Collects faults: the first thousand in full, the rest by number."""
+"""Collects faults: the first thousand in full, the rest as a count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_FAULTS = 1_000
 
 
 class FaultTally:
-    """The faults of one input, in the order they were found."""
+    """The faults of an input, in the order in which they were found."""
 
     def __init__(self) -> None:
         self.faults: list[ManifestFault] = []
@@ -35,28 +35,28 @@ class FaultTally:
             self.untold += 1
 
     def extend(self, faults: Iterable[ManifestFault], counted: int) -> None:
-        """Faults that were worded elsewhere, of so many in all."""
-        told = list(faults)[: self.room]
-        self.faults += told
-        self.untold += max(0, counted - len(told))
+        """Adds faults that were worded elsewhere, out of `counted` faults in all."""
+        reported = list(faults)[: self.room]
+        self.faults += reported
+        self.untold += max(0, counted - len(reported))
 
     def unknown(
         self, document: str, prefix: str, mapping: Mapping[str, JSON], known: Sequence[str], ignored: frozenset[str]
     ) -> None:
-        """Every field of a mapping that is not known."""
+        """Adds a fault for every unknown field of a mapping."""
         for field, value in mapping.items():
             if field in known or field in ignored:
                 continue
             if self.room <= 0:  # wording costs more than counting
                 self.untold += 1
                 continue
-            told = f"there is no field {quoted(field)} here"
+            message = f"there is no field {quoted(field)} here"
             self.add(
-                document, prefix + escaped(field), told, f"one of {', '.join(known)}", value, nearest(field, known)
+                document, prefix + escaped(field), message, f"one of {', '.join(known)}", value, nearest(field, known)
             )
 
     def all(self) -> list[ManifestFault]:
-        """The faults, and after them how many were not told."""
+        """Returns the faults, and after them the number of those not reported in full."""
         if not self.untold:
             return self.faults
         more = "fault was" if self.untold == 1 else "faults were"

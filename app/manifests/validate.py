@@ -1,4 +1,4 @@
-"""Documents to manifests: every fault of every document at once."""
+"""Validates documents into manifests, with every fault of every document at once."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from app.manifests.reader import Document
 from app.manifests.tally import FaultTally
 
 MAX_SPEC_VALUES = 50_000  # a profile of all 256 batches at all 100 shares has half of it
-MAX_NULLS = 100  # told of one spec
+MAX_NULLS = 100  # reported for a spec
 EMPTY_SPEC = frozenset({Kind.POLICY, Kind.TENANT, Kind.STATE})  # everything in them is optional
 SHAPE = "a mapping of apiVersion, kind, metadata, spec"
 
 
 class Examined(NamedTuple):
-    """Splits documents into valid manifests and faults, with the objects that are at fault."""
+    """The valid manifests and the faults of an input, with the objects at fault."""
 
     manifests: list[Manifest]
     faults: list[ManifestFault]
-    at_fault: frozenset[Key] | None = frozenset()  # None where a document does not even say which it is
+    at_fault: frozenset[Key] | None = frozenset()  # None for a document that does not even name its object
 
 
 def validate(
     documents: Sequence[Document], *, default_tenant: str = "default", offline: bool = False
 ) -> tuple[list[Manifest], list[ManifestFault]]:
-    """The manifests that are right, and all that is wrong with the others."""
+    """Returns the valid manifests and all faults of the others."""
     found = examine(documents, default_tenant=default_tenant, offline=offline)
     return found.manifests, found.faults
 
 
 def examine(documents: Sequence[Document], *, default_tenant: str = "default", offline: bool = False) -> Examined:
-    """Every document judged by itself.
+    """Validates each document on its own.
 
-    A Service or Job that names no tenant belongs to `default_tenant`; where that is empty, it is at fault.
+    A Service or Job without a tenant belongs to `default_tenant`; if that is empty, it is at fault.
     """
     tally = FaultTally()
     manifests: list[Manifest] = []
@@ -61,8 +61,8 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
             anonymous = True
             continue
         if found.key in declared:
-            told = f"{found.key} is already declared in {declared[found.key]}"
-            tally.add(found.called, "metadata.name", told, "each object once", found.key.name)
+            message = f"{found.key} is already declared in {declared[found.key]}"
+            tally.add(found.called, "metadata.name", message, "each object once", found.key.name)
         declared.setdefault(found.key, source)
         if spec is not None and tally.count == before:
             manifests.append(Manifest(*found.key, spec, found.labels, source))
@@ -71,13 +71,13 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
 
 
 def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) -> dict[str, JSON] | None:
-    """The spec as it was written, once it has been read without fault."""
+    """Returns the spec as it was written if it has no fault."""
     if "spec" not in body and kind in EMPTY_SPEC:
         return {}
     spec = body.get("spec")
     if not isinstance(spec, dict):
-        told = f"{quoted(spec)} is not a mapping" if "spec" in body else "this field is required"
-        tally.add(called, "spec", told, "a mapping", spec)
+        message = f"{quoted(spec)} is not a mapping" if "spec" in body else "this field is required"
+        tally.add(called, "spec", message, "a mapping", spec)
         return None
     model = SPECS[kind]
     nulls, counted = _nulls(spec, model.nullable)
@@ -100,7 +100,7 @@ def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) 
 
 
 def _nulls(spec: Mapping[str, JSON], nullable: frozenset[str]) -> tuple[list[str], int]:
-    """The fields that are null and may not be, and how many values the spec holds."""
+    """Returns the fields that must not be null and are, and the number of the spec's values."""
     found: list[str] = []
     counted = 0
     waiting: list[tuple[tuple[str | int, ...], Mapping[str, JSON] | list[JSON]]] = [((), spec)]

@@ -1,4 +1,4 @@
-"""Pydantic's complaints in the words of a manifest: field, value, what is allowed, what was meant."""
+"""Turns Pydantic's errors into faults of a manifest: field, value, what is allowed, what was meant."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TYPES: Mapping[str, str] = {
     "finite_number": "a finite number",
 }
 BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "int_parsing_size"}
-MOST_NAMED = 12  # of the fields that would have been right
+MOST_NAMED = 12  # of the known fields
 
 
 def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[ManifestFault]:
-    """The error's faults, at most so many."""
+    """Returns the error's faults, up to `most`."""
     found: list[ManifestFault] = []
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for detail in error.errors(include_url=False, include_context=True):
         path = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
         if path and path[-1] in UNION_BRANCHES:
@@ -38,16 +38,16 @@ def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list
         if is_key:
             path = path[:-1]
         field = dotted(("spec", *path))
-        if field in seen and detail["type"] in UNION_TYPES:
+        if field in earlier and detail["type"] in UNION_TYPES:
             continue
-        seen.add(field)
+        earlier.add(field)
         found.append(_fault(kind, detail, path, field, is_key, document))
         if len(found) >= most:
             break
     return found
 
 
-# A runtime's argument is one of four types, and pydantic reports each that it is not.
+# A runtime's argument has one of four types, and Pydantic reports each type that does not match.
 UNION_BRANCHES = frozenset({"str", "bool", "int", "float", "function-after[_argument(), str]"})
 UNION_TYPES = frozenset({"string_type", "bool_type", "int_type", "float_type"})
 
@@ -64,7 +64,7 @@ def _fault(
         return _unknown_field(kind, path, field, value, document)
     if value is None:
         return ManifestFault(document, field, "null is not allowed here; leave the field out", _description(kind, path))
-    allowed = _allowed(_node(kind, path), value)
+    allowed = _allowed(_schema_at(kind, path), value)
     if what in BOUNDS:
         return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
     if what == "literal_error":
@@ -88,7 +88,7 @@ def _fault(
 
 
 def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
-    known = sorted(_node(kind, path[:-1]).get("properties", ()))
+    known = sorted(_schema_at(kind, path[:-1]).get("properties", ()))
     named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
     word = str(path[-1])
     message = f"there is no field {quoted(word)} here"
@@ -96,7 +96,7 @@ def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: A
 
 
 def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
-    node = _node(kind, path)
+    node = _schema_at(kind, path)
     meant = nearest(value, node.get("enum", ())) if isinstance(value, str) else ""
     message = f"{quoted(value)} is not one of the choices"
     return ManifestFault(document, field, message, _allowed(node, value), shown(value), meant)
@@ -120,7 +120,7 @@ def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """`spec.variants[0].name`; keys that would not read well are quoted."""
+    """Returns `spec.variants[0].name`; unusual keys are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -144,7 +144,7 @@ def _pattern(context: Mapping[str, Any]) -> str:
 
 
 def _allowed(node: Mapping[str, Any], value: JSON) -> str:
-    """Says what the schema allows in this place."""
+    """Returns a text about what the schema allows in this place."""
     if "enum" in node:
         return ", ".join(str(choice) for choice in node["enum"])
     if len(node.get("anyOf", ())) > 1:
@@ -174,16 +174,16 @@ def _plain(bound: float | None) -> str:
 
 
 def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
-    node = _node(kind, path)
-    told = _allowed(node, None)
+    node = _schema_at(kind, path)
+    text = _allowed(node, None)
     about = str(node.get("description", ""))
     if not about[1:2].isupper():  # CPU, GPUs and ISO stay as they are
         about = about[:1].lower() + about[1:]
-    return ": ".join(part for part in (told, about) if part)
+    return ": ".join(part for part in (text, about) if part)
 
 
-def _node(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
-    """The schema of the place a path leads to; empty where it leads nowhere."""
+def _schema_at(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
+    """Returns the schema at a path; empty if the path leads nowhere."""
     root = kinds.schema(kind)
     node: Mapping[str, Any] = root
     for part in path:

@@ -1,4 +1,4 @@
-"""What tenants want run: services under an SLO, jobs, and (offline) what runs already."""
+"""Specs of tenants' work: services under an SLO, jobs, and (offline) running instances."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ class JobSpec(Spec):
                 continue
             speed, stray = f"{wanted}PerSecond", f"{other}PerSecond"
             if speed not in profile:
-                told = f"a job of type {kind} needs {speed}"
-                yield Contradiction(f"profiles.{gpu_type}.{speed}", told, f"a table of SM% to {wanted} a second")
+                message = f"a job of type {kind} needs {speed}"
+                yield Contradiction(f"profiles.{gpu_type}.{speed}", message, f"a table of SM% to {wanted} a second")
             if stray in profile:
-                told = f"a job of type {kind} has no {stray}"
-                yield Contradiction(f"profiles.{gpu_type}.{stray}", told, f"{speed} only")
+                message = f"a job of type {kind} has no {stray}"
+                yield Contradiction(f"profiles.{gpu_type}.{stray}", message, f"{speed} only")
 
 
 Owned = Annotated[str, StringConstraints(pattern=f"^{LABEL}/{LABEL}$")]  # `tenant/name`
 
 
 class RunningInstance(Spec):
-    """An instance as a plan states it."""
+    """A running instance, in the terms of a plan."""
 
     id: str = Field("", max_length=253, description="Not compared with anything")
     service: Owned = Field(description="tenant/name")
@@ -119,7 +119,7 @@ class RunningInstance(Spec):
 
 
 class RunningJob(Spec):
-    """A job as a plan states it, with what it has left to do."""
+    """A running job, in the terms of a plan, with its remaining work."""
 
     job: Owned = Field(description="tenant/name")
     node: Name = Field(description="Node")
@@ -132,7 +132,7 @@ class RunningJob(Spec):
 
 
 class StateSpec(Spec):
-    """What runs now; for solving a file offline. Its lists may be empty: nothing may be running."""
+    """The running instances and jobs, for solving a file offline; both lists may be empty."""
 
     now: Moment | None = Field(None, description="The time at which deadlines are judged")
     running: list[RunningInstance] = Field(default_factory=list, description="Instances that run")

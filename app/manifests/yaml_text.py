@@ -1,4 +1,4 @@
-"""YAML to JSON's types on the event stream, so that no input is built before it is counted."""
+"""Reads YAML into JSON's types from the event stream, so that every input is counted before it is built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ except ImportError:  # PyYAML built without libyaml: the same events, some thirt
     CParser = None  # type: ignore[assignment,misc]
 
 MAX_DIRECTIVES = 100
-MAX_FAULTS = 100  # of one text; more of them tell nobody more
+MAX_FAULTS = 100  # of a text; more would not help
 
 # The core schema of YAML 1.2: no yes/no/on/off, no sexagesimal numbers, no timestamps.
 WORDS: dict[str, JSON] = {
@@ -25,7 +25,7 @@ WORDS: dict[str, JSON] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-SUSPECTS = frozenset("+-.0123456789nNtTfF~")  # what a plain scalar that is not a string begins with
+SUSPECTS = frozenset("+-.0123456789nNtTfF~")  # the first character of a plain scalar that is not a string
 WHOLE = re.compile(r"[-+]?[0-9]+")
 REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -35,9 +35,9 @@ UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000
 
 
 def load(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
-    """The documents of the text, `None` for an empty one, and how many values they hold."""
+    """Returns the documents of the text, `None` for an empty one, and the number of their values."""
     builder = _Builder(limits, source)
-    if text.count("\n%TAG") > MAX_DIRECTIVES:  # libyaml compares each with all before it
+    if text.count("\n%TAG") > MAX_DIRECTIVES:  # libyaml compares each with all earlier ones
         raise ManifestsRefused(
             [ManifestFault(source, "", "the text has too many %TAG directives", "values without tags")]
         )
@@ -64,7 +64,7 @@ class _Level:
     """A container that is still open."""
 
     __slots__ = ("anchor", "characters", "container", "height", "key", "start_mark", "values")
-    style = "collection"  # it stands for its own event once it is closed
+    style = "collection"  # it replaces its own event once it is closed
 
     def __init__(self, container: Any, anchor: str | None, values: int, characters: int, mark: Any) -> None:
         self.container = container
@@ -77,7 +77,7 @@ class _Level:
 
 
 class _Builder:
-    """Puts values together from events, and keeps what is wrong with them."""
+    """Builds values from events, and collects their faults."""
 
     def __init__(self, limits: InputLimits, source: str) -> None:
         self.limits = limits
@@ -92,7 +92,7 @@ class _Builder:
             raise ManifestsRefused(self.faults)
 
     def build(self, next_event: Any) -> None:
-        """Builds the documents in one pass. What an alias repeats is counted each time it is repeated."""
+        """Builds the documents in one pass. The values of an alias are counted at each repetition."""
         limits, source = self.limits, self.source
         max_values, max_characters = limits.max_values, limits.max_bytes
         values = characters = 0
@@ -172,7 +172,7 @@ class _Builder:
             else:
                 continue
 
-            # A value is complete: where does it belong?
+            # The value is complete and goes into its container.
             if level is None:
                 self.documents.append(value)
             elif level.container.__class__ is list:
@@ -217,7 +217,7 @@ class _Builder:
         return text
 
     def key(self, event: Any, value: Any, mapping: dict[str, JSON]) -> str:
-        """A mapping's key as text: JSON has no other, and 8 is what "8" is in a table of batches."""
+        """Returns a mapping's key as text: JSON has no other keys, and in a table of batches 8 means "8"."""
         if value.__class__ is not str:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 self.fault(event, f"{quoted(value)} is not a valid key", "a string or a number")
@@ -258,7 +258,7 @@ def _syntax(error: yaml.MarkedYAMLError, source: str) -> ManifestFault:
 
 
 def _character(text: str, source: str) -> ManifestFault:
-    """The YAML reader's own complaint counts bytes; a person counts lines."""
+    """Returns a fault with the line and column, where the YAML reader counts bytes."""
     found = UNREADABLE.search(text)
     if not found:
         return ManifestFault(source, "", "this is not YAML: a character cannot be read")

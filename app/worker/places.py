@@ -13,7 +13,7 @@ class WorkersBusy(Exception):
 
 
 class Places:
-    """`workers` at work and `waiting` behind them, of which one caller has half at most.
+    """`workers` places at work and `waiting` places in the queue, of which a caller may take half.
 
     The next turn goes to the caller with the fewest orders at work, and among equals to the first that came.
     """

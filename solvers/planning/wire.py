@@ -171,9 +171,9 @@ class _Fields:
         if value is None and default is not None:
             return default
         if field not in self.values:
-            self.missing(field, "a text")
+            self.missing(field, "a string")
         elif not isinstance(value, str):
-            self.fault(field, value, "a text")
+            self.fault(field, value, "a string")
         else:
             return value
         return ""
@@ -210,7 +210,7 @@ def _texts(whole: _Fields, field: str) -> list[str]:
         return []
     for at, entry in enumerate(value):
         if not isinstance(entry, str):
-            whole.fault(f"{field}[{at}]", entry, "a text")
+            whole.fault(f"{field}[{at}]", entry, "a string")
     return [entry for entry in value if isinstance(entry, str)]
 
 

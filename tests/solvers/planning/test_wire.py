@@ -83,14 +83,14 @@ def test_what_may_be_left_out_has_a_default_and_more_fields_do_no_harm() -> None
         (("instances", 1, "gpu"), 1e13, "instances[1].gpu: 10000000000000.0 is not allowed"),
         (("instances", 1, "gpu"), float("nan"), "instances[1].gpu: a number that is not finite is not allowed"),
         (("instances", 1, "gpu"), 10**400, "instances[1].gpu: a number of many digits is not allowed"),
-        (("instances", 1, "node"), ["n1"], "instances[1].node: a list of 1 is not allowed (allowed: a text)"),
+        (("instances", 1, "node"), ["n1"], "instances[1].node: a list of 1 is not allowed (allowed: a string)"),
         (("instances", 1, "predicted"), 3, "instances[1].predicted: 3 is not allowed (allowed: a mapping)"),
         (("instances", 1, "predicted", "execMs"), "fast", "instances[1].predicted.execMs: 'fast' is not allowed"),
         (("jobs",), "none", "jobs: 'none' is not allowed (allowed: a list)"),
         (("jobs", 0, "job"), 3, "jobs[0].job: 3 is not allowed"),
         (("unserved", 0, "ratePerSecond"), {}, "unserved[0].ratePerSecond: a mapping of 0 is not allowed"),
         (("unplaced", 0), None, "unplaced[0]: null is not allowed (allowed: a mapping)"),
-        (("warnings",), [3], "warnings[0]: 3 is not allowed (allowed: a text)"),
+        (("warnings",), [3], "warnings[0]: 3 is not allowed (allowed: a string)"),
         (("releasable", 0, "perHour"), "4", "releasable[0].perHour: '4' is not allowed"),
         (("changes", "keep"), "all", "changes.keep: 'all' is not allowed"),
         (("certificate",), [], "certificate: a list of 0 is not allowed"),
@@ -116,7 +116,7 @@ def test_every_fault_is_told_and_what_is_missing_is_one() -> None:
     with pytest.raises(WrongPlan) as wrong:
         from_json({"instances": [{"service": 3}, []], "jobs": [{}]}, problem())
     assert len(wrong.value.faults) == 1 + 7 + 1 + 5
-    assert "instances[0].node: this field is required (allowed: a text)" in wrong.value.faults
+    assert "instances[0].node: this field is required (allowed: a string)" in wrong.value.faults
     nothings: list[Any] = [None, 3, "plan", [], True]
     for nothing in nothings:
         with pytest.raises(WrongPlan, match="the plan"):

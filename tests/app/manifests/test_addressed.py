@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.manifests.asked import named
+from app.manifests.addressed import complete_from_path
 from app.manifests.faults import ManifestFault
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.parsing import ParserPool
-from app.manifests.reader import ONE
+from app.manifests.reader import OBJECT
 from tests.app.manifests import bad
 
 AT = Key(Kind.SERVICE, "shop", "search")
@@ -16,7 +16,7 @@ SPEC = "{spec: {model: m, slo: {latencyMs: 80, percentile: 98}, ratePerSecond: 9
 
 
 def put(text: str) -> tuple[list[Manifest], list[ManifestFault]]:
-    found = ParserPool().parse(text.encode(), "yaml", ONE, "body", AT.tenant, AT)
+    found = ParserPool().parse(text.encode(), "yaml", OBJECT, "body", AT.tenant, AT)
     return found.manifests, found.faults
 
 
@@ -58,4 +58,4 @@ def test_faults_are_told_as_everywhere() -> None:
 
 
 def test_nothing_is_named_where_nothing_is() -> None:
-    assert named([], AT)[1]
+    assert complete_from_path([], AT)[1]
