@@ -144,7 +144,7 @@ class Authenticator:
 
     def _suspect(self, token_id: str, secret: str) -> None:
         """A token that its node has given up comes again: somebody has a copy of it."""
-        spent = self._database.read(lambda connection: rotation.spent(connection, token_id))
+        spent = self._database.read(lambda connection: rotation.replaced_token(connection, token_id))
         if spent is None or not hmac.compare_digest(spent.secret_hash, hash_secret(secret)):
             return
         now = time.monotonic()

@@ -146,7 +146,7 @@ def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
     from app.store.access import readers
     from cli.output import OutputTable
 
-    found = database.read(readers.listed)
+    found = database.read(readers.list_readers)
     OutputTable(["ROLE", "READS", "NOTE"]).rows(
         [reader.role, "the whole fleet" if reader.tenant is readers.FLEET else reader.tenant, _note(reader)]
         for reader in found

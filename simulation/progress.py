@@ -26,7 +26,7 @@ def read_progress(connection: Connection) -> ServedProgress:
     """Returns the current progress."""
     wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
     owner: dict[str, str] = {}
-    for _, _, body in observed.told(connection, 0):
+    for _, _, body in observed.assignments(connection, 0):
         assignment = msgspec.json.decode(body, type=Assignment)
         owner |= {instance.id: instance.owner for instance in assignment.instances if instance.service}
     ready = [

@@ -50,7 +50,7 @@ def list_cordons(
     ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Only those of this node")] = ""
 ) -> Response:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.READ)
-    found = ctx.database.read(lambda connection: cordons.listed(connection, node))
+    found = ctx.database.read(lambda connection: cordons.list_cordons(connection, node))
     return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in found]})
 
 
@@ -76,9 +76,11 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
     given = _read(body)
 
     def write(connection: Connection) -> Response:
-        lifted = cordons.lift(connection, name, cordons.WHOLE if given.gpu is None else given.gpu)
+        lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
         if not lifted:
-            if given.gpu is not None and any(known.gpu == cordons.WHOLE for known in cordons.listed(connection, name)):
+            if given.gpu is not None and any(
+                known.gpu == cordons.ALL_GPUS for known in cordons.list_cordons(connection, name)
+            ):
                 raise HttpProblem(
                     "conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs"
                 )
@@ -112,7 +114,7 @@ def _put(
         if given.deadline is not None and left > LONGEST_DRAIN:
             detail = f"the deadline {given.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
             raise HttpProblem("invalid", detail)
-        gpu = cordons.WHOLE if given.gpu is None else given.gpu
+        gpu = cordons.ALL_GPUS if given.gpu is None else given.gpu
         made = cordons.put(connection, name, gpu, mode, given.deadline, who.id, given.message)
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
         if mode == "cordon":  # for a drain the leader reports how much has to leave

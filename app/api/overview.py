@@ -70,7 +70,7 @@ def _unserved_cost(body: dict[str, Any]) -> float:
 
 
 def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
-    rates = {line.service: line for line in loads.answered(connection, RATE_WINDOW)}
+    rates = {line.service: line for line in loads.answers_within(connection, RATE_WINDOW)}
     promised = promises(connection, tenant)
     kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
@@ -99,7 +99,7 @@ def services(connection: Connection, number: int, body: dict[str, Any], tenant: 
 
 def costs_of(connection: Connection, number: int) -> dict[str, float]:
     """Returns what each service costs at the plan's own prices; nothing where its snapshot is no longer readable."""
-    row = plans.one(connection, number)
+    row = plans.read_row(connection, number)
     if row is None:
         return {}
     key = (*row["snapshot"], bytes(row["body"]).hex())

@@ -49,7 +49,7 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
 
 def body(connection: Connection, generation: int) -> dict[str, Any] | None:
     """Returns the plan as the contract spells it, with what was held back; None where it is no longer kept."""
-    row = plans.one(connection, generation)
+    row = plans.read_row(connection, generation)
     if row is None:
         return None
     plan = decoded(connection, row)

@@ -42,7 +42,7 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     from solvers.planning.plan import Plan
 
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
-    row = plans.one(connection, number) if number else None
+    row = plans.read_row(connection, number) if number else None
     if row is None:
         detail = f"there is no plan {generation}" if generation else "there is no plan yet"
         raise HttpProblem("not-found", detail)

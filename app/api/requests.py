@@ -147,7 +147,7 @@ def write_once(
     ).digest()  # fmt: skip
 
     def once(connection: Connection) -> Response:
-        kept = idempotency.kept(connection, who.id, key)
+        kept = idempotency.read_answer(connection, who.id, key)
         if kept is None:
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}

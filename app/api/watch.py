@@ -133,7 +133,7 @@ def _end(reason: str) -> bytes:
 
 
 def _event(change: ObjectChange, wanted: WatchFilter) -> bytes | None:
-    action = change.seen_by(wanted.admitting)
+    action = change.action_for(wanted.admitting)
     if action is None or (wanted.tenant and change.tenant != wanted.tenant):
         return None
     if (wanted.terms.has or wanted.terms.lacks) and not _selected(change, wanted.terms):

@@ -28,10 +28,10 @@ Types = Mapping[str, Mapping[str, JSON]]
 
 def update_device_statuses(connection: Connection) -> int:
     """Updates the statuses from the reports; returns how many nodes it looked at."""
-    if not node_state.news(connection, 1):
+    if not node_state.device_changes(connection, 1):
         return 0
     latest = versions.lock(connection, "object")
-    found = node_state.news(connection, NODES_AT_ONCE)
+    found = node_state.device_changes(connection, NODES_AT_ONCE)
     inventories = {news.node: msgspec.convert(news.inventory, Inventory) for news in found}
     stored = objects.get_many(connection, [Key(Kind.NODE, "", news.node) for news in found])
     types = _types(connection, list(stored.values()), list(inventories.values()))
@@ -43,7 +43,7 @@ def update_device_statuses(connection: Connection) -> int:
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
-    node_state.noted(connection, found)  # last, because reports of these nodes wait for it
+    node_state.mark_noted(connection, found)  # last, because reports of these nodes wait for it
     return len(found)
 
 

@@ -41,10 +41,10 @@ def update_reporting(connection: Connection, since: datetime) -> int:
     `since` is when this server began to receive reports without a gap. Silence counts from then on, so that a stop of
     the server or of the database does not make a whole fleet look lost.
     """
-    if not node_state.turned(connection, since, PATIENCE, 1):
+    if not node_state.reporting_changes(connection, since, PATIENCE, 1):
         return 0
     latest = versions.lock(connection, "object")
-    found = node_state.turned(connection, since, PATIENCE, NODES_AT_ONCE)
+    found = node_state.reporting_changes(connection, since, PATIENCE, NODES_AT_ONCE)
     stored = objects.get_many(connection, [Key(Kind.NODE, "", name) for name, _, _ in found])
     now = clock.now(connection)
     decisions = []

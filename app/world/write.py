@@ -70,7 +70,7 @@ def write(
     objects.update(connection, by_action[Action.UPDATED])
     objects.update_status(connection, by_action[Action.STATUS])
     _book(connection, list(versioned.values()))
-    node_state.look_again(connection, [o.name for o in by_action[Action.UPDATED] if o.kind is Kind.GPU_TYPE])
+    node_state.mark_for_comparison(connection, [o.name for o in by_action[Action.UPDATED] if o.kind is Kind.GPU_TYPE])
     references.replace(
         connection,
         {

@@ -81,11 +81,11 @@ def test_every_report_is_read_at_every_grain_by_each_dimension(history_url: str,
     begins, ends = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     try:
         report = REPORTS[name]
-        whole = database.read(partial(read, asked=ReportQuery(name, (), grain, begins, ends)))
+        whole = database.read(partial(read, query=ReportQuery(name, (), grain, begins, ends)))
         assert whole
         first = next(iter(report.values))
         for by in report.dimensions:
-            rows = database.read(partial(read, asked=ReportQuery(name, (by,), grain, begins, ends)))
+            rows = database.read(partial(read, query=ReportQuery(name, (by,), grain, begins, ends)))
             assert {by, *report.values} <= rows[0].keys()
             assert ("period" in rows[0]) == bool(grain)
             if first in ("gpu_hours", "cost", "requests", "energy_kwh"):
@@ -107,7 +107,7 @@ def test_a_report_of_a_tenant_has_its_rows_alone(history_url: str) -> None:
     begins, ends = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     try:
         for name in (name for name, report in REPORTS.items() if not report.is_of_fleet):
-            rows = database.read(partial(read, asked=ReportQuery(name, ("tenant",), "", begins, ends, tenant="lab")))
+            rows = database.read(partial(read, query=ReportQuery(name, ("tenant",), "", begins, ends, tenant="lab")))
             assert {row["tenant"] for row in rows} <= {"lab"}
             assert bool(rows) == (name != "slo")
     finally:

@@ -11,7 +11,7 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads import ReportBatch, ReportCursor
 from app.control.observe.loads.reports import ReceivedReport, ReportExcerpt
-from app.store.fleet.gateways import GatewayTold
+from app.store.fleet.gateways import GatewayCounters
 from tests.support.reports import instance, report
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -40,16 +40,16 @@ def served(requests: int, name: str = "i-1", latency_ms: float = 10.0, **fields:
     return instance(name, **({"requests": requests, "latencyCounts": fast(requests, latency_ms)} | fields))
 
 
-def gateway(name: str, seconds: float, began: str = "a", **requests: int) -> GatewayTold:
+def gateway(name: str, seconds: float, began: str = "a", **requests: int) -> GatewayCounters:
     """A gateway's totals so many seconds after noon, by service of the shop."""
     counts = tuple(ServiceCounts(f"shop/{one}", count, 0, 0, tuple(fast(count))) for one, count in requests.items())
-    return GatewayTold(name, at(seconds), GatewayCounts(began, int(seconds * 10), counts))
+    return GatewayCounters(name, at(seconds), GatewayCounts(began, int(seconds * 10), counts))
 
 
-def readings(seconds: float, *said: ReceivedReport | GatewayTold) -> ReportBatch:
+def readings(seconds: float, *said: ReceivedReport | GatewayCounters) -> ReportBatch:
     return ReportBatch(
         at(seconds),
         [one for one in said if isinstance(one, ReceivedReport)],
-        [one for one in said if isinstance(one, GatewayTold)],
+        [one for one in said if isinstance(one, GatewayCounters)],
         ReportCursor(),
     )

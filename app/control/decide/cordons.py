@@ -15,7 +15,7 @@ from app.control.rollout.changes import changes
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
-from app.store.fleet.cordons import WHOLE, Cordon
+from app.store.fleet.cordons import ALL_GPUS, Cordon
 from solvers.planning.plan import Unserved
 
 Place = tuple[str, int]
@@ -106,7 +106,7 @@ def progress(
     found = []
     for cordon in cordons:
         lines = assigned[cordon.node].instances if cordon.node in assigned else ()
-        left = tuple(sorted(line.owner for line in lines if cordon.gpu in (WHOLE, line.gpu)))
+        left = tuple(sorted(line.owner for line in lines if cordon.gpu in (ALL_GPUS, line.gpu)))
         is_over = cordon.deadline is not None and now >= cordon.deadline
         found.append(Drain(cordon, left, is_over and (bool(left) or is_rolling), is_rolling))
     return tuple(found)

@@ -44,7 +44,7 @@ class ReportListener:
 
     def begin(self) -> None:
         """Starts as a new leader with the history in the database."""
-        courses = self._database.read(lambda connection: rows.courses(connection, HISTORY))
+        courses = self._database.read(lambda connection: rows.histories(connection, HISTORY))
         known = self._database.read(corrections.everything)
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
@@ -76,7 +76,10 @@ class ReportListener:
         """Returns the reports since the cursor, without instances that their nodes were not assigned."""
         try:
             assignments, readings = self._database.read(
-                lambda connection: (observed.told(connection, self._trusted.version), read_reports(connection, cursor))
+                lambda connection: (
+                    observed.assignments(connection, self._trusted.version),
+                    read_reports(connection, cursor),
+                )
             )
         except Unavailable:
             self._trusted = TrustedInstances()  # versions may go back if the database was restored or replaced

@@ -10,7 +10,7 @@ import msgspec
 from app.control.domain.snapshot import NodeState, NodeStatus
 from app.control.observe.silence import SILENT_SECONDS
 from app.nodes.detail import AilingGpu
-from app.store.fleet.cordons import WHOLE, Cordon
+from app.store.fleet.cordons import ALL_GPUS, Cordon
 from app.store.fleet.observed import ObservedNode
 
 
@@ -39,8 +39,8 @@ def _node_status(
 
     def chosen(mode: str) -> tuple[int, ...]:
         wanted = wanted_gpus.get((row.name, mode), set())
-        return tuple(index for index in indexes if index in wanted or WHOLE in wanted) or tuple(
-            sorted(wanted - {WHOLE})
+        return tuple(index for index in indexes if index in wanted or ALL_GPUS in wanted) or tuple(
+            sorted(wanted - {ALL_GPUS})
         )
 
     ailing = msgspec.convert(row.ailing or [], list[AilingGpu])

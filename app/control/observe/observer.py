@@ -90,10 +90,10 @@ class Observer:
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
             resting={
                 owner: last_at + retry_delay(times)
-                for owner, times, last_at in plans.failed(connection, FAILURES_HOURS)
+                for owner, times, last_at in plans.recent_failures(connection, FAILURES_HOURS)
                 if at < last_at + retry_delay(times)
             },
-            moved=plans.moved(connection),
+            moved=plans.count_recent_moves(connection),
             is_rolling=in_force is not None and in_force.state == "rolling",
             rolled_back_at=in_force.at if in_force and in_force.lane == "rollback" else None,
             target=in_force.generation if in_force else 0,
@@ -102,7 +102,7 @@ class Observer:
     def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
         rows = observed.nodes(connection)
         silent = self.silence.seconds({row.name: row.received_at for row in rows if row.received_at}, at)
-        return node_statuses(rows, silent, cordons.listed(connection), self._lost_after)
+        return node_statuses(rows, silent, cordons.list_cordons(connection), self._lost_after)
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         """Returns every declared object; the same objects, as long as none of them changes."""
@@ -110,7 +110,7 @@ class Observer:
 
     def assigned(self, connection: Connection) -> Desired:
         """Returns the newest assignment of every node."""
-        for node, version, body in observed.told(connection, self._assigned_version):
+        for node, version, body in observed.assignments(connection, self._assigned_version):
             assignment = msgspec.json.decode(body, type=Assignment)
             self._assigned[node] = content_of(assignment)
             self._generations[node] = assignment.generation

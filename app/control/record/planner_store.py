@@ -112,7 +112,7 @@ class PlannerStore:
                 found.append(generation)
                 if decision.state is PlanState.ROLLING:
                     base = generation
-                plans.cycled(
+                plans.record_cycle(
                     connection, snapshot.epoch, str(decision.answer.outcome), reason=decision.reason,
                     message=decision.message, generation=generation,
                 )  # fmt: skip
@@ -137,7 +137,9 @@ class PlannerStore:
         parts = snapshot_parts(snapshot) if snapshot else ()
 
         def write(connection: Connection) -> None:
-            if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=parts):
+            if not plans.record_cycle(
+                connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=parts
+            ):
                 raise Deposed(f"epoch {self.epoch} is over")
             events.record(connection, new_events)
 
@@ -190,7 +192,7 @@ class PlannerStore:
         """Records that an operator's request was refused."""
 
         def write(connection: Connection) -> None:
-            plan_reads.answered(connection, generation, what)
+            plan_reads.clear_request(connection, generation, what)
             events.record(connection, new_events)
 
         self.database.write(write)
@@ -201,7 +203,7 @@ class PlannerStore:
 
     def proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""
-        return self.database.read(plans.proven)
+        return self.database.read(plans.proven_shapes)
 
     def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.AssignmentDraft:
         def body(version: int) -> str:

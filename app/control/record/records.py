@@ -37,7 +37,7 @@ class RecordedPlan:
 
 def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
     """Returns the decision of this generation, if it is still stored."""
-    row = plans.one(connection, generation)
+    row = plans.read_row(connection, generation)
     if row is None:
         return None
     body, desired = bytes(row["body"]), bytes(row["desired"])

@@ -75,7 +75,7 @@ class Announcer:
         """Announces the outcome; False where a newer epoch leads, so that nothing more may be written."""
         snapshot, problem = outcome.snapshot, outcome.question.problem
         self._answer.update(outcome)
-        silence = self.database.read(gateways.heard)
+        silence = self.database.read(gateways.silence_seconds)
         announced = Announcement(
             epoch=epoch,
             outcome=outcome,

@@ -8,7 +8,7 @@ from app.control.decide.cordons import Drain
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Correction, NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
-from app.store.fleet.cordons import WHOLE
+from app.store.fleet.cordons import ALL_GPUS
 
 NODE_REASONS = {
     "silent": Reason.NODE_SILENT,
@@ -38,7 +38,7 @@ def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[New
     found = []
     for drain in now:
         known = last.get((drain.cordon.node, drain.cordon.gpu))
-        about = "" if drain.cordon.gpu == WHOLE else str(drain.cordon.gpu)
+        about = "" if drain.cordon.gpu == ALL_GPUS else str(drain.cordon.gpu)
         if drain.is_done and not (known and known.is_done):
             found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.cordon.node, about=about))
         elif drain.is_late and not (known and known.is_late):

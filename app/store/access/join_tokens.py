@@ -28,7 +28,7 @@ FOR_USE = statement(
 USE = statement("use_join_token", "UPDATE join_token SET used_at = now(), used_by = :node WHERE id = :id")
 COLUMNS = "id, node, created_by, created_at, expires_at, expires_at <= now() AS expired, used_at, used_by"
 PAGE = statement("page_of_join_tokens", f"SELECT {COLUMNS} FROM join_token WHERE id > :after ORDER BY id LIMIT :limit")
-# Expiry is the end of it, whoever brings it about.
+# Revoking moves the expiry: a join token ends in one way only.
 REVOKE = statement(
     "revoke_join_token",
     f"UPDATE join_token SET expires_at = least(expires_at, now()) WHERE id = :id RETURNING {COLUMNS}",
@@ -56,7 +56,7 @@ def insert(
     created_by: str,
     expires_in_seconds: float,
 ) -> datetime:
-    """Store a join token; when it ends."""
+    """Stores a join token and returns its expiry."""
     ends: datetime = connection.execute(
         INSERT,
         {
@@ -71,7 +71,7 @@ def insert(
 
 
 def for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
-    """The join token, locked until the transaction ends, so that it is used once."""
+    """Returns the join token, locked until the transaction ends, so that it is used once."""
     row = connection.execute(FOR_USE, {"id": token_id}).one_or_none()
     if row is None:
         return None
@@ -101,6 +101,6 @@ def page(connection: Connection, after: str, limit: int) -> list[ListedJoinToken
 
 
 def revoke(connection: Connection, token_id: str) -> ListedJoinToken | None:
-    """End a join token that was not used yet."""
+    """Ends a join token that was not used yet."""
     row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
     return ListedJoinToken(*row) if row else None

@@ -1,4 +1,4 @@
-"""Roles of the database that read reports: whose rows each of them sees, and how it comes to see them."""
+"""Database roles that read reports, and the tenants whose rows each of them may read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-FLEET: Final = None  # in place of tenants: everything. No name of a tenant can be taken for it
-_FLEET_ROW = ""  # how report_reader and its policies say so; a tenant without a name cannot be declared
+FLEET: Final = None  # in place of tenants: all of them. No tenant's name can be mistaken for it
+_FLEET_ROW = ""  # the same in report_reader and its policies; no tenant has an empty name
 SECONDS_A_STATEMENT = 60
-MOST_CONNECTIONS = 5  # at once, of a reader: Postgres' hundred are for the control plane
-MOST_BYTES_OF_A_NAME = 63  # Postgres cuts off what is longer
+MOST_CONNECTIONS = 5  # at once, for each reader: the control plane needs Postgres' hundred
+MOST_BYTES_OF_A_NAME = 63  # Postgres truncates longer names
 
 KNOWN = statement("is_role_known", "SELECT 1 FROM pg_roles WHERE rolname = :role")
 IS_ABOVE = statement(
@@ -36,7 +36,7 @@ TIE = statement(
 UNTIE = statement("untie_reader", "DELETE FROM report_reader WHERE role = :role")
 ADMIT = statement("admit_reader", "SELECT report.admit(:role)")
 DISMISS = statement("dismiss_reader", "SELECT report.dismiss(:role)")
-# Backups of one file hold the table, but neither roles nor what was granted to them: those are the server's.
+# A backup file holds the table, but neither roles nor their grants: those belong to the Postgres server.
 LISTED = statement(
     "report_readers",
     """
@@ -48,7 +48,7 @@ LISTED = statement(
 
 
 class ReaderRefused(Exception):
-    """A role cannot be let in; the message says what to do."""
+    """A role cannot be granted reports; the message names what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ReportReader:
 
 
 def check(connection: Connection, role: str, tenants: Sequence[str] | None) -> None:
-    """Refuse what cannot be granted, before a role is made for it."""
+    """Refuses a grant that is not possible, before a role is created for it."""
     _check_name(role)
     if tenants is not FLEET:
         declared = set(connection.execute(NAMES).scalars())
@@ -70,23 +70,21 @@ def check(connection: Connection, role: str, tenants: Sequence[str] | None) -> N
         if unknown:
             raise ReaderRefused(f"there is no tenant {', '.join(unknown)}; declare it first (kind Tenant)")
         if not tenants:
-            raise ReaderRefused(f"no tenant is named whose reports {role} shall read")
+            raise ReaderRefused(f"name at least one tenant whose reports {role} may read")
     if connection.execute(IS_ABOVE, {"role": role}).scalar():
-        raise ReaderRefused(f"{role} owns the tables or is above their policies: it sees everything already")
+        raise ReaderRefused(f"{role} owns the tables or bypasses their policies: it reads everything already")
 
 
 def _check_name(role: str) -> None:
     allowed = f"allowed are 1 to {MOST_BYTES_OF_A_NAME} bytes of printable text"
     if not role or not role.isprintable() or len(role.encode()) > MOST_BYTES_OF_A_NAME:
-        raise ReaderRefused(f"{role!r} is no name for a role; {allowed}")
+        raise ReaderRefused(f"{role!r} cannot name a role; {allowed}")
     if role in ("public", "none") or role.startswith("pg_"):
-        raise ReaderRefused(
-            f"{role} is Postgres' own, and no role of one reader; {allowed}, but not public, none or pg_..."
-        )
+        raise ReaderRefused(f"{role} is reserved by Postgres; {allowed}, but not public, none or pg_...")
 
 
 def grant(connection: Connection, role: str, tenants: Sequence[str] | None) -> None:
-    """Let a role that is there read the reports of these tenants, and of no others; with FLEET, of all."""
+    """Lets an existing role read the reports of these tenants and of no others; with FLEET, of all tenants."""
     check(connection, role, tenants)
     if connection.execute(KNOWN, {"role": role}).scalar() is None:
         raise ReaderRefused(f"there is no role {role} in this database")
@@ -97,7 +95,7 @@ def grant(connection: Connection, role: str, tenants: Sequence[str] | None) -> N
 
 
 def revoke(connection: Connection, role: str) -> bool:
-    """Take it all back; False where the role read nothing. The role itself stays."""
+    """Takes all grants back and keeps the role; False if it had none."""
     if not connection.execute(UNTIE, {"role": role}).rowcount:
         return False
     if connection.execute(KNOWN, {"role": role}).scalar() is not None:
@@ -105,7 +103,7 @@ def revoke(connection: Connection, role: str) -> bool:
     return True
 
 
-def listed(connection: Connection) -> list[ReportReader]:
+def list_readers(connection: Connection) -> list[ReportReader]:
     return [
         ReportReader(row.role, FLEET if row.tenant == _FLEET_ROW else row.tenant, row.is_known, row.is_admitted)
         for row in connection.execute(LISTED)
@@ -113,9 +111,9 @@ def listed(connection: Connection) -> list[ReportReader]:
 
 
 def make(connection: psycopg.Connection[Any], role: str) -> str:
-    """A login that only reads unless it says otherwise; its password, or '' where it is there already.
+    """Creates a login that is read-only by default, and returns its password; '' if the role exists.
 
-    On a connection that commits by itself, of somebody who may make roles: they are the server's, not the database's.
+    The connection is in autocommit mode, and its role may create roles.
     """
     _check_name(role)
     if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone():
@@ -141,9 +139,9 @@ def make(connection: psycopg.Connection[Any], role: str) -> str:
 
 
 def limit(connection: psycopg.Connection[Any], role: str) -> str:
-    """Bound the connections of a role that nobody has set a limit for; else what a superuser has to run for that.
+    """Limits the connections of a role that has no limit; returns what a superuser must run if this role may not.
 
-    On a role that `check` let pass, and a connection as that of `make`.
+    `check` has passed the role; the connection is like that of `make`.
     """
     unbounded = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin AND rolconnlimit < 0"
     if not connection.execute(unbounded, [role]).fetchone():

@@ -1,4 +1,4 @@
-"""Tokens of nodes that take turns: a successor is made, is used for the first time, and the one before it ends."""
+"""Rotation of nodes' tokens: a token gets a successor, and ends once the successor is first used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-OVERLAP_SECONDS = 60.0  # the longest poll: what is under way with the old token is let finish
+OVERLAP_SECONDS = 60.0  # the longest poll: requests in flight with the old token may finish
 
-# Every writer locks the elder of the two first.
+# Every writer locks the elder token first.
 HOLD = statement(
     "hold_token",
     """
@@ -58,7 +58,7 @@ SPENT = statement(
     LIMIT 1
     """,
 )
-# Not the last one of a node, though it is expired: it shows that the node has joined.
+# A node's last token is kept even after it expires: it shows that the node has joined.
 FORGET = statement(
     "forget_spent_tokens",
     """
@@ -72,7 +72,7 @@ FORGET = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ReplacedToken:
     """A token whose successor is in use and whose own time is over."""
 
     id: str
@@ -82,12 +82,12 @@ class Spent:
 
 
 def make_room(connection: Connection, token_id: str) -> str | None:
-    """Hold the token while its successor is made, and end successors that nobody has used: their answer was lost.
+    """Locks the token while its successor is made, and ends unused successors, whose answers were lost.
 
-    The successor that is in use already, where there is one; None when the way is free.
+    Returns the successor in use, "" if the token has ended, and None if a successor may be made.
     """
     if connection.execute(HOLD, {"id": token_id}).one_or_none() is None:
-        return ""  # it ended while it was on its way here
+        return ""  # it ended while the request was in flight
     in_use: str | None = connection.execute(SUCCESSOR, {"id": token_id}).scalar()
     if in_use is None:
         drop_unused(connection, token_id)
@@ -95,17 +95,17 @@ def make_room(connection: Connection, token_id: str) -> str | None:
 
 
 def drop_unused(connection: Connection, token_id: str) -> None:
-    """End the successors of a token that nobody has used."""
+    """Ends the successors of a token that were never used."""
     connection.execute(DROP_UNUSED, {"id": token_id})
 
 
 def succeed(connection: Connection, elder: str, token_id: str) -> None:
-    """The token takes the place of `elder` once it is used."""
+    """Makes the token the successor of `elder`, which it replaces at its first use."""
     connection.execute(SUCCEED, {"elder": elder, "id": token_id})
 
 
 def take_up(connection: Connection, elder: str, token_id: str) -> datetime | None:
-    """The first use of a token: when its elder ends. None when the token has ended itself meanwhile."""
+    """Records the first use of a token and returns when its elder ends; None if the token itself has ended."""
     connection.execute(HOLD, {"id": elder})
     if connection.execute(TAKE_UP, {"id": token_id}).one_or_none() is None:
         return None
@@ -113,12 +113,12 @@ def take_up(connection: Connection, elder: str, token_id: str) -> datetime | Non
     return ends
 
 
-def spent(connection: Connection, token_id: str) -> Spent | None:
-    """The token, where it was given up for another one, which is in use."""
+def replaced_token(connection: Connection, token_id: str) -> ReplacedToken | None:
+    """Returns the token if its successor replaced it."""
     row = connection.execute(SPENT, {"id": token_id}).one_or_none()
-    return Spent(*row) if row else None
+    return ReplacedToken(*row) if row else None
 
 
 def forget(connection: Connection, limit: int) -> int:
-    """Drop up to `limit` that were given up a month ago; how many went."""
+    """Deletes up to `limit` tokens that were replaced a month ago; returns how many."""
     return connection.execute(FORGET, {"limit": limit}).rowcount

@@ -1,7 +1,7 @@
-"""Who looks at the console: sessions and one-time links, as rows beside the tokens that they come from.
+"""Console sessions and one-time links, stored in the table of tokens with the token that they come from.
 
-Each ends with that token, whatever ends it. Their secrets are hashed in another way than those of tokens, so none of
-them is good for the API.
+Each ends with that token, whatever ends it. Their secrets are hashed differently from those of tokens, so the API
+accepts none of them.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-# No token that is asked for over the API has such a label: it would have to be ASCII.
+# The API accepts ASCII labels only, so no token made there has one of these.
 SESSION = "console · session"
 LINK = "console · link"
 
-_STANDS = "{0}.revoked_at IS NULL AND ({0}.expires_at IS NULL OR {0}.expires_at > now())"
+_IS_LIVE = "{0}.revoked_at IS NULL AND ({0}.expires_at IS NULL OR {0}.expires_at > now())"
 LIVE = statement(
     "live_session",
     f"""
     SELECT own.id, own.secret_hash, own.tenant, own.expires_at
     FROM token AS own JOIN token AS parent ON parent.id = own.created_by
-    WHERE own.id = :id AND own.label = '{SESSION}' AND {_STANDS.format("own")} AND {_STANDS.format("parent")}
+    WHERE own.id = :id AND own.label = '{SESSION}' AND {_IS_LIVE.format("own")} AND {_IS_LIVE.format("parent")}
     """,
 )
-# Reading is all that a session is for, whatever its token may do.
+# A session only reads, whatever its token may do.
 _ROW = f"""
     INSERT INTO token (id, secret_hash, scope, tenant, label, created_by, expires_at)
     SELECT :id, :secret_hash, 'viewer', parent.tenant, :label, parent.id,
         least(parent.expires_at, now() + make_interval(secs => CAST(:seconds AS double precision)))
     FROM token AS parent {{also}}
-    WHERE parent.id = {{parent}} AND parent.scope IN ('viewer', 'operator', 'admin') AND {_STANDS.format("parent")}
+    WHERE parent.id = {{parent}} AND parent.scope IN ('viewer', 'operator', 'admin') AND {_IS_LIVE.format("parent")}
     RETURNING id, secret_hash, tenant, expires_at
 """
 OPEN = statement("open_session", _ROW.format(also="", parent=":parent"))
-# Of two who bring the same link at once, the second finds it spent.
+# If the same link comes twice at once, the second finds it used.
 REDEEM = statement(
     "redeem_console_link",
     f"""
     WITH link AS (
         UPDATE token SET revoked_at = now(), last_used_at = now()
-        WHERE id = :link AND secret_hash = :link_hash AND label = '{LINK}' AND {_STANDS.format("token")}
+        WHERE id = :link AND secret_hash = :link_hash AND label = '{LINK}' AND {_IS_LIVE.format("token")}
         RETURNING created_by
     ) {_ROW.format(also=", link", parent="link.created_by")}
     """,
@@ -64,7 +64,7 @@ FORGET = statement(
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session that stands, without its secret."""
+    """A live session, without its secret."""
 
     id: str
     secret_hash: bytes
@@ -73,7 +73,7 @@ class SessionRow:
 
 
 def live(connection: Connection, session_id: str) -> SessionRow | None:
-    """The session, unless it or its token has ended by the database's clock."""
+    """Returns the session, unless it or its token has ended by the database's clock."""
     row = connection.execute(LIVE, {"id": session_id}).one_or_none()
     return SessionRow(*row) if row else None
 
@@ -81,14 +81,14 @@ def live(connection: Connection, session_id: str) -> SessionRow | None:
 def open_for(
     connection: Connection, parent: str, session_id: str, secret_hash: bytes, seconds: float
 ) -> SessionRow | None:
-    """A session for the holder of a token; None where the token has ended, or reads nothing."""
+    """Opens a session for the holder of a token; None if the token has ended or may not read."""
     values = {"parent": parent, "id": session_id, "secret_hash": secret_hash, "seconds": seconds, "label": SESSION}
     row = connection.execute(OPEN, values).one_or_none()
     return SessionRow(*row) if row else None
 
 
 def link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, seconds: float) -> bool:
-    """A link with which the holder of a token signs in once; False as above."""
+    """Stores a link with which the holder of a token signs in once; False if the token has ended or may not read."""
     values = {"parent": parent, "id": link_id, "secret_hash": secret_hash, "seconds": seconds, "label": LINK}
     return connection.execute(OPEN, values).one_or_none() is not None
 
@@ -96,7 +96,7 @@ def link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, 
 def redeem(
     connection: Connection, link_id: str, link_hash: bytes, session_id: str, secret_hash: bytes, seconds: float
 ) -> SessionRow | None:
-    """A session for a link, which is spent by it; None where it was, or has ended."""
+    """Uses a link up and opens a session for it; None if the link was used or has ended."""
     values = {
         "link": link_id, "link_hash": link_hash, "id": session_id, "secret_hash": secret_hash, "seconds": seconds,
         "label": SESSION,
@@ -110,5 +110,5 @@ def close(connection: Connection, session_id: str) -> None:
 
 
 def forget(connection: Connection, limit: int) -> int:
-    """Drop up to `limit` that ended a day ago; how many went."""
+    """Deletes up to `limit` sessions and links that ended a day ago; returns how many."""
     return connection.execute(FORGET, {"limit": limit}).rowcount

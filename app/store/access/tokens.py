@@ -1,4 +1,4 @@
-"""Tokens as rows: hashed secrets, what each may do, when it ends."""
+"""Tokens as rows: the hashed secret, the scope and the expiry of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token without its secret, which nobody but its holder knows."""
+    """A token without its secret, which only its holder knows."""
 
     id: str
     secret_hash: bytes
@@ -33,13 +33,13 @@ class TokenRow:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    replaces: str = ""  # the token of a node that this one takes the place of
-    taken_up_at: datetime | None = None  # when it was first used, and that one's end began
+    replaces: str = ""  # the node's token that this one replaces
+    taken_up_at: datetime | None = None  # when it was first used; the replaced token ends soon after
     gateway: str = ""
 
     @property
     def fresh(self) -> bool:
-        """Whether its first use is still to come, and ends another one."""
+        """True until its first use, which ends the token that it replaces."""
         return bool(self.replaces) and self.taken_up_at is None
 
 
@@ -95,19 +95,19 @@ TOUCH = statement(
 
 
 def live(connection: Connection, token_id: str) -> TokenRow | None:
-    """The token, unless it is revoked or expired by the database's clock."""
+    """Returns the token, unless it is revoked or expired by the database's clock."""
     row = connection.execute(LIVE, {"id": token_id}).one_or_none()
     return TokenRow(*row) if row else None
 
 
 def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of `ids` that still stand: one query for all who wait."""
+    """Returns the live tokens among `ids`: one query for all waiting requests."""
     return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenDraft:
-    """A token about to be written; its secret is known as a hash alone."""
+    """A token about to be written, with the hash of its secret."""
 
     id: str
     secret_hash: bytes
@@ -129,7 +129,7 @@ def page(connection: Connection, after: str, limit: int) -> list[TokenRow]:
 
 
 def revoke(connection: Connection, token_id: str) -> TokenRow | None:
-    """End a token, and what was made to take its place, and tell every replica."""
+    """Ends a token and its unused successors, and notifies every replica."""
     version = versions.lock(connection, "token")
     rotation.drop_unused(connection, token_id)
     row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
@@ -138,7 +138,7 @@ def revoke(connection: Connection, token_id: str) -> TokenRow | None:
 
 
 def revoke_of_nodes(connection: Connection, nodes: Sequence[str]) -> None:
-    """End every token of these nodes and tell every replica."""
+    """Ends every token of these nodes and notifies every replica."""
     if nodes:
         version = versions.lock(connection, "token")
         connection.execute(REVOKE_OF_NODES, {"nodes": list(nodes)})
@@ -146,12 +146,12 @@ def revoke_of_nodes(connection: Connection, nodes: Sequence[str]) -> None:
 
 
 def node_has_token(connection: Connection, node: str) -> bool:
-    """Tells if the node has joined and was not removed since; an expired token counts: its node may be away."""
+    """Returns True if the node has joined and was not removed since; an expired token counts: the node may be away."""
     return bool(connection.scalar(NODE_HAS_TOKEN, {"node": node}))
 
 
 def touch(connection: Connection, used: Sequence[tuple[str, datetime]]) -> None:
-    """Note when tokens were last used."""
+    """Records when tokens were last used."""
     if used:
-        ordered = sorted(used)  # one order everywhere: two replicas cannot deadlock
+        ordered = sorted(used)  # the same order everywhere, so that two replicas cannot deadlock
         connection.execute(TOUCH, {"ids": [i for i, _ in ordered], "times": [t for _, t in ordered]})

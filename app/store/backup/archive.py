@@ -31,7 +31,7 @@ DAMAGE = (
 
 
 class BackupError(Exception):
-    """The file or the database will not do; the message says which, why, and what to do."""
+    """The file or the database cannot be used; the message names which, why, and what to do."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Contents:
 
 
 class Pieces:
-    """The data of one table after the other, as the archive is read once from front to back."""
+    """The data of each table in turn, as the archive is read once from front to back."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive

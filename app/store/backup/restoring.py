@@ -1,4 +1,4 @@
-"""Restoring a backup: one transaction into a migrated, empty database, checked against the file's own sums."""
+"""Restores a backup in one transaction into a migrated, empty database, checked against the file's own sums."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from app.store.fleet import assignments
 
 
 def restore(url: str, file: Path) -> Contents:
-    """Fill a migrated, empty database from `file`: all of it or nothing."""
+    """Fills a migrated, empty database from `file`: completely or not at all."""
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args={"prepare_threshold": None})
     try:
         with gzip.open(file) as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
             with engine.begin() as connection:
                 contents = _read(connection, archive, file)
-                while packed.read(PIECE_BYTES):  # to its end, where its checksum is
+                while packed.read(PIECE_BYTES):  # to the end, where gzip's checksum is
                     pass
             return contents
     except FileNotFoundError as error:
@@ -52,7 +52,7 @@ def restore(url: str, file: Path) -> Contents:
 
 
 def leap(url: str) -> lease.Lease | None:
-    """After Postgres itself was brought back to a moment: the same leap as after our own restore. Who leads then."""
+    """Leaps as after our own restore, once Postgres itself was restored to a moment; returns the last lease."""
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args={"prepare_threshold": None})
     try:
         with engine.begin() as connection:
@@ -65,7 +65,7 @@ def leap(url: str) -> lease.Lease | None:
 
 
 def _leap(connection: Connection) -> None:
-    """Whatever is given out from now on is newer than all that anybody saw of the time that was lost."""
+    """Advances all numbers past those that nodes and clients received in the time that was lost."""
     versions.leap(connection)
     lease.leap(connection)
     assignments.leap(connection)

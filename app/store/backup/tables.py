@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-SEEDED = "version"  # the one table in which a migration puts rows
+SEEDED = "version"  # the only table into which a migration inserts rows
 
 # Parents before the children that refer to them.
 TABLES = statement(

@@ -1,4 +1,4 @@
-"""Taking a backup: one snapshot, table after table, into a file that appears when it is whole."""
+"""Takes a backup: one snapshot, table after table, into a file that appears when it is complete."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from app.store.database.database import sqlalchemy_url, statement
 
 
 def take(url: str, file: Path) -> Contents:
-    """Write everything committed at one moment to `file`, which appears when it is whole and on disk."""
+    """Writes everything committed at one moment to `file`, which appears when it is complete and on disk."""
     partial = file.with_name(file.name + ".partial")
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args={"prepare_threshold": None})
     try:
-        # Our own from the first byte: one that lies there may be a link, or open to others.
+        # A new file: one that is there already may be a link, or readable by others.
         partial.unlink(missing_ok=True)
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as out:
@@ -59,7 +59,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
         "tables": tables,
         "days": partitions.days(connection),
     }
-    sequences = {name: _standing(connection, name) for name in connection.execute(SEQUENCES).scalars()}
+    sequences = {name: _sequence_state(connection, name) for name in connection.execute(SEQUENCES).scalars()}
     with (
         gzip.GzipFile("", "wb", 3, out) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
@@ -71,7 +71,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
             for number, piece in enumerate(_copied_out(connection, name, columns)):
                 digest.update(piece)
                 contents.tables[name].bytes += len(piece)
-                # COPY text escapes newlines in values, so each that is left ends a row.
+                # COPY text escapes newlines in values, so each newline ends a row.
                 contents.tables[name].rows += piece.count(b"\n")
                 add(archive, f"data/{name}.{number}", piece)
             contents.tables[name].sha256 = digest.hexdigest()
@@ -84,7 +84,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
 
 
 def _copied_out(connection: Connection, table: str, columns: list[str]) -> Iterator[bytes]:
-    """The rows as COPY text, in pieces of whole rows."""
+    """Yields the rows as COPY text, in pieces of whole rows."""
     query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(identifiers(columns), sql.Identifier(table))
     held: list[bytes] = []
     size = 0
@@ -99,7 +99,7 @@ def _copied_out(connection: Connection, table: str, columns: list[str]) -> Itera
         yield b"".join(held)
 
 
-def _standing(connection: Connection, sequence: str) -> dict[str, Any]:
+def _sequence_state(connection: Connection, sequence: str) -> dict[str, Any]:
     query = f"SELECT last_value, is_called FROM {quoted(connection, sequence)}"
     row = connection.execute(statement("sequence_standing", query)).one()
     return {"lastValue": row.last_value, "isCalled": row.is_called}

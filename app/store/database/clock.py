@@ -1,4 +1,4 @@
-"""The time that all replicas share: the database's."""
+"""The database's clock, which all replicas share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions on Postgres: retried when it says so, and never applied twice when a connection dies."""
+"""Transactions on Postgres: retried when Postgres asks for it, and never applied twice when a connection dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 6
 RETRY_SECONDS = 0.02  # doubled at each attempt, with jitter
 CONNECT_SECONDS = 5
-# A machine that is gone and a cable that is cut send no word: without these a query waits for a quarter of an hour.
+# A dead machine or a cut cable sends nothing: without these a query waits for a quarter of an hour.
 LINK: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 5,
@@ -36,9 +36,9 @@ LINK: dict[str, Any] = {
 POOL_WAIT_SECONDS = 5
 STATEMENT_MS = 30_000
 LOCK_MS = 10_000
-IDLE_IN_TRANSACTION_MS = 15_000  # a stalled writer must not hold the others back for longer
+IDLE_IN_TRANSACTION_MS = 15_000  # a stalled writer must not block the others for longer
 
-# What Postgres asks us to run again: serialization failure, deadlock.
+# Postgres asks clients to retry these.
 RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
 
 set_json_dumps(msgspec.json.encode)
@@ -46,11 +46,11 @@ set_json_loads(msgspec.json.decode)
 
 
 class Unavailable(Exception):
-    """The database cannot be reached or used right now; trying again later is right."""
+    """The database cannot be reached or used right now; try again later."""
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection died at COMMIT and Postgres cannot say whether it happened."""
+    """The connection died at COMMIT, and Postgres cannot tell whether the transaction took effect."""
 
 
 def statement(name: str, sql: str) -> TextClause:
@@ -58,7 +58,7 @@ def statement(name: str, sql: str) -> TextClause:
     return text(f"/* {name} */ {sql}").execution_options(statement=name)
 
 
-# Beside the transaction's id the last checkpoint: one is made at every recovery, so an equal one says that none was.
+# With the last checkpoint: every recovery makes one, so an unchanged checkpoint proves that there was no recovery.
 CURRENT_XID = statement(
     "current_xid",
     "SELECT pg_current_xact_id_if_assigned()::text AS id, redo_lsn::text AS checkpoint FROM pg_control_checkpoint()",
@@ -82,7 +82,7 @@ SET_MOMENT = statement("set_moment", "SELECT set_config('gpuwright.moment', :mom
 
 
 def sqlalchemy_url(url: str) -> str:
-    """Any spelling of a Postgres URL, as SQLAlchemy with psycopg 3 wants it."""
+    """Returns any spelling of a Postgres URL in the form of SQLAlchemy with psycopg 3."""
     for prefix in ("postgresql+psycopg://", "postgresql://", "postgres://"):
         if url.startswith(prefix):
             return "postgresql+psycopg://" + url.removeprefix(prefix)
@@ -90,16 +90,16 @@ def sqlalchemy_url(url: str) -> str:
 
 
 def libpq_url(url: str) -> str:
-    """The same URL, as psycopg and libpq want it."""
+    """Returns any spelling of a Postgres URL in the form of psycopg and libpq."""
     return sqlalchemy_url(url).replace("postgresql+psycopg://", "postgresql://", 1)
 
 
 class Database:
     """A pool of connections and the two ways to use it: read and write.
 
-    `direct` says that no pooler stands in between: then prepared statements and session settings are safe.
+    `direct` means that there is no pooler in between, so prepared statements and session settings are safe.
     Functions given to read and write may run more than once, so they touch nothing but the connection.
-    `moment` says what time it is, where that is not the database's to say: in a simulation, on direct connections.
+    `moment` gives the time in a simulation, on direct connections; otherwise the database's clock counts.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=POOL_WAIT_SECONDS,
-            hide_parameters=True,  # errors go to the log, and what was written may be a secret
+            hide_parameters=True,  # errors are logged, and parameters may be secrets
             connect_args=connect,
             json_serializer=lambda value: msgspec.json.encode(value).decode(),
         )
@@ -133,20 +133,20 @@ class Database:
         event.listen(self.engine, "after_cursor_execute", self._finished)
 
     def read(self, fn: Callable[[Connection], T]) -> T:
-        """`fn` sees one consistent moment; run again when the connection was stale."""
+        """Runs `fn` on one consistent snapshot, again if the connection was stale."""
         return self._retried(lambda: self._read_once(fn))
 
     def write(self, fn: Callable[[Connection], T], *, repeatable: bool = False) -> T:
-        """`fn` in one transaction: all of it or nothing, once.
+        """Runs `fn` in one transaction: all of it or nothing, once.
 
-        A `repeatable` one finds what it did before, and is run again when nobody can say whether it happened.
+        A `repeatable` function finds what it did before, and runs again when the outcome of its COMMIT is unknown.
         """
         return self._retried(lambda: self._write_once(fn, repeatable))
 
     def repeatable(self, fn: Callable[[Connection], T]) -> T:
-        """`fn` is one statement that commits by itself, and doing it twice equals doing it once.
+        """Runs `fn`, a single statement in autocommit mode; doing it twice equals doing it once.
 
-        A single round trip: for what is done a hundred times a second.
+        It takes a single round trip, for what is done a hundred times a second.
         """
         return self._retried(lambda: self._repeatable_once(fn))
 
@@ -188,14 +188,14 @@ class Database:
                     raise
                 connection.invalidate()
                 if xid is not None and (repeatable or not self._committed(xid, checkpoint)):
-                    raise _Again from error
+                    raise _NotApplied from error
             return result
 
     def _committed(self, xid: str, checkpoint: str) -> bool:
-        """Tells if a transaction whose COMMIT got no answer took effect all the same.
+        """Returns True if a transaction whose COMMIT got no answer took effect.
 
-        Postgres forgets the ids of transactions that a crash took with it and gives them out again, so after a
-        recovery "committed" may be said of a stranger's transaction, and proves nothing of ours.
+        Postgres forgets the ids of transactions lost in a crash and assigns them again, so after a recovery
+        "committed" may describe another transaction and proves nothing about ours.
         """
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -203,7 +203,7 @@ class Database:
                 with self.engine.connect() as connection:
                     status, now = connection.execute(XID_STATUS, {"xid": xid}).one()
             except DBAPIError as error:
-                # A parameter is refused when the id was never given out: to Postgres it lies in the future.
+                # Postgres refuses an id that it has not assigned yet: it lies in the future.
                 status, now = "aborted" if isinstance(error.orig, pg.InvalidParameterValue) else None, ""
             if status == "committed" and now != checkpoint:
                 break
@@ -211,14 +211,14 @@ class Database:
                 log.warning("commit_outcome_reread", extra={"xid": xid, "outcome": status})
                 return bool(status == "committed")
             time.sleep(0.1)
-        raise OutcomeUnknown("the connection to the database was lost at COMMIT; its outcome is not known")
+        raise OutcomeUnknown("the connection to the database was lost at COMMIT; its outcome is unknown")
 
     def _retried(self, once: Callable[[], T]) -> T:
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
                 return once()
-            except _Again:
+            except _NotApplied:
                 if last:
                     raise Unavailable("the database keeps dropping connections") from None
             except PoolTimeout as error:
@@ -238,12 +238,12 @@ class Database:
             log.warning("slow_query", extra={"statement": name, "seconds": round(seconds, 3)})
 
 
-class _Again(Exception):
+class _NotApplied(Exception):
     """The transaction did not happen; run it again."""
 
 
 def translated(error: DBAPIError) -> Exception:
-    """A database error as ours, where waiting or freeing space would help; else unchanged."""
+    """Returns Unavailable for an error that waiting or freeing space would resolve, else the error itself."""
     match error.orig:
         case pg.DiskFull():
             return Unavailable("the database's disk is full")
@@ -261,7 +261,7 @@ def translated(error: DBAPIError) -> Exception:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """Tells if the connection, rather than the statement, failed."""
+    """Returns True if the connection failed rather than the statement."""
     if isinstance(error.orig, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow | pg.ConnectionException):
         return True
     sqlstate = getattr(error.orig, "sqlstate", None)

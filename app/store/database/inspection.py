@@ -1,4 +1,4 @@
-"""Inspects a database: its version, schema and durability, if LISTEN works, and if a pooler is in between."""
+"""Inspects a database: version, schema, durability, role, and whether LISTEN works or a pooler is in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Verdict = Literal["ok", "note", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFinding:
-    """One line of the check. `wrong` means that gpuwright must not or cannot work so."""
+    """One line of the check. `wrong` means that gpuwright cannot or must not run like this."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ class DatabaseFinding:
 
 
 def inspect(url: str, listen_url: str = "") -> list[DatabaseFinding]:
-    """Everything worth knowing about the database behind `url`; psycopg.OperationalError if it is unreachable."""
+    """Returns all findings about the database at `url`; raises psycopg.OperationalError if it is unreachable."""
     with _connect(url) as connection:
         pooled = _pooled(connection)
         findings = [
@@ -43,8 +43,8 @@ def inspect(url: str, listen_url: str = "") -> list[DatabaseFinding]:
             _round_trip(connection),
             _pooler(pooled),
         ]
-        heard = _hears(listen_url or url, connection)
-    findings.append(_listening(heard, bool(listen_url), pooled))
+        notified = _receives(listen_url or url, connection)
+    findings.append(_listening(notified, bool(listen_url), pooled))
     return findings
 
 
@@ -75,7 +75,7 @@ def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
     findings = []
     for name in DURABLE:
         value = str(_value(connection, f"SHOW {name}"))
-        # `local` and the remote levels wait for our own disk too.
+        # `local` and the remote levels also wait for the server's own disk.
         safe = value != "off"
         advice = "" if safe else f"a crash can lose or corrupt an acknowledged write; set {name} = on"
         findings.append(DatabaseFinding(name, value, "ok" if safe else "wrong", advice))
@@ -102,7 +102,7 @@ def _round_trip(connection: psycopg.Connection[Any]) -> DatabaseFinding:
 
 
 def _pooled(connection: psycopg.Connection[Any]) -> bool:
-    """A pooler invents the process number it tells at connection time; Postgres itself tells its own."""
+    """Finds a pooler: it invents the process number that it sends at connection time, where Postgres sends its own."""
     return bool(connection.info.backend_pid != _value(connection, "SELECT pg_backend_pid()"))
 
 
@@ -114,16 +114,16 @@ def _pooler(pooled: bool) -> DatabaseFinding:
     return DatabaseFinding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
 
 
-def _hears(url: str, notifier: psycopg.Connection[Any]) -> bool:
+def _receives(url: str, notifier: psycopg.Connection[Any]) -> bool:
     with _connect(url) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         notifier.execute("SELECT pg_notify(%s, '')", [CHANNEL])
         return any(True for _ in listener.notifies(timeout=2.0, stop_after=1))
 
 
-def _listening(heard: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
+def _listening(notified: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
     through = "DATABASE_LISTEN_URL" if own_url else "DATABASE_URL"
-    if heard:
+    if notified:
         return DatabaseFinding("LISTEN", f"works through {through}")
     if own_url:
         return DatabaseFinding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must bypass every pooler")

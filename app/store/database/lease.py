@@ -1,4 +1,4 @@
-"""The leader's lease: a row with an epoch on the database's time. Whatever a leader writes is checked against it."""
+"""The leader's lease: a row with an epoch, on the database's clock. Every write of a leader is checked against it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
-from app.store.database.versions import LEAP_BY  # as far: a plan's generation is also the version of its stream
+from app.store.database.versions import LEAP_BY  # by as much: a plan's generation is also the version of its stream
 
 PLANNER = "planner"
 
-# A holder that was paused past its end and finds that nobody took its place goes on under its own epoch. A lease that
-# was renewed in times to come is of a clock that was set back since: nobody waits for those times again.
+# A holder that was paused past its expiry and was not replaced continues under its own epoch. A lease renewed in the
+# future comes from a clock that was set back since: no candidate waits for that time to come again.
 TAKE = statement(
     "take_lease",
     """
@@ -34,7 +34,7 @@ NEXT = statement(
     "next_generation",
     "UPDATE lease SET generation = generation + 1 WHERE name = :name AND epoch = :epoch RETURNING generation",
 )
-ONE = statement(
+LEASE = statement(
     "lease",
     """
     SELECT holder, epoch, generation, renewed_at, expires_at, expires_at > moment() AS held
@@ -46,7 +46,7 @@ LEAP = statement("leap_lease", "UPDATE lease SET epoch = epoch + :by, generation
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The row, for those who ask who leads."""
+    """The leader and its lease."""
 
     holder: str
     epoch: int
@@ -57,33 +57,33 @@ class Lease:
 
 
 def take(connection: Connection, holder: str, seconds: float) -> int | None:
-    """Take or renew the lease; its epoch, or None while somebody else holds it."""
+    """Takes or renews the lease and returns its epoch; None while another process holds it."""
     epoch = connection.execute(TAKE, {"name": PLANNER, "holder": holder, "seconds": seconds}).scalar()
     return None if epoch is None else int(epoch)
 
 
 def release(connection: Connection, holder: str) -> None:
-    """Let go at once, so that nobody waits for the end."""
+    """Gives the lease up, so that the next leader need not wait for its expiry."""
     connection.execute(RELEASE, {"name": PLANNER, "holder": holder})
 
 
 def held(connection: Connection, epoch: int) -> bool:
-    """Tells if this is the newest epoch; no other begins before the transaction ends."""
+    """Returns True if this is the newest epoch; no other begins before the transaction ends."""
     return connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).scalar() is not None
 
 
 def next_generation(connection: Connection, epoch: int) -> int | None:
-    """The next generation of decisions; None when a newer epoch won: then nothing may be written (I1)."""
+    """Returns the next generation of decisions; None if a newer epoch won: then nothing may be written (I1)."""
     found = connection.execute(NEXT, {"name": PLANNER, "epoch": epoch}).scalar()
     return None if found is None else int(found)
 
 
 def current(connection: Connection) -> Lease | None:
-    """Returns the present leader, or else the last."""
-    row = connection.execute(ONE, {"name": PLANNER}).one_or_none()
+    """Returns the lease of the present leader, or else of the last."""
+    row = connection.execute(LEASE, {"name": PLANNER}).one_or_none()
     return None if row is None else Lease(*row)
 
 
 def leap(connection: Connection) -> None:
-    """Leave behind the epochs and generations given out between a backup and its restore: nodes have seen them."""
+    """Advances past the epochs and generations issued between a backup and its restore: nodes have received them."""
     connection.execute(LEAP, {"by": LEAP_BY})

@@ -1,8 +1,8 @@
-"""Wakes what waits for a new version of objects, assignments or tokens, whichever replica wrote it.
+"""Wakes requests that wait for a new version of objects, assignments or tokens, whichever replica wrote it.
 
-One thread a process listens to Postgres. A notification is only ever a hint: the `version` table is read
-again at least once a second, and every 100 ms where notifications do not arrive (PgBouncer accepts LISTEN and
-delivers nothing), so that losing one costs latency and never correctness.
+One thread in each process listens to Postgres. A notification is only a hint: the `version` table is read at least
+once a second, and every 100 ms where notifications do not arrive (PgBouncer accepts LISTEN and delivers nothing).
+So a lost notification costs latency and never correctness.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Waiters = dict["asyncio.Future[None]", tuple[int, asyncio.AbstractEventLoop]]
 
 
 class Notices:
-    """The newest version of each name in the `version` table, as this process knows it."""
+    """The newest version of each stream in the `version` table that this process knows."""
 
     def __init__(self, url: str, listen: bool = True) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
@@ -44,15 +44,15 @@ class Notices:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self.listening = False  # whether notifications were seen to arrive
+        self.listening = False  # True once a notification has arrived
 
     def start(self) -> None:
-        """Starts the thread; a database that is away is tried again for ever."""
+        """Starts the thread, which retries an unreachable database for ever."""
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops the thread and lets everybody who waits go on with what is known."""
+        """Stops the thread and wakes all waiting requests with what is known."""
         self._stopping.set()
         for name in list(self._waiters):
             self._release(name, everybody=True)
@@ -60,7 +60,7 @@ class Notices:
             self._thread.join(timeout=5)
 
     def current(self, name: str) -> int:
-        """The newest version known here; 0 before the first look."""
+        """Returns the newest version known here; 0 before the first read."""
         return self._versions.get(name, 0)
 
     def on_change(self, name: str, call: Callable[[int], None]) -> None:
@@ -85,7 +85,7 @@ class Notices:
                 self._waiters[name].pop(woken, None)
         return self._versions.get(name, 0)
 
-    def seen(self, name: str, version: int) -> None:
+    def advance(self, name: str, version: int) -> None:
         """Takes in a version that was read: they only ever grow."""
         with self._lock:
             if version <= self._versions.get(name, -1):
@@ -111,7 +111,7 @@ class Notices:
         for loop, futures in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_resolve, futures)
-            except RuntimeError:  # that loop is closed: nobody waits there any more
+            except RuntimeError:  # that loop is closed, and its requests are gone
                 continue
 
     def _run(self) -> None:
@@ -123,7 +123,7 @@ class Notices:
                     self._follow(listener, reader)
             except psycopg.Error as error:
                 log.warning("notices_database_away", extra={"error": str(error).strip()})
-            except Exception:  # whatever it was: without this thread nobody hears of anything
+            except Exception:  # whatever it was: without this thread no waiting request would wake
                 log.exception("notices_failed")
             self.listening = False
             self._stopping.wait(pause)
@@ -135,10 +135,10 @@ class Notices:
         )
 
     def _follow(self, listener: psycopg.Connection[Any], reader: psycopg.Connection[Any]) -> None:
-        """Looks through `reader` and hears through `listener`.
+        """Reads through `reader` and listens through `listener`.
 
-        The listener only listens: through a pooler, a connection that asks too is handed notifications along with
-        its answers, and would pass for one they reach. It polls until the first arrives, however late.
+        The listener runs no queries: through a pooler, a connection that runs some receives notifications with their
+        results, and would look like one that notifications reach. It polls until the first arrives, however late.
         """
         if self._listen:
             listener.execute(f"LISTEN {CHANNEL}")
@@ -147,10 +147,10 @@ class Notices:
         while not self._stopping.is_set():
             self._look(reader)
             until = time.monotonic() + (SAFETY_SECONDS if self.listening else POLL_SECONDS)
-            while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
-                # A short timeout so that stop() is not kept waiting. All that has come is answered by one look: what
-                # a notification says is no version, for any role of the database may send one.
-                if list(listener.notifies(timeout=min(left, 0.2), stop_after=1)):
+            while not self._stopping.is_set() and (rest := until - time.monotonic()) > 0:
+                # A short timeout, so that stop() returns soon. One read serves all notifications; their payload is
+                # ignored, because any role of the database may send one.
+                if list(listener.notifies(timeout=min(rest, 0.2), stop_after=1)):
                     self.listening = True
                     self._look(reader)
             if not self.listening and time.monotonic() > doubt_at:
@@ -159,7 +159,7 @@ class Notices:
 
     def _look(self, connection: psycopg.Connection[Any]) -> None:
         for name, value in connection.execute(READ_VERSIONS):
-            self.seen(name, value)
+            self.advance(name, value)
 
 
 def _resolve(futures: list[asyncio.Future[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Telemetry is cut by day, rollups and money by month: parts are made before they are needed, dropped when old."""
+"""Partitions, of a day for telemetry and of a month for rollups and money: made in advance, dropped when old."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAILY = ("gpu_minute", "instance_minute")
 MONTHLY = ("gpu_hour", "instance_hour")
 MONEY = ("allocation", "cost_hour")
 
-# A day's number names the partition, so that nothing but our own names is ever put into DDL.
+# The day names the partition, so that DDL contains no text from outside.
 EXISTING = statement(
     "existing_partitions",
     """
@@ -29,7 +29,7 @@ LOCK = 0x6770_7061_7274  # "gppart"
 
 
 def ensure(connection: Connection, days: Iterable[datetime], daily: Sequence[str] = DAILY) -> list[str]:
-    """Make the partitions that rows of these days go to; the names of those that are new."""
+    """Creates the partitions for rows of these days; returns the names of the new ones."""
     wanted: dict[str, tuple[str, datetime, datetime]] = {}
     for day in days:
         start = day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -45,7 +45,7 @@ def ensure(connection: Connection, days: Iterable[datetime], daily: Sequence[str
     missing = sorted(wanted.keys() - _existing(connection))
     for name in missing:
         table, start, stop = wanted[name]
-        # Made apart and then attached: CREATE TABLE ... PARTITION OF would shut readers and writers out.
+        # Created apart and then attached: CREATE TABLE ... PARTITION OF would lock readers and writers out.
         connection.execute(statement("make_partition", f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
         connection.execute(
             statement(
@@ -58,7 +58,7 @@ def ensure(connection: Connection, days: Iterable[datetime], daily: Sequence[str
 
 
 def drop_before(connection: Connection, tables: Iterable[str], moment: datetime) -> list[str]:
-    """Drop the partitions of `tables` that hold nothing from `moment` on."""
+    """Drops the partitions of `tables` that end before `moment`."""
     connection.execute(TAKE_TURNS, {"lock": LOCK})
     connection.execute(IMPATIENT)
     dropped = []
@@ -72,7 +72,7 @@ def drop_before(connection: Connection, tables: Iterable[str], moment: datetime)
 
 
 def days(connection: Connection) -> list[str]:
-    """A day of each partition there is, as `ensure` takes them."""
+    """Returns a day of each existing partition, in the form that `ensure` takes."""
     digits = {name.rpartition("_")[2] for name in _existing(connection)}
     return sorted(f"{part[:4]}-{part[4:6]}-{part[6:] or '01'}" for part in digits)
 

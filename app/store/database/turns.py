@@ -1,4 +1,4 @@
-"""Jobs that one replica at a time does."""
+"""Housekeeping jobs, each run by one replica at a time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-# The number is one of ours: Postgres 15 reads no hexadecimal.
+# Our own number, in decimal: Postgres 15 reads no hexadecimal.
 TAKE = statement("take_turn", "SELECT pg_try_advisory_xact_lock(1735420019, hashtext(:job))")
 
 
 def take(connection: Connection, job: str) -> bool:
-    """Takes the job until the transaction ends; False while another replica works on it."""
+    """Takes the job until the transaction ends; False while another replica runs it."""
     return bool(connection.execute(TAKE, {"job": job}).scalar_one())

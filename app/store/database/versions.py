@@ -1,4 +1,4 @@
-"""The streams of versions: a writer locks its stream first, so versions become visible in commit order."""
+"""Streams of versions: a writer locks its stream first, so versions become visible in commit order."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ LEAP_BY = 1_000_000_000
 
 
 def lock(connection: Connection, name: str) -> int:
-    """Hold the stream until the transaction ends; its latest version."""
+    """Locks the stream until the transaction ends; returns its latest version."""
     return int(connection.scalar(LOCK, {"name": name}) or 0)
 
 
 def advance(connection: Connection, name: str, value: int) -> None:
-    """Publish versions up to `value` when this transaction commits, and wake those who wait."""
+    """Publishes versions up to `value` when this transaction commits, and wakes those that wait."""
     connection.execute(ADVANCE, {"name": name, "value": value})
     connection.execute(NOTIFY, {"name": name})
 
 
 def current(connection: Connection) -> dict[str, tuple[int, int]]:
-    """Each stream's latest version, and the floor below which its changes are no longer kept."""
+    """Returns each stream's latest version, and the floor below which its changes are no longer kept."""
     return {row.name: (row.value, row.floor) for row in connection.execute(CURRENT)}
 
 
 def raise_floor(connection: Connection, name: str, floor: int) -> None:
-    """Changes up to `floor` are no longer kept."""
+    """Records that changes up to `floor` are no longer kept."""
     connection.execute(RAISE_FLOOR, {"name": name, "floor": floor})
 
 
 def leap(connection: Connection) -> None:
-    """Leave behind the versions given out between a backup and its restore, which nobody knows any more.
+    """Advances past the versions issued between a backup and its restore, which are lost.
 
-    Who watched then is told to list again, instead of taking other changes for those it saw.
+    A watch from that time must list again, so that it does not mistake new changes for those that it received.
     """
     connection.execute(LEAP, {"by": LEAP_BY})

@@ -1,4 +1,4 @@
-"""The newest assignment of each node, never replaced by that of an older leader or plan."""
+"""The newest assignment of each node, never replaced by one of an older leader or plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AssignmentDraft:
     body: Callable[[int], str]
 
 
-# The fleet's highest epoch counts, not the node's own: a leader that was replaced writes nowhere (I1).
+# The fleet's highest epoch counts, not the node's own: a replaced leader writes nothing (I1).
 WRITE = statement(
     "write_assignments",
     """
@@ -46,7 +46,7 @@ SINCE = statement(
     FROM assignment WHERE version > :after ORDER BY version
     """,
 )
-ONE = statement("assignment_of_node", "SELECT version, body FROM assignment WHERE node = :node")
+OF_NODE = statement("assignment_of_node", "SELECT version, body FROM assignment WHERE node = :node")
 
 LEAP = statement(
     "leap_assignments",
@@ -65,9 +65,9 @@ LEAP = statement(
 
 
 def write(connection: Connection, epoch: int, drafts: Sequence[AssignmentDraft]) -> dict[str, int]:
-    """Write assignments and wake who waits for them; the version of each that was taken.
+    """Writes assignments and wakes the nodes that wait for them; returns the version of each that was accepted.
 
-    One of an older epoch than any in the fleet, or of no newer (epoch, generation) than its node's, is not.
+    Refuses an assignment with an older epoch than any in the fleet, or no newer (epoch, generation) than its node's.
     """
     if not drafts:
         return {}
@@ -91,17 +91,17 @@ def write(connection: Connection, epoch: int, drafts: Sequence[AssignmentDraft])
 
 
 def since(connection: Connection, after: int, bodies_of: Collection[str]) -> list[tuple[str, int, str | None]]:
-    """Every node whose assignment is newer than `after`, with the body for those asked for."""
+    """Returns every node whose assignment is newer than `after`, with the body for the requested nodes."""
     found = connection.execute(SINCE, {"after": after, "nodes": list(bodies_of)})
     return [(row.node, row.version, row.body) for row in found]
 
 
 def of_node(connection: Connection, node: str) -> tuple[int, str] | None:
-    """The node's assignment and its version."""
-    row = connection.execute(ONE, {"node": node}).one_or_none()
+    """Returns the node's assignment and its version."""
+    row = connection.execute(OF_NODE, {"node": node}).one_or_none()
     return (row.version, row.body) if row else None
 
 
 def leap(connection: Connection) -> None:
-    """What nodes shall run is again what it was at a restore's moment, and newer than all that they have seen since."""
+    """Reissues the restored assignments with versions above all that nodes have received since the backup."""
     connection.execute(LEAP, {"by": versions.LEAP_BY})

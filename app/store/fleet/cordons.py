@@ -1,4 +1,4 @@
-"""The nodes and GPUs that get nothing new, and those that must be empty by some moment."""
+"""Cordons: nodes and GPUs that get no new copies, and drains, which must be empty by a deadline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from sqlalchemy import Connection
 from app.store.database.database import statement
 from app.store.plans import plan_reads
 
-WHOLE = -1  # instead of a GPU: all of the node's
+ALL_GPUS = -1  # in place of a GPU's index: all GPUs of the node
 
-# What is asked again keeps the moment of its first asking; a drain is not made a mere cordon by accident, nor the
-# other way round: the last word counts.
+# A repeated request keeps the time of the first one. A request for the other mode replaces mode and time.
 PUT = statement(
     "put_cordon",
     """
@@ -44,7 +43,7 @@ LIST = statement(
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """One asking, of a node or of one of its GPUs."""
+    """A cordon or drain of a node or of one of its GPUs."""
 
     node: str
     gpu: int
@@ -57,7 +56,7 @@ class Cordon:
     def wire(self) -> dict[str, Any]:
         return {
             "node": self.node,
-            "gpu": None if self.gpu == WHOLE else self.gpu,
+            "gpu": None if self.gpu == ALL_GPUS else self.gpu,
             "mode": self.mode,
             "deadline": self.deadline.isoformat() if self.deadline else None,
             "askedBy": self.asked_by,
@@ -69,7 +68,7 @@ class Cordon:
 def put(
     connection: Connection, node: str, gpu: int, mode: str, deadline: datetime | None, asked_by: str, message: str
 ) -> Cordon:  # fmt: skip
-    """Ask for it, and wake the leader."""
+    """Stores a cordon or drain and wakes the leader."""
     values = {
         "node": node, "gpu": gpu, "mode": mode, "deadline": deadline, "asked_by": asked_by, "message": message,
     }  # fmt: skip
@@ -79,13 +78,13 @@ def put(
 
 
 def lift(connection: Connection, node: str, gpu: int) -> list[Cordon]:
-    """No longer: of one GPU, or of the node and all its GPUs. What stood is given back."""
+    """Removes the cordons of one GPU, or of the node and all its GPUs; returns them."""
     found = [Cordon(*row) for row in connection.execute(LIFT, {"node": node, "gpu": gpu})]
     if found:
         plan_reads.wake(connection)
     return found
 
 
-def listed(connection: Connection, node: str = "") -> list[Cordon]:
-    """All of them, or a node's."""
+def list_cordons(connection: Connection, node: str = "") -> list[Cordon]:
+    """Returns all cordons, or those of a node."""
     return [Cordon(*row) for row in connection.execute(LIST, {"node": node})]

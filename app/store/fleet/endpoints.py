@@ -1,4 +1,4 @@
-"""What gateways route by: the copies that nodes report, what nodes were told, and the limits of services."""
+"""The data behind gateways' routes: the copies that nodes report, their assignments, and the limits of services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.store.database.database import statement
 
 VERSION = statement("endpoint_version", "SELECT value FROM version WHERE name = 'endpoint'")
-# A row that was written by another transaction than before is another row; no clock says so as well.
+# A row's xmin changes with every write; a clock would be less exact.
 STAMPS = statement(
     "stamps_of_nodes",
     """
@@ -61,15 +61,15 @@ LIMIT = statement(
 )
 
 
-Stamp: TypeAlias = tuple[str | None, str | None]  # of what a node said, and of what it was told
+Stamp: TypeAlias = tuple[str | None, str | None]  # of a node's report, and of its assignment
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimit:
-    """What of a service's requests each gateway takes."""
+    """The share of a service's requests that each gateway accepts."""
 
-    queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
-    shed_share: float = 0.0  # answered 503 at once
+    queue_limit: int = 0  # requests open at once, in progress or waiting; 0: no limit
+    shed_share: float = 0.0  # rejected with 503 at once
     retry_after_seconds: int = 2
 
     def __post_init__(self) -> None:
@@ -86,32 +86,32 @@ class _LimitRow(msgspec.Struct):
 
 
 def version(connection: Connection) -> int:
-    """The newest version of the stream."""
+    """Returns the newest version of the stream."""
     return int(connection.execute(VERSION).scalar() or 0)
 
 
 def stamps(connection: Connection) -> dict[str, Stamp]:
-    """Of every node: what changes when what it said, or was told, does."""
+    """Returns two stamps for every node: one changes with its report, the other with its assignment."""
     return {row.node: (row.detail, row.assignment) for row in connection.execute(STAMPS)}
 
 
 def of_nodes(connection: Connection, nodes: Collection[str]) -> list[tuple[str, object, str | None]]:
-    """What each of these nodes said, and the assignment that it was told."""
+    """Returns each of these nodes with its report and its assignment."""
     return [(row.node, row.detail, row.body) for row in connection.execute(NODES, {"nodes": sorted(nodes)})]
 
 
 def limits(connection: Connection) -> dict[str, GatewayLimit]:
-    """By tenant/name."""
+    """Returns the limits of services, by tenant/name."""
     found = connection.execute(LIMITS)
     return {row.service: GatewayLimit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
 
 
 def limit(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
-    """These are all limits there are; whether that is news. A limit that limits nothing is none."""
+    """Replaces all limits, leaving out those that limit nothing; returns True if anything changed."""
     rows = []
-    for service, one in sorted(wanted.items()):
-        if one.queue_limit or one.shed_share:
+    for service, limits in sorted(wanted.items()):
+        if limits.queue_limit or limits.shed_share:
             tenant, _, name = service.partition("/")
-            rows.append(_LimitRow(tenant, name, one.queue_limit, one.shed_share, one.retry_after_seconds))
-    said = connection.execute(LIMIT, {"limits": msgspec.json.encode(rows).decode()}).scalar()
-    return said is not None
+            rows.append(_LimitRow(tenant, name, limits.queue_limit, limits.shed_share, limits.retry_after_seconds))
+    version = connection.execute(LIMIT, {"limits": msgspec.json.encode(rows).decode()}).scalar()
+    return version is not None

@@ -1,4 +1,4 @@
-"""Every declared node with what is known of it, for a map of the fleet: one read, no specs of anything else."""
+"""Every declared node with its state, for a map of the fleet: one read, without the specs of other objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEMORY = statement(
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """A declared node; `ailing` are its GPUs that are not well."""
+    """A declared node; `ailing` are its unhealthy GPUs."""
 
     name: str
     gpu_type: str
@@ -48,5 +48,5 @@ def nodes(connection: Connection) -> list[MapNode]:
 
 
 def memory_gib(connection: Connection) -> dict[str, float]:
-    """By GPU type."""
+    """Returns the memory of each GPU type."""
     return {row.name: row.memory_gib for row in connection.execute(MEMORY)}

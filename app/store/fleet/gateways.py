@@ -1,4 +1,4 @@
-"""What each gateway has counted: its newest word, one row a gateway, written once a second."""
+"""The newest counters of each gateway: one row a gateway, written once a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.database.database import statement
 
 ZIP_LEVEL = 1
 
-# A word that comes late, or twice, is not kept.
+# Counters that arrive late or twice are dropped.
 KEEP = statement(
     "keep_counts",
     """
@@ -37,7 +37,7 @@ NEWEST = statement(
     WHERE received_at > CAST(:since AS timestamptz) ORDER BY gateway
     """,
 )
-HEARD = statement(
+SILENCE_SECONDS = statement(
     "gateways_heard",
     "SELECT gateway, CAST(extract(epoch FROM moment() - received_at) AS float8) AS seconds FROM gateway_state",
 )
@@ -49,33 +49,33 @@ _decoder = msgspec.json.Decoder(GatewayCounts)
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayTold:
-    """A gateway's newest word, and when the database heard it."""
+class GatewayCounters:
+    """A gateway's newest counters, and when the database received them."""
 
     gateway: str
     received_at: datetime
     counts: GatewayCounts
 
 
-def keep(connection: Connection, gateway: str, told: GatewayCounts) -> int:
-    """Store it unless a later word of this gateway was heard; the highest sequence there is then."""
-    body = zlib.compress(msgspec.json.encode(told), ZIP_LEVEL)
-    row = {"gateway": gateway, "sequence": told.sequence, "endpoints": told.endpoints, "body": body}
-    kept = connection.execute(KEEP, row).scalar()
-    return told.sequence if kept is None else int(kept)
+def keep(connection: Connection, gateway: str, counts: GatewayCounts) -> int:
+    """Stores counters unless newer ones of this gateway are stored; returns the highest sequence stored."""
+    body = zlib.compress(msgspec.json.encode(counts), ZIP_LEVEL)
+    row = {"gateway": gateway, "sequence": counts.sequence, "endpoints": counts.endpoints, "body": body}
+    stored = connection.execute(KEEP, row).scalar()
+    return counts.sequence if stored is None else int(stored)
 
 
-def newest(connection: Connection, since: datetime | None = None) -> list[GatewayTold]:
-    """The newest word of every gateway that has spoken since."""
+def newest(connection: Connection, since: datetime | None = None) -> list[GatewayCounters]:
+    """Returns the newest counters of every gateway that has reported since."""
     rows = connection.execute(NEWEST, {"since": since.isoformat() if since else "-infinity"})
-    return [GatewayTold(row.gateway, row.received_at, _decoder.decode(zlib.decompress(row.body))) for row in rows]
+    return [GatewayCounters(row.gateway, row.received_at, _decoder.decode(zlib.decompress(row.body))) for row in rows]
 
 
-def heard(connection: Connection) -> dict[str, float]:
-    """For how many seconds each gateway has been silent."""
-    return {row.gateway: row.seconds for row in connection.execute(HEARD)}
+def silence_seconds(connection: Connection) -> dict[str, float]:
+    """Returns the number of seconds since each gateway reported."""
+    return {row.gateway: row.seconds for row in connection.execute(SILENCE_SECONDS)}
 
 
 def forget(connection: Connection, after: timedelta = timedelta(days=7)) -> int:
-    """Drop gateways that have been silent for so long."""
+    """Deletes gateways that have been silent for so long; returns how many."""
     return connection.execute(FORGET, {"after": after}).rowcount

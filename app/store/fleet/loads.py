@@ -1,4 +1,4 @@
-"""The loads of services: reported by nodes, and stored in buckets of some seconds."""
+"""The loads of services, reported by nodes and stored in buckets of a few seconds."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class ReportRow:
 
 
 class LoadBucket(msgspec.Struct):
-    """The requests of a service in the `seconds` before `at`, and how it answered them."""
+    """The requests of a service in the `seconds` before `at`, and how many it answered in time."""
 
     tenant: str
     service: str
     at: datetime
     seconds: float
-    requests: float  # a rate's share of the seconds, so no whole number
+    requests: float  # the rate's share of these seconds, so not a whole number
     errors: int
-    slow: float  # answers beyond the SLO, as far as the histogram tells
+    slow: float  # answers beyond the SLO, as exact as the histogram
     latency_counts: Sequence[int]
-    answers: float = 0.0  # all that the histogram counts
+    answers: float = 0.0  # all answers that the histogram counts
     source: str = ""
 
 
@@ -51,18 +51,18 @@ class LoadHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WindowAnswers:
     """A service's answers within a window."""
 
     service: str  # tenant/name
     seconds: float
     requests: float
-    answers: float  # counted by latency
+    answers: float  # those in the latency histogram
     errors: float
     slow: float
 
 
-# A window and what it is called. Alerts compare a long one, which is sure, with a short one, which is soon over.
+# The windows and their names. Alerts compare a long window, which is reliable, with a short one, which ends soon.
 WINDOWS = {
     "5m": timedelta(minutes=5),
     "30m": timedelta(minutes=30),
@@ -72,9 +72,9 @@ WINDOWS = {
 }
 
 
-# Rows that a slow transaction showed late carry an earlier time: so one looks a little back, and leaves out what was
-# heard before. Of what is older than a few minutes nothing is learnt any more.
-HEARD = statement(
+# A row that a slow transaction commits late carries an earlier time, so each read looks a little back and leaves out
+# known rows. Rows older than a few minutes are not read any more.
+NEW_REPORTS = statement(
     "reports_heard",
     """
     SELECT node, ordinal, received_at, body FROM report_minute
@@ -84,7 +84,7 @@ HEARD = statement(
     ORDER BY ordinal
     """,
 )
-# A leader that took over in the same seconds may have kept its own: the first word stands.
+# A leader that took over within these seconds may have stored its own: the first row stays.
 KEEP = statement(
     "keep_loads",
     """
@@ -141,7 +141,7 @@ SPENT = statement(
     GROUP BY tenant, service ORDER BY tenant, service
     """,
 )
-# Hours that are over become one row a service; what a later leader adds to an hour is added to its row.
+# Past hours become one row a service; what a later leader adds to an hour is added to its row.
 ROLL_UP = statement(
     "roll_up_loads",
     """
@@ -162,10 +162,10 @@ ROLL_UP = statement(
 FORGET = statement("forget_loads", "DELETE FROM service_load_hour WHERE hour < moment() - CAST(:after AS interval)")
 
 
-def heard(connection: Connection, since: datetime | None, known: Sequence[tuple[str, int]]) -> list[ReportRow]:
-    """Reports that came after `since`, but for the known ones; those of one node in their order."""
+def new_reports(connection: Connection, since: datetime | None, known: Sequence[tuple[str, int]]) -> list[ReportRow]:
+    """Returns the reports that arrived after `since`, without the known ones; those of a node in order."""
     rows = connection.execute(
-        HEARD,
+        NEW_REPORTS,
         {
             "since": since.isoformat() if since else "-infinity",
             "within": NEWS,
@@ -177,26 +177,26 @@ def heard(connection: Connection, since: datetime | None, known: Sequence[tuple[
 
 
 def keep(connection: Connection, buckets: Sequence[LoadBucket]) -> None:
-    """Store buckets; doing it twice equals doing it once."""
+    """Stores buckets; doing it twice equals doing it once."""
     if buckets:
         connection.execute(KEEP, {"buckets": msgspec.json.encode(buckets).decode()})
 
 
-def courses(connection: Connection, within: timedelta) -> list[LoadHistory]:
-    """What every service was asked of late: what a new leader begins with."""
+def histories(connection: Connection, within: timedelta) -> list[LoadHistory]:
+    """Returns the recent load of every service, with which a new leader begins."""
     return [LoadHistory(*row) for row in connection.execute(COURSES, {"within": within})]
 
 
-def answered(connection: Connection, within: timedelta) -> list[Answered]:
-    """How every service answered within a window; of hours that were rolled up, those that began in it."""
+def answers_within(connection: Connection, within: timedelta) -> list[WindowAnswers]:
+    """Returns the answers of every service within a window; rolled-up hours count if they began in it."""
     return [
-        Answered(row.service, *(float(value) for value in row[1:]))
+        WindowAnswers(row.service, *(float(value) for value in row[1:]))
         for row in connection.execute(ANSWERED, {"within": within})
     ]
 
 
 def in_windows(connection: Connection) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """By service and window: answers, errors and slow answers."""
+    """Returns answers, errors and slow answers by service and window."""
     found = {}
     for service, *sums in connection.execute(SPENT):
         by_window = zip(WINDOWS, zip(*[iter(map(float, sums))] * 3, strict=True), strict=True)
@@ -205,10 +205,10 @@ def in_windows(connection: Connection) -> dict[str, dict[str, tuple[float, float
 
 
 def roll_up(connection: Connection, after: timedelta = timedelta(hours=2)) -> None:
-    """Turn the buckets of hours that ended so long ago into one row an hour."""
+    """Rolls up the buckets of hours that ended so long ago into one row an hour."""
     connection.execute(ROLL_UP, {"after": after})
 
 
 def forget(connection: Connection, after: timedelta = timedelta(days=32)) -> None:
-    """Drop hours that no window reaches."""
+    """Deletes hours that no window reaches."""
     connection.execute(FORGET, {"after": after})

@@ -1,4 +1,4 @@
-"""A batch of node reports as one statement: it commits by itself, and doing it twice equals doing it once."""
+"""Stores a batch of node reports in one statement in autocommit mode; doing it twice equals doing it once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from app.store.database.database import statement
 K = TypeVar("K")
 
 AHEAD = timedelta(minutes=5)  # how far an agent's clock may run ahead of the database's
-# What is told within a minute is told before its slice is accounted for, however long this commit takes; of what comes
-# later the ledger is told.
+# Usage reported within a minute is stored before its slice is accounted for, however long this commit takes; the ledger
+# is notified of later usage.
 PROMPT = timedelta(minutes=1)
 
 
 class ReportedNode(msgspec.Struct):
-    """What one report says of its node, and where in the bytes sent along its compressed self is."""
+    """One report of a node, and the place of its compressed text in the bytes sent along."""
 
     node: str
     ordinal: int
@@ -40,7 +40,7 @@ class ReportedNode(msgspec.Struct):
 
 
 class ReportedInventory(msgspec.Struct):
-    """The inventory of a machine, as JSON."""
+    """A machine's inventory, as JSON."""
 
     node: str
     ordinal: int
@@ -48,7 +48,7 @@ class ReportedInventory(msgspec.Struct):
 
 
 class ReportedDetail(msgspec.Struct):
-    """What the newest report of a node says of copies, devices and refusals; `detail` is JSON."""
+    """Copies, devices and refusals in the newest report of a node; `detail` is JSON."""
 
     node: str
     ordinal: int
@@ -56,7 +56,7 @@ class ReportedDetail(msgspec.Struct):
 
 
 class Interval(msgspec.Struct):
-    """Usage that began, or ended: who held which share of which GPU, from when to when."""
+    """Usage that began or ended: the holder, its share of a GPU, and the time."""
 
     id: str
     node: str
@@ -76,8 +76,8 @@ class Interval(msgspec.Struct):
 
 
 # Few round trips and few parameters: the rest of a report's cost is paid in the event loop's thread.
-# `held` waits for who is ending usage by rule right now, and sees what came of it: as of this statement's beginning the
-# usage was open, and its agent's word would be neither its end nor the truth beside it.
+# `held` waits for a transaction that is ending usage by rule right now, and reads its result: at this statement's start
+# the usage was open, and the agent's report would become neither its end nor a truth that corrects it.
 KEEP = statement(
     "keep_reports",
     """
@@ -193,25 +193,25 @@ def keep(
     retention: timedelta,
     longest_usage: timedelta,
 ) -> tuple[datetime, set[str], set[tuple[str, str]]]:
-    """Store the newest state of each node, and the newest report of each node and minute.
+    """Stores the newest state of each node, and the newest report of each node and minute.
 
-    A body of no bytes is not stored, nor one of a minute too far ahead or longer ago than `retention`. An
-    interval is opened once and closed once. Returns the database's time, the nodes of which no state was stored
-    because one as new was there before, and the usage, by node and id, that is not as anything was assigned there.
+    Skips empty bodies, and those of a minute too far ahead or longer ago than `retention`. An interval is opened once
+    and closed once. Returns the database's time, the nodes whose state was not stored because it was no newer, and the
+    usage (node, id) that matches no assignment of its node.
     """
     newest: dict[str, ReportedNode] = {}
     of_minute: dict[tuple[str, datetime], ReportedNode] = {}
     start = 1
-    for told, body in zip(batch, bodies, strict=True):
-        told.start, told.length = start, len(body)
+    for report, body in zip(batch, bodies, strict=True):
+        report.start, report.length = start, len(body)
         start += len(body)
-        _keep_newest(newest, told.node, told)
+        _keep_newest(newest, report.node, report)
         if body:
-            _keep_newest(of_minute, (told.node, told.minute), told)
-    for told in batch:
-        told.newest_of_node = newest[told.node] is told
-        told.newest_of_minute = of_minute.get((told.node, told.minute)) is told
-    rows = sorted(batch, key=attrgetter("node", "minute"))  # one order for all writers: no deadlock
+            _keep_newest(of_minute, (report.node, report.minute), report)
+    for report in batch:
+        report.newest_of_node = newest[report.node] is report
+        report.newest_of_minute = of_minute.get((report.node, report.minute)) is report
+    rows = sorted(batch, key=attrgetter("node", "minute"))  # the same order for all writers, so that none deadlock
     now, stored, strange, _ = connection.execute(
         KEEP,
         {
@@ -229,7 +229,7 @@ def keep(
     return now, newest.keys() - set(stored or ()), {(node, name) for node, name in strange or ()}
 
 
-def _keep_newest(newest: dict[K, ReportedNode], key: K, told: ReportedNode) -> None:
+def _keep_newest(newest: dict[K, ReportedNode], key: K, report: ReportedNode) -> None:
     other = newest.get(key)
-    if other is None or other.ordinal < told.ordinal:
-        newest[key] = told
+    if other is None or other.ordinal < report.ordinal:
+        newest[key] = report

@@ -1,4 +1,4 @@
-"""The last report of each node, and when it reached the database."""
+"""The last report of each node, and when the database received it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDINALS = statement(
     "ordinals_of_nodes", "SELECT node, ordinal FROM node_state WHERE node = ANY(CAST(:nodes AS text[]))"
 )
 INVENTORY = statement("inventory_of_node", "SELECT inventory FROM node_inventory WHERE node = :node")
-ONE = statement(
+STATE = statement(
     "state_of_node",
     """
     SELECT node, received_at, at, boot_id, health, message, epoch, generation, assignment_version
@@ -23,8 +23,8 @@ ONE = statement(
     """,
 )
 DETAIL = statement("detail_of_node", "SELECT detail FROM node_detail WHERE node = :node")
-# Nodes of whose devices the status does not yet say what the node says, or that were declared anew since.
-NEWS = statement(
+# Nodes whose status does not yet match their report of devices, or that were declared again since.
+DEVICE_CHANGES = statement(
     "nodes_with_news_of_devices",
     """
     SELECT object.name, node_inventory.inventory, node_inventory.changed_at AS inventory_at,
@@ -39,8 +39,8 @@ NEWS = statement(
     ORDER BY object.name LIMIT :limit
     """,
 )
-# What was said again meanwhile has another moment, and stays to be noted.
-NOTED = statement(
+# A report that came in meanwhile has another time, and stays to be noted.
+MARK_NOTED = statement(
     "note_devices",
     """
     WITH read AS (
@@ -55,8 +55,8 @@ NOTED = statement(
     WHERE node_detail.node = read.node AND node_detail.changed_at = read.detail_at AND NOT node_detail.noted
     """,
 )
-# A type is declared otherwise: nodes of that type are compared with it anew.
-LOOK_AGAIN = statement(
+# A GPU type has changed: nodes with that type are compared with it again.
+MARK_FOR_COMPARISON = statement(
     "look_again_at_devices",
     """
     UPDATE node_inventory SET noted = false
@@ -66,8 +66,8 @@ LOOK_AGAIN = statement(
     """,
 )
 FORGET_INVENTORY = statement("forget_inventory", "DELETE FROM node_inventory WHERE node = :node")
-# Only nodes whose condition says something else than what is true now.
-TURNED = statement(
+# Only nodes whose condition differs from the present state.
+REPORTING_CHANGES = statement(
     "nodes_whose_reporting_turned",
     """
     SELECT name, received_at, reporting FROM (
@@ -99,14 +99,14 @@ FORGET = statement(
 
 
 def ordinals(connection: Connection, nodes: Collection[str]) -> dict[str, int]:
-    """The ordinal of the newest report of each node."""
+    """Returns the ordinal of the newest report of each node."""
     found = connection.execute(ORDINALS, {"nodes": sorted(nodes)})
     return {row.node: row.ordinal for row in found}
 
 
 def state(connection: Connection, node: str) -> dict[str, Any] | None:
     """Returns the node's last report, with its inventory."""
-    row = connection.execute(ONE, {"node": node}).mappings().one_or_none()
+    row = connection.execute(STATE, {"node": node}).mappings().one_or_none()
     if row is None:
         return None
     return {**row, "inventory": connection.execute(INVENTORY, {"node": node}).scalar()}
@@ -120,54 +120,54 @@ def detail(connection: Connection, node: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class ReportedDevices:
-    """What a node says of its devices, and when it said so."""
+    """The devices that a node reported, and when."""
 
     node: str
     inventory: dict[str, Any]
     inventory_at: datetime
-    gpus: Sequence[dict[str, Any]] | None  # those that are not well
+    gpus: Sequence[dict[str, Any]] | None  # the unhealthy ones
     detail_at: datetime | None
 
 
-def news(connection: Connection, limit: int) -> list[ReportedDevices]:
-    """Nodes of whose devices the status may not say what is true now."""
-    return [ReportedDevices(*row) for row in connection.execute(NEWS, {"limit": limit})]
+def device_changes(connection: Connection, limit: int) -> list[ReportedDevices]:
+    """Returns the devices of nodes whose status may be out of date."""
+    return [ReportedDevices(*row) for row in connection.execute(DEVICE_CHANGES, {"limit": limit})]
 
 
-def noted(connection: Connection, told: Sequence[ReportedDevices]) -> None:
-    """The status says what these say."""
+def mark_noted(connection: Connection, reports: Sequence[ReportedDevices]) -> None:
+    """Records that the nodes' status matches these reports."""
     connection.execute(
-        NOTED,
+        MARK_NOTED,
         {
-            "nodes": [one.node for one in told],
-            "inventories": [one.inventory_at for one in told],
-            "details": [one.detail_at for one in told],
+            "nodes": [report.node for report in reports],
+            "inventories": [report.inventory_at for report in reports],
+            "details": [report.detail_at for report in reports],
         },
     )
 
 
-def look_again(connection: Connection, types: Collection[str]) -> None:
-    """These GPU types are other than they were."""
+def mark_for_comparison(connection: Connection, types: Collection[str]) -> None:
+    """Marks the nodes with these GPU types, which have changed, for another comparison."""
     if types:
-        connection.execute(LOOK_AGAIN, {"types": sorted(types)})
+        connection.execute(MARK_FOR_COMPARISON, {"types": sorted(types)})
 
 
 def forget_inventory(connection: Connection, node: str) -> None:
-    """The machine is another one now: what it has is what its agent says next."""
+    """Deletes the inventory of a node whose machine was replaced; its agent reports a new one."""
     connection.execute(FORGET_INVENTORY, {"node": node})
 
 
-def turned(
+def reporting_changes(
     connection: Connection, since: datetime, patience: timedelta, limit: int
 ) -> list[tuple[str, datetime | None, str]]:
-    """Nodes whose condition Reporting is to change: (name, last heard, the reason that is true now).
+    """Returns the nodes whose condition Reporting must change: (name, last report, the reason that is true now).
 
-    `since` is when we began to listen: before that nobody could have been heard.
+    `since` is when this server began to listen: no node can have been silent for longer.
     """
-    found = connection.execute(TURNED, {"since": since, "patience": patience, "limit": limit})
+    found = connection.execute(REPORTING_CHANGES, {"since": since, "patience": patience, "limit": limit})
     return [(row.name, row.received_at, row.reporting) for row in found]
 
 
 def forget_deleted(connection: Connection) -> int:
-    """Drop the state of nodes that are no longer declared and have been silent for a day."""
+    """Deletes the state of nodes that are no longer declared and have been silent for a day; returns how many."""
     return connection.execute(FORGET).rowcount

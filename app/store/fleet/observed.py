@@ -1,4 +1,4 @@
-"""What a planner reads at one moment: the declared world, how nodes are, what they were told and what they run."""
+"""The planner's reads of one moment: declared objects, nodes with their state, their assignments and their copies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODES = statement(
 CORRECTIONS = statement(
     "corrections", "SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor FROM correction"
 )
-TOLD = statement("assignments_told", "SELECT node, version, body FROM assignment WHERE version > :after")
+ASSIGNMENTS = statement("assignments_told", "SELECT node, version, body FROM assignment WHERE version > :after")
 DETAILS = statement(
     "details_since",
     """
@@ -52,7 +52,7 @@ GENERATIONS = statement(
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """A declared node, and what is known of it."""
+    """A declared node and its state."""
 
     name: str
     status: dict[str, Any]
@@ -62,47 +62,47 @@ class ObservedNode:
 
 
 def moment(connection: Connection) -> datetime:
-    """The database's time, or a simulation's."""
+    """Returns the database's time, or the simulation's."""
     found: datetime = connection.execute(MOMENT).scalar_one()
     return found
 
 
 def object_version(connection: Connection) -> tuple[int, int]:
-    """The latest version of any object, and the one up to which changes are no longer kept."""
+    """Returns the latest version of any object, and the version up to which changes are no longer kept."""
     row = connection.execute(OBJECT_VERSION).one()
     return row.value, row.floor
 
 
 def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Every declared object that was written after that version: kind, tenant, name, spec."""
+    """Returns every declared object written after that version: kind, tenant, name, spec."""
     return [tuple(row) for row in connection.execute(WORLD, {"after": after})]
 
 
-def gone(connection: Connection, after: int) -> set[tuple[str, str, str]]:
-    """Objects that were deleted after that version, whatever came after them: kind, tenant, name."""
+def deleted_objects(connection: Connection, after: int) -> set[tuple[str, str, str]]:
+    """Returns the objects deleted after that version, even if declared again: kind, tenant, name."""
     return {tuple(row) for row in connection.execute(GONE, {"after": after})}
 
 
 def nodes(connection: Connection) -> list[ObservedNode]:
-    """Every declared node."""
+    """Returns every declared node."""
     return [ObservedNode(*row) for row in connection.execute(NODES)]
 
 
 def corrections(connection: Connection) -> list[tuple[str, str, str, float, float, float]]:
-    """(model, variant, GPU type, factors of latency, memory and power)."""
+    """Returns every correction: (model, variant, GPU type, factors of latency, memory and power)."""
     return [tuple(row) for row in connection.execute(CORRECTIONS)]
 
 
-def told(connection: Connection, after: int) -> list[tuple[str, int, str]]:
-    """(node, version, body) of every assignment that is newer than `after`."""
-    return [(row.node, row.version, row.body) for row in connection.execute(TOLD, {"after": after})]
+def assignments(connection: Connection, after: int) -> list[tuple[str, int, str]]:
+    """Returns every assignment newer than `after`: (node, version, body)."""
+    return [(row.node, row.version, row.body) for row in connection.execute(ASSIGNMENTS, {"after": after})]
 
 
 def details(connection: Connection, since: datetime) -> list[tuple[str, datetime, dict[str, Any]]]:
-    """What nodes say of copies, devices and refusals, where they have said something else since."""
+    """Returns the copies, devices and refusals of nodes that have reported a change since."""
     return [(row.node, row.changed_at, row.detail) for row in connection.execute(DETAILS, {"since": since})]
 
 
 def generations(connection: Connection) -> list[tuple[str, int, datetime]]:
-    """(node, generation it holds, when it was heard last)."""
+    """Returns every node with the generation that it holds and the time of its last report."""
     return [(row.node, row.generation, row.received_at) for row in connection.execute(GENERATIONS)]

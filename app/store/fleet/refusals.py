@@ -1,4 +1,4 @@
-"""The instances that nodes refused to run, written once for each instance and generation."""
+"""Instances that nodes refused to run, recorded once for each instance and generation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FORGET = statement(
 
 
 def note(connection: Connection, node: str, generation: int, instances: Sequence[str]) -> set[str]:
-    """Those of `instances` whose refusal was not known yet."""
-    told = {"node": node, "generation": generation, "instances": list(instances)}
-    return set(connection.execute(NOTE, told).scalars())
+    """Records refusals; returns the `instances` whose refusal is new."""
+    values = {"node": node, "generation": generation, "instances": list(instances)}
+    return set(connection.execute(NOTE, values).scalars())
 
 
 def forget(connection: Connection, limit: int) -> int:
-    """Drop up to `limit` that are a month old; how many went."""
+    """Deletes up to `limit` refusals that are a month old; returns how many."""
     return connection.execute(FORGET, {"limit": limit}).rowcount

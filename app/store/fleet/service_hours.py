@@ -1,4 +1,4 @@
-"""What services were asked in each hour, how many answers were in time, and in which minutes too few were."""
+"""The requests of services in each hour, the answers in time, and the minutes in which too few were."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES = statement(
     WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) AND service <> '' ORDER BY tenant, service
     """,
 )
-# The promise by which an hour was judged first stands: minutes that come late are judged by the same.
+# The SLO by which an hour was first judged stays: minutes that come late are judged by the same SLO.
 PROMISES = statement(
     "promises_of_hour",
     """
@@ -34,8 +34,8 @@ PROMISES = statement(
         ON known.hour = :hour AND known.tenant = asked.tenant AND known.service = asked.service
     """,
 )
-# A node speaks for what it was assigned: nobody's promise is broken by what another node says of its service.
-# `edge`: how many buckets lie within the SLO; `part`: what counts of the next one, as if it were spread evenly.
+# A node's report counts only for what it was assigned: no other node's report can break a service's SLO.
+# `edge`: the number of buckets within the SLO; `part`: the share of the next one that counts, as if spread evenly.
 ROLL_UP = statement(
     "roll_up_services",
     """
@@ -76,12 +76,12 @@ FORGET = statement("forget_service_hours", "DELETE FROM service_hour WHERE hour 
 
 
 def services(connection: Connection, hour: datetime, nodes: Sequence[str]) -> list[tuple[str, str]]:
-    """Those that these nodes had in the hour, once it is rolled up: (tenant, service)."""
+    """Returns the services (tenant, name) that these nodes ran in the hour, once it is rolled up."""
     return [(row.tenant, row.service) for row in connection.execute(SERVICES, {"hour": hour, "nodes": list(nodes)})]
 
 
 def roll_up(connection: Connection, hour: datetime, some: Sequence[tuple[str, str]]) -> None:
-    """Make the hour's rows of these services anew from the minutes of all their instances."""
+    """Rebuilds the hour's rows of these services from the minutes of all their instances."""
     named = {"hour": hour, "tenants": [tenant for tenant, _ in some], "services": [service for _, service in some]}
     promises = connection.execute(PROMISES, named).all()
     limits = [_limit(row.slo_ms) for row in promises]
@@ -102,12 +102,12 @@ def roll_up(connection: Connection, hour: datetime, some: Sequence[tuple[str, st
 
 
 def forget(connection: Connection, moment: datetime) -> int:
-    """Drop what is older."""
+    """Deletes older hours."""
     return connection.execute(FORGET, {"moment": moment}).rowcount
 
 
 def _limit(slo_ms: float | None) -> tuple[int, float]:
-    """How many buckets of a histogram are within an SLO, and the part of the next one that is."""
+    """Returns the number of buckets of a histogram within an SLO, and the share of the next one."""
     if slo_ms is None:
         return 0, 0.0
     edge = bisect_left(LATENCY_EDGES_MS, slo_ms)

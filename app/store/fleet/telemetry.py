@@ -25,7 +25,7 @@ class MinuteReport:
     body: bytes
 
 
-# The first minute of each day, one descent of the index each, however many minutes wait.
+# The first minute of each day, with one descent of the index each, however many minutes wait.
 DUE_DAYS = statement(
     "days_of_finished_minutes",
     """
@@ -42,7 +42,7 @@ DUE_DAYS = statement(
     """,
 )
 
-# SKIP LOCKED: replicas take different rows, and a row that is just being written is left for the next time.
+# SKIP LOCKED: replicas take different rows, and a row that is being written waits for the next round.
 FINISHED_REPORTS = statement(
     "finished_reports",
     """
@@ -156,18 +156,18 @@ def newest_of_gpus(connection: Connection) -> dict[tuple[str, int], tuple[float,
 
 
 def days_due(connection: Connection) -> list[datetime]:
-    """The days whose partitions the next expansion writes to."""
+    """Returns the days whose partitions the next expansion writes to."""
     return list(connection.execute(DUE_DAYS, {"finished": FINISHED}).scalars())
 
 
 def finished(connection: Connection, limit: int) -> list[MinuteReport]:
-    """Reports of minutes that are over, held until the transaction ends."""
+    """Returns the reports of past minutes, locked until the transaction ends."""
     rows = connection.execute(FINISHED_REPORTS, {"finished": FINISHED, "quiet": QUIET, "limit": limit})
     return [MinuteReport(*row) for row in rows]
 
 
 def expand(connection: Connection, reports: str) -> None:
-    """Store rows a GPU and instance.
+    """Stores a row for each GPU and instance of each minute.
 
     `reports` is JSON: [{"minute", "node", "ordinal", "gpus": [...], "instances": [...]}], fields as reported.
     """
@@ -175,13 +175,13 @@ def expand(connection: Connection, reports: str) -> None:
 
 
 def discard(connection: Connection, reports: Sequence[MinuteReport]) -> None:
-    """Forget reports that were expanded."""
-    keys = {"minutes": [one.minute for one in reports], "nodes": [one.node for one in reports]}
+    """Deletes reports that were expanded."""
+    keys = {"minutes": [report.minute for report in reports], "nodes": [report.node for report in reports]}
     connection.execute(DISCARD, keys)
 
 
 def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:
-    """Rows of one node's GPUs, oldest first."""
+    """Returns the minutes of a node's GPUs, oldest first."""
     found = connection.execute(OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
     return [dict(row) for row in found.mappings()]
 
@@ -189,6 +189,6 @@ def gpu_minutes(connection: Connection, node: str, start: datetime, stop: dateti
 def instance_minutes(
     connection: Connection, node: str, start: datetime, stop: datetime, limit: int
 ) -> list[dict[str, Any]]:
-    """Rows of one node's instances, oldest first."""
+    """Returns the minutes of a node's instances, oldest first."""
     found = connection.execute(INSTANCES_OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
     return [dict(row) for row in found.mappings()]

@@ -1,4 +1,4 @@
-"""How much carbon a region's grid emits, by date: an entry ends where the next one of its region begins."""
+"""The carbon intensity of each region's grid, by date: an entry ends where the region's next one begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = statement(
     WHERE region = :region AND valid_from < :valid_from AND (valid_to IS NULL OR valid_to > :valid_from)
     """,
 )
-# Until the next entry, where one was made for later already.
+# It ends where the next entry begins, if there is one for a later day.
 PUT = statement(
     "put_carbon_intensity",
     """
@@ -30,7 +30,7 @@ PUT = statement(
 
 
 def put(connection: Connection, region: str, valid_from: date, grams_per_kwh: Decimal, source: str) -> None:
-    """From this UTC day on."""
+    """Stores the intensity that holds from this UTC day on."""
     values = {"region": region, "valid_from": valid_from, "grams": grams_per_kwh, "source": source}
     connection.execute(END, values)
     connection.execute(PUT, values)

@@ -1,4 +1,4 @@
-"""Dated prices, and which GPUs are paid for since when: rows are opened once and closed once."""
+"""Dated prices, and the GPUs that are paid for with their dates: rows are opened once and closed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.store.database.database import statement
 
 
 class Priced(NamedTuple):
-    """A way of having a GPU, and what its hour costs in billionths."""
+    """A GPU type in a region with its kind of purchase, and the price of its hour in billionths."""
 
     gpu_type: str
     region: str
@@ -21,7 +21,7 @@ class Priced(NamedTuple):
 
 
 class PricedGpus(NamedTuple):
-    """The GPUs of a node, as they are paid for."""
+    """The GPUs of a node that are paid for."""
 
     node: str
     gpus: int
@@ -40,7 +40,7 @@ _OWNED = """
            CAST(:purchases AS text[]), CAST(:memories AS double precision[]))
         AS wanted (node, gpus, gpu_type, region, purchase, memory_gib)
 """
-# A clock that went back leaves rows of no time, and never two at once.
+# If the clock was set back, rows of no duration remain, but never two rows at once.
 CLOSE_PRICES = statement(
     "close_prices",
     f"""
@@ -83,7 +83,7 @@ OPEN_OWNED = statement(
     WHERE NOT EXISTS (SELECT FROM gpu_owned AS known WHERE known.valid_to IS NULL AND known.node = wanted.node)
     """,
 )
-# From the beginning of its quarter-hour on a node is accounted for, until the last GPU of it is given back.
+# A node is accounted for from the beginning of its quarter-hour until its last GPU is given back.
 BEGIN_ACCOUNT = statement(
     "begin_accounts",
     """
@@ -121,7 +121,7 @@ NOT_OWNED = statement(
 
 
 def own(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus], now: datetime) -> None:
-    """From now on these nodes have these GPUs, and those of `of` that are not wanted have none."""
+    """Records that from now on these nodes have these GPUs, and that the other nodes of `of` have none."""
     columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [
         [] for _ in PricedGpus._fields
     ]
@@ -133,7 +133,7 @@ def own(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus
 
 
 def price(connection: Connection, of: Collection[str], wanted: Sequence[Priced], now: datetime) -> None:
-    """From now on GPUs of these types cost this, and what is not wanted has no price."""
+    """Records these prices from now on; other GPUs of these types have no price."""
     columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [[] for _ in Priced._fields]
     names = ("gpu_types", "regions", "purchases", "nanos")
     given = dict(zip(names, columns, strict=True)) | {"of": sorted(of), "now": now}
@@ -142,15 +142,15 @@ def price(connection: Connection, of: Collection[str], wanted: Sequence[Priced],
 
 
 def owned_of(connection: Connection, gpu_types: Collection[str]) -> list[PricedGpus]:
-    """The nodes that have GPUs of these types now."""
+    """Returns the nodes that have GPUs of these types now."""
     return [PricedGpus(*row) for row in connection.execute(OWNED_OF_TYPES, {"of": sorted(gpu_types)})]
 
 
 def ways(connection: Connection, gpu_types: Collection[str]) -> set[tuple[str, str, str]]:
-    """The (type, region, purchase) in which such GPUs are had now, or that have a price."""
+    """Returns every (type, region, purchase) of these types that a node has now or that has a price."""
     return {(*row,) for row in connection.execute(WAYS, {"of": sorted(gpu_types)})}
 
 
 def not_owned(connection: Connection) -> list[str]:
-    """Declared nodes of which no GPU is paid for: they were declared before there was a ledger."""
+    """Returns declared nodes without a GPU that is paid for: they were declared before there was a ledger."""
     return list(connection.execute(NOT_OWNED).scalars())

@@ -1,4 +1,4 @@
-"""What is asked of the reports: one read for each, over the views of schema `report` and nothing else."""
+"""Queries of the money reports, one each, over the views of schema `report` alone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sqlalchemy import Connection, TextClause
 
 from app.store.database.database import statement
 
-MOST = 10_001  # rows; one more than a page holds says that there are more
+MOST = 10_001  # rows; one more than a page holds shows that there are more
 GRAINS = {"hour": "", "day": "_daily", "month": "_monthly"}
 
 
 @dataclass(frozen=True, slots=True)
 class MoneyReport:
-    """One report: what its rows may be split by, and its figures as sums over rows of a view.
+    """One report: the dimensions that may split its rows, and its figures as sums over rows of a view.
 
-    Views end in `_daily` and `_monthly`. `always` are dimensions that are never summed over.
+    The view has `_daily` and `_monthly` forms. `always` holds the dimensions that are never summed over.
     """
 
     about: str
@@ -29,7 +29,7 @@ class MoneyReport:
     values: Mapping[str, str]  # name -> expression
     default_by: tuple[str, ...]
     always: tuple[str, ...] = ()
-    is_of_fleet: bool = False  # no tenant sees any of it
+    is_of_fleet: bool = False  # hidden from tenants
 
 
 LEDGER = ("tenant", "service", "job", "model", "gpu_type", "node", "gpu", "region", "purchase", "kind", "evidence")
@@ -117,14 +117,14 @@ REPORTS: Mapping[str, MoneyReport] = {
 
 @dataclass(frozen=True, slots=True)
 class ReportQuery:
-    """One question. `begins` is inside, `ends` is not; periods are those of `zone`."""
+    """A query of a report, from `begins` up to but without `ends`, in periods of `zone`."""
 
     report: str
     by: tuple[str, ...]
     grain: str  # hour, day, month; empty: one row for the whole time
     begins: datetime
     ends: datetime
-    tenant: str = ""  # its rows only; empty: all
+    tenant: str = ""  # only this tenant's rows; empty: all
     zone: str = "UTC"
     most: int = MOST
 
@@ -143,30 +143,30 @@ ARE_MIDNIGHTS = statement(
 )
 
 
-def read(connection: Connection, asked: ReportQuery) -> list[dict[str, Any]]:
-    """Rows in order of their period and dimensions: `period` (where there is a grain), what it is `by`, the values.
+def read(connection: Connection, query: ReportQuery) -> list[dict[str, Any]]:
+    """Returns rows in order of period and dimensions: `period` (if there is a grain), the dimensions `by`, the values.
 
-    With a grain, whole periods: the first is the one that `begins` lies in. Without one, hours that begin in the time.
-    Sets the transaction's time zone.
+    With a grain, periods are whole, beginning with the one that contains `begins`. Without a grain, the hours that
+    begin in the time count. Sets the transaction's time zone.
     """
-    connection.execute(IN_ZONE, {"zone": asked.zone})
-    times = {"begins": asked.begins, "ends": asked.ends}
-    grain = asked.grain
+    connection.execute(IN_ZONE, {"zone": query.zone})
+    times = {"begins": query.begins, "ends": query.ends}
+    grain = query.grain
     if not grain:
         grain = "day" if connection.execute(ARE_MIDNIGHTS, times).scalar_one() else "hour"
-    query = _query(asked.report, asked.by, grain, bool(asked.grain), bool(asked.tenant))
-    rows = connection.execute(query, {**times, "most": asked.most, "tenant": asked.tenant})
+    sql = _query(query.report, query.by, grain, bool(query.grain), bool(query.tenant))
+    rows = connection.execute(sql, {**times, "most": query.most, "tenant": query.tenant})
     return [dict(row._mapping) for row in rows]
 
 
 @lru_cache(maxsize=500)
 def _query(name: str, by: tuple[str, ...], grain: str, by_period: bool, of_tenant: bool) -> TextClause:
-    """Put together from names of this module alone; what is asked for is bound."""
+    """Builds the query from names of this module alone; the caller's values are bound."""
     report = REPORTS[name]
-    unknown = [one for one in by if one not in report.dimensions]
+    unknown = [dimension for dimension in by if dimension not in report.dimensions]
     if unknown:
         raise KeyError(f"{name} is not split by {', '.join(unknown)}; it is by {', '.join(report.dimensions)}")
-    keys = (*(one for one in report.always if one not in by), *by)
+    keys = (*(dimension for dimension in report.always if dimension not in by), *by)
     period = [f"CAST({grain} AS timestamptz) AS period"] if by_period else []
     columns = ", ".join([*period, *keys, *(f"{sums} AS {value}" for value, sums in report.values.items())])
     groups = ", ".join(str(place + 1) for place in range(len(period) + len(keys)))

@@ -1,4 +1,4 @@
-"""Hours made from minutes, so that weeks can be read without reading every minute."""
+"""Rollups of minutes into hours, so that weeks can be read without every minute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from app.store.database.database import statement
 from app.store.money.usage import MOST_POWER_W
 
-QUIET = timedelta(minutes=2)  # after the last minute that came in for an hour
+QUIET = timedelta(minutes=2)  # after the last minute received for an hour
 
 PENDING = statement(
     "hours_to_roll_up",
@@ -109,17 +109,17 @@ DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :ho
 
 
 def pending(connection: Connection) -> list[tuple[datetime, datetime]]:
-    """Hours that are over and quiet: (hour, when its last minutes came in)."""
+    """Returns past hours without recent minutes: (hour, when its last minutes came in)."""
     return [(row.hour, row.touched_at) for row in connection.execute(PENDING, {"quiet": QUIET})]
 
 
 def nodes(connection: Connection, hour: datetime) -> list[str]:
-    """The nodes that have minutes in the hour."""
+    """Returns the nodes that have minutes in the hour."""
     return list(connection.execute(NODES, {"hour": hour}).scalars())
 
 
 def roll_up(connection: Connection, hour: datetime, names: Sequence[str]) -> None:
-    """Make the hour's rows of these nodes anew from their minutes."""
+    """Rebuilds the hour's rows of these nodes from their minutes."""
     of = {"hour": hour, "nodes": list(names)}
     connection.execute(TAKE_TURNS, {"hour": hour})
     for statement_ in (CLEAR_GPUS, CLEAR_INSTANCES, CLEAR_NODES, GPUS, INSTANCES, SUMS):
@@ -127,10 +127,10 @@ def roll_up(connection: Connection, hour: datetime, names: Sequence[str]) -> Non
 
 
 def forget(connection: Connection, moment: datetime) -> None:
-    """Drop what is older and lies in no partition."""
+    """Deletes older rows of tables without partitions."""
     connection.execute(FORGET, {"moment": moment})
 
 
 def done(connection: Connection, hour: datetime, touched_at: datetime) -> None:
-    """The hour is rolled up, unless minutes came in meanwhile."""
+    """Marks the hour as rolled up, unless minutes came in meanwhile."""
     connection.execute(DONE, {"hour": hour, "touched_at": touched_at})

@@ -1,4 +1,4 @@
-"""What planning saved in each hour, and what nodes that were given back no longer cost. Both are written once."""
+"""Savings of each hour: those of planning, and the cost of nodes that were given back. Both are written once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.database.database import statement
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An hour that is over, and the plan that was in force when it ended."""
+    """A past hour, and the plan that was in force when it ended."""
 
     hour: datetime
     generation: int
@@ -108,17 +108,17 @@ RELEASES = statement(
 
 
 def due(connection: Connection) -> list[Due]:
-    """Hours that have none yet, the oldest first; beyond two days nothing is made up for."""
+    """Returns hours without savings, oldest first; those more than two days ago stay without."""
     return [Due(row.hour, row.generation) for row in connection.execute(DUE)]
 
 
 def last(connection: Connection, generation: int) -> list[Saving]:
-    """What was kept for the newest hour, if it was this plan's."""
+    """Returns the savings of the newest hour if this plan was in force then."""
     return [Saving(*row) for row in connection.execute(LAST, {"generation": generation})]
 
 
-def keep(connection: Connection, one: Due, rows: Sequence[Saving]) -> None:
-    """Returns the savings of an hour, and the nodes released by its beginning."""
-    told = msgspec.json.encode(rows).decode()
-    connection.execute(KEEP, {"hour": one.hour, "generation": one.generation, "rows": told})
-    connection.execute(RELEASES, {"hour": one.hour})
+def keep(connection: Connection, due_hour: Due, rows: Sequence[Saving]) -> None:
+    """Stores the savings of an hour, and the GPUs released by its beginning."""
+    rows_json = msgspec.json.encode(rows).decode()
+    connection.execute(KEEP, {"hour": due_hour.hour, "generation": due_hour.generation, "rows": rows_json})
+    connection.execute(RELEASES, {"hour": due_hour.hour})

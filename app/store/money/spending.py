@@ -1,4 +1,4 @@
-"""What tenants have spent in this month, as far as it is accounted for."""
+"""The spending of tenants in this month, as far as it is accounted for."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ THIS_MONTH = statement(
 
 
 def this_month(connection: Connection) -> dict[str, int]:
-    """By tenant, in billionths, since the month began, UTC."""
+    """Returns the spending of each tenant since the month began (UTC), in billionths."""
     return {row.tenant: row.nano for row in connection.execute(THIS_MONTH)}

@@ -1,4 +1,4 @@
-"""Usage as it is known: who held what, from when to when, and which end is a presumption."""
+"""Usage: the holder of each share, its time, and whether its end was reported or presumed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-# A copy that nobody wants any more may go on for so long on a node that is cut off; then others serve in its place.
+# On a node that is cut off a withdrawn copy may run on for so long; then others serve in its place.
 LEAVING = "24 hours"
-# Three ranges, each by its own index: what is open; what its agent ended; what was ended for it, of which the agent may
-# have said otherwise since. An end that it told outranks the conclusion that usage goes on: that may be drawn from the
-# report before, while the end is being stored.
-# A node says what ran and when. Whose it was, with which share at most and since when at the earliest is known from
-# what the node was assigned; what it never was bills nobody.
+# Three ranges, each by its own index: open usage; usage that its agent ended; usage that was ended by rule, which the
+# agent may have corrected since. An end that the agent reported outranks the conclusion that usage goes on, which may
+# come from the report before, while the end is being stored.
+# A node reports what ran and when. The owner, the largest share and the earliest begin come from the node's
+# assignments; usage that was never assigned is billed to no tenant.
 OVERLAPPING = statement(
     "usage_of_nodes",
     """
@@ -100,7 +100,7 @@ ENERGY = statement(
 
 
 def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """Usage of these nodes that may touch the time; no `stop` means that it goes on, but not beyond `believed`."""
+    """Returns usage of these nodes that may overlap the time; without `stop` it goes on, but not beyond `believed`."""
     return list(connection.execute(OVERLAPPING, {**_of(nodes, start, stop), "leaving": LEAVING}))
 
 

@@ -1,4 +1,4 @@
-"""What measuring said against profiles, and what it rests on."""
+"""Corrections of profiles by measurements, with their evidence."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ FORGET = statement(
 
 
 def keep(connection: Connection, rows: Sequence[CorrectionRow]) -> None:
-    """Store what stands from now on; doing it twice equals doing it once."""
+    """Stores corrections; doing it twice equals doing it once."""
     if rows:
         connection.execute(KEEP, {"rows": msgspec.json.encode(rows).decode()})
 
 
 def everything(connection: Connection) -> list[CorrectionRow]:
-    """Every correction there is."""
+    """Returns every correction."""
     return [CorrectionRow(*row) for row in connection.execute(ALL)]
 
 
 def forget(connection: Connection, model: str, variant: str, gpu_type: str) -> None:
-    """Trust a profile again: an operator knows better."""
+    """Deletes a correction, so that its profile counts unchanged again."""
     connection.execute(FORGET, {"model": model, "variant": variant, "gpu_type": gpu_type})

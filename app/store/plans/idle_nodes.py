@@ -1,4 +1,4 @@
-"""Since when nodes are empty, as the planner saw it: remembered across leaders."""
+"""The nodes that the planner found empty, and since when: kept across leaders."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ KEEP = statement(
 
 
 def keep(connection: Connection, empty: Sequence[str]) -> dict[str, float]:
-    """These nodes are empty now and no others; for how many seconds each has been."""
+    """Records that exactly these nodes are empty; returns for how many seconds each has been."""
     return {row.node: float(row.seconds) for row in connection.execute(KEEP, {"nodes": sorted(empty)})}

@@ -19,7 +19,7 @@ ALL = statement(
     FROM job_state ORDER BY tenant, job
     """,
 )
-# One statement for all: a cycle writes only what has changed.
+# One statement for all jobs: a cycle writes only changed states.
 WRITE = statement(
     "write_job_states",
     """
@@ -46,7 +46,7 @@ REMOVE = statement(
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job's state as it is stored; `detail` is what only its own logic reads."""
+    """A job's state as it is stored; only the jobs' own logic reads `detail`."""
 
     tenant: str
     job: str
@@ -61,7 +61,7 @@ class JobRow:
 
 
 def read(connection: Connection) -> list[JobRow]:
-    """Every job that is known, declared or not."""
+    """Returns the state of every job, declared or not."""
     return [
         JobRow(
             row.tenant, row.job, row.phase, row.since, row.done, row.per_second, row.first_started_at,
@@ -72,14 +72,14 @@ def read(connection: Connection) -> list[JobRow]:
 
 
 def write(connection: Connection, rows: Iterable[JobRow]) -> None:
-    """Keep these as they are now."""
+    """Stores these states."""
     states = list(rows)
     if states:
         connection.execute(WRITE, {"states": msgspec.json.encode(states).decode()})
 
 
 def remove(connection: Connection, jobs: Collection[tuple[str, str]]) -> None:
-    """Forget these: (tenant, job)."""
+    """Deletes the states of these jobs: (tenant, job)."""
     if jobs:
         tenants, names = zip(*sorted(jobs), strict=True)
         connection.execute(REMOVE, {"tenants": list(tenants), "jobs": list(names)})

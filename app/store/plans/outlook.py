@@ -1,4 +1,4 @@
-"""What the planner makes of the fleet beside its plan: nodes to give back, GPUs to rent. The newest word of each."""
+"""The planner's advice besides its plan: nodes to give back, GPUs to rent. Only the newest of each is kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ GET = statement("outlook", "SELECT body FROM outlook WHERE name = :name")
 
 
 def put(connection: Connection, name: str, body: Mapping[str, Any]) -> None:
-    """Keep it, where it says something new."""
+    """Stores the advice if it has changed."""
     connection.execute(PUT, {"name": name, "body": msgspec.json.encode(body).decode()})
 
 
 def get(connection: Connection, name: str) -> dict[str, Any]:
-    """The newest; empty where nothing was said yet."""
+    """Returns the newest advice; empty if there is none yet."""
     found: dict[str, Any] | None = connection.execute(GET, {"name": name}).scalar()
     return found or {}

@@ -1,4 +1,4 @@
-"""Parts of snapshots and plans, compressed, each kept once under the hash of what it says."""
+"""Parts of snapshots and plans, compressed, each stored once under the hash of its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOUCH = statement(
     WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at < moment() - interval '30 minutes'
     """,
 )
-# A piece is kept for an hour whoever refers to it: a decision that refers to it may be about to be written.
+# A piece is kept for an hour even if nothing refers to it: a decision that does may be about to be written.
 PRUNE = statement(
     "prune_pieces",
     """
@@ -47,7 +47,7 @@ def hashed(body: bytes) -> bytes:
 
 
 def put(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
-    """Keep these, where they are not kept already; the hash of each."""
+    """Stores the pieces that are not stored yet; returns the hash of each."""
     hashes = [hashed(body) for body in bodies]
     connection.execute(TOUCH, {"hashes": hashes})
     held = {bytes(row.hash) for row in connection.execute(KNOWN, {"hashes": hashes})}
@@ -65,5 +65,5 @@ def get(connection: Connection, hashes: Iterable[bytes]) -> Mapping[bytes, bytes
 
 
 def prune(connection: Connection) -> int:
-    """Forget what nothing refers to any more."""
+    """Deletes pieces that nothing refers to any more."""
     return connection.execute(PRUNE).rowcount

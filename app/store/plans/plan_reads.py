@@ -1,4 +1,4 @@
-"""Plans and cycles for people: pages of history, and what is asked of the leader about one."""
+"""Plans and cycles for operators: pages of history, and requests to the leader about a plan."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CYCLES = statement(
     WHERE (CAST(:until AS timestamptz) IS NULL OR at <= CAST(:until AS timestamptz)) ORDER BY id DESC LIMIT :limit
     """,
 )
-# Each guarded by the state that it expects: of two who ask at once, or of one who asks too late, one is refused.
+# Each is guarded by the state that it expects: the second of two requests at once, or a late one, is refused.
 MOVE = statement(
     "move_plan",
     """
@@ -61,36 +61,36 @@ LOCKED = statement("plan_for_update", "SELECT state FROM plan WHERE generation =
 
 
 def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[dict[str, Any]]:
-    """Plans older than `before`, newest first; with a tenant those that changed something of its own."""
+    """Returns plans older than `before`, newest first; for a tenant those that changed something of its own."""
     values = {"before": before, "limit": limit, "prefix": f"{tenant}/"}
     rows = connection.execute(PAGE_OF_TENANT if tenant else PAGE, values)
     return [dict(row._mapping) for row in rows]
 
 
 def head(connection: Connection, generation: int) -> dict[str, Any] | None:
-    """A plan without its body."""
+    """Returns a plan without its body."""
     row = connection.execute(HEAD_OF, {"generation": generation}).one_or_none()
     return dict(row._mapping) if row else None
 
 
 def in_force(connection: Connection) -> int:
-    """The generation that nodes are brought to; 0 where there is none."""
+    """Returns the generation of the plan in force; 0 if there is none."""
     return int(connection.execute(NEWEST_IN_FORCE, {"states": list(IN_FORCE)}).scalar() or 0)
 
 
 def newest(connection: Connection) -> int:
-    """The last decision of all, whatever its state; 0 where there is none."""
+    """Returns the generation of the last decision, whatever its state; 0 if there is none."""
     return int(connection.execute(NEWEST).scalar() or 0)
 
 
 def cycles(connection: Connection, limit: int, until: Any = None) -> list[dict[str, Any]]:
-    """The newest cycles, newest first; those up to a moment, where one is given."""
+    """Returns the newest cycles, newest first; those up to `until` if it is given."""
     rows = connection.execute(CYCLES, {"limit": limit, "until": until})
     return [dict(row._mapping) for row in rows]
 
 
 def state_of(connection: Connection, generation: int) -> str | None:
-    """The plan's state, which stays so until the transaction ends."""
+    """Returns the plan's state, locked until the transaction ends."""
     found: str | None = connection.execute(LOCKED, {"generation": generation}).scalar()
     return found
 
@@ -98,7 +98,7 @@ def state_of(connection: Connection, generation: int) -> str | None:
 def move(
     connection: Connection, generation: int, froms: Sequence[str], to: str, by: str, message: str | None = None
 ) -> bool:
-    """From one of these states to another, and wake the leader; False where it is in none of them."""
+    """Moves the plan from one of these states to another and wakes the leader; False if it is in none of them."""
     values = {"generation": generation, "froms": list(froms), "to": to, "by": by, "message": message}
     moved = connection.execute(MOVE, values).scalar() is not None
     if moved:
@@ -107,23 +107,23 @@ def move(
 
 
 def newest_waiting(connection: Connection) -> int:
-    """The newest plan that waits for approval; 0 where none does."""
+    """Returns the generation of the newest plan that waits for approval; 0 if none does."""
     return connection.execute(WAITING).scalar() or 0
 
 
-def answered(connection: Connection, generation: int, what: str) -> None:
-    """What was asked has its answer."""
+def clear_request(connection: Connection, generation: int, what: str) -> None:
+    """Clears the request, which has its answer."""
     connection.execute(ANSWERED, {"generation": generation, "what": what})
 
 
-def ask(connection: Connection, generation: int, what: str, by: str) -> bool:
-    """Ask the leader for something that only it can do, and wake it."""
-    asked = connection.execute(ASK, {"generation": generation, "what": what, "by": by}).scalar() is not None
-    if asked:
+def store_request(connection: Connection, generation: int, what: str, by: str) -> bool:
+    """Stores a request that only the leader can carry out, and wakes it."""
+    is_stored = connection.execute(ASK, {"generation": generation, "what": what, "by": by}).scalar() is not None
+    if is_stored:
         wake(connection)
-    return asked
+    return is_stored
 
 
 def wake(connection: Connection) -> None:
-    """The leader looks at once, and not at its next turn."""
+    """Wakes the leader, which then runs at once instead of at its next turn."""
     versions.advance(connection, STREAM, versions.lock(connection, STREAM) + 1)

@@ -1,4 +1,4 @@
-"""What was decided, from what, and how far it is rolled out; and every cycle, also those that changed nothing."""
+"""Plans with their snapshots and the progress of their rollout; and every cycle, even if it changed nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSERT = statement(
             CAST(:services AS text[]))
     """,
 )
-# Of plans in force only the newest counts; proposals of an older snapshot have been overtaken.
+# Only the newest plan is in force; proposals of an older snapshot are overtaken.
 SUPERSEDE = statement(
     "supersede_plans",
     """
@@ -45,7 +45,7 @@ NEWEST = statement(
     FROM plan WHERE state = ANY(CAST(:states AS text[])) ORDER BY generation DESC LIMIT 1
     """,
 )
-# The state is the operator's, too: what was paused or aborted meanwhile is not overruled.
+# Operators change the state too: a plan that was paused or aborted meanwhile stays so.
 SETTLE = statement(
     "settle_rollout",
     """
@@ -64,7 +64,7 @@ FAILED = statement(
     GROUP BY owner
     """,
 )
-# How often the fleet was moved by full plans of late: a plan that will stand for minutes must pay within minutes.
+# The number of recent full plans that moved copies: a plan that lasts minutes must pay off within minutes.
 MOVED = statement(
     "plans_that_moved",
     """
@@ -77,7 +77,7 @@ MOVED = statement(
 PROVEN = statement(
     "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
 )
-ONE = statement(
+ROW = statement(
     "plan",
     """
     SELECT generation, epoch, at, lane, state, reason, message, base, snapshot, body, desired, method, seed, work,
@@ -88,15 +88,15 @@ ONE = statement(
 CYCLE = statement(
     "insert_cycle",
     """
-    INSERT INTO cycle (at, epoch, outcome, reason, message, generation, snapshot, said)
-    VALUES (moment(), :epoch, :outcome, :reason, :message, :generation, CAST(:snapshot AS jsonb), CAST(:said AS jsonb))
+    INSERT INTO cycle (at, epoch, outcome, reason, message, generation, snapshot)
+    VALUES (moment(), :epoch, :outcome, :reason, :message, :generation, CAST(:snapshot AS jsonb))
     """,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A plan about to be recorded: bodies are JSON."""
+    """A plan about to be recorded; its bodies are JSON."""
 
     lane: str
     state: str
@@ -119,36 +119,36 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanInForce:
-    """The plan that nodes are brought to."""
+    """The plan that nodes are being brought to."""
 
     generation: int
     state: str
-    desired: bytes  # the hash of what it wants of every node
+    desired: bytes  # the hash of the desired state of every node
     body: bytes  # the hash of the plan
-    rollout: Mapping[str, Any]  # how far it is; empty before its first step
-    inherited: Mapping[str, Any]  # how far the one before it was
+    rollout: Mapping[str, Any]  # the progress of its rollout; empty before the first step
+    inherited: Mapping[str, Any]  # the progress of the plan before it
     lane: str
     at: datetime
-    is_unwanted: bool = False  # somebody asked for the one before it
+    is_unwanted: bool = False  # an operator asked to go back to the plan before it
 
 
 class Overtaken(Exception):
-    """Another decision was recorded after the snapshot of this one was taken."""
+    """Another decision was recorded after this one's snapshot was taken."""
 
 
 def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
-    """Write the plan down and wake who waits for plans; its generation, or None when a newer epoch won.
+    """Records the plan and wakes those that wait for plans; returns its generation, or None if a newer epoch won.
 
-    Overtaken when it does not follow from the plan that is in force now.
+    Raises Overtaken if it was not made from the plan that is in force now.
     """
     generation = lease.next_generation(connection, epoch)
     if generation is None:
         return None
-    standing = in_force(connection)
-    if (standing.generation if standing else 0) != draft.base:
-        raise Overtaken(f"plan {standing.generation if standing else 0} is in force, and not plan {draft.base}")
-    if standing and standing.is_unwanted and draft.lane != "rollback":
-        raise Overtaken(f"plan {standing.generation} is to be undone first")
+    current = in_force(connection)
+    if (current.generation if current else 0) != draft.base:
+        raise Overtaken(f"plan {current.generation if current else 0} is in force, and not plan {draft.base}")
+    if current and current.is_unwanted and draft.lane != "rollback":
+        raise Overtaken(f"plan {current.generation} is to be undone first")
     body, desired, *parts = pieces.put(connection, [draft.body, draft.desired, *draft.snapshot])
     connection.execute(
         INSERT,
@@ -181,14 +181,14 @@ def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
 
 
 def _ended_by(state: str) -> list[str]:
-    """What a new plan takes the place of: one that is only shown ends nothing."""
+    """Returns the states that a new plan ends; an advisory plan ends none."""
     if state in IN_FORCE:
         return ["proposed", "rolling", "paused"]
     return ["proposed"] if state == "proposed" else []
 
 
 def in_force(connection: Connection) -> PlanInForce | None:
-    """The plan in force; what it wants stands in pieces."""
+    """Returns the plan in force; the desired state is in pieces."""
     row = connection.execute(NEWEST, {"states": list(IN_FORCE)}).one_or_none()
     if row is None:
         return None
@@ -209,9 +209,9 @@ def settle(
     connection: Connection, generation: int, before: str, state: str, rollout: Mapping[str, Any],
     message: str | None = None, desired: bytes | None = None,
 ) -> bool:  # fmt: skip
-    """How far a rollout is; False where its state is another than `before` by now.
+    """Records the progress of a rollout; False if its state is no longer `before`.
 
-    `desired` takes the place of what the plan wanted, where it ends somewhere else.
+    `desired` replaces the plan's desired state if the rollout ends in another.
     """
     held = pieces.put(connection, [desired])[0] if desired is not None else None
     values = {
@@ -221,32 +221,32 @@ def settle(
     return bool(connection.execute(SETTLE, values).rowcount)
 
 
-def proven(connection: Connection) -> frozenset[str]:
-    """Shapes whose first instance was watched and passed."""
+def proven_shapes(connection: Connection) -> frozenset[str]:
+    """Returns the shapes whose first instance passed its trial."""
     return frozenset(connection.scalars(PROVEN))
 
 
-def failed(connection: Connection, hours: float) -> list[tuple[str, int, datetime]]:
-    """Whose steps failed of late: (service or job, how often, when last)."""
+def recent_failures(connection: Connection, hours: float) -> list[tuple[str, int, datetime]]:
+    """Returns the services and jobs whose steps failed recently: (owner, failures, last failure)."""
     return [(row.owner, row.times, row.last_at) for row in connection.execute(FAILED, {"hours": hours})]
 
 
-def moved(connection: Connection) -> int:
+def count_recent_moves(connection: Connection) -> int:
     """Counts the full plans of the last hour that changed more than weights; the first plan does not count."""
     return int(connection.execute(MOVED).scalar_one())
 
 
-def one(connection: Connection, generation: int) -> dict[str, Any] | None:
-    """A plan's row; `snapshot`, `body` and `desired` are hashes of pieces."""
-    row = connection.execute(ONE, {"generation": generation}).mappings().one_or_none()
+def read_row(connection: Connection, generation: int) -> dict[str, Any] | None:
+    """Returns a plan's row; `snapshot`, `body` and `desired` are hashes of pieces."""
+    row = connection.execute(ROW, {"generation": generation}).mappings().one_or_none()
     return None if row is None else dict(row)
 
 
-def cycled(
+def record_cycle(
     connection: Connection, epoch: int, outcome: str, *, reason: str = "", message: str = "",
-    generation: int | None = None, snapshot: Sequence[bytes] = (), said: Mapping[str, Any] | None = None,
+    generation: int | None = None, snapshot: Sequence[bytes] = (),
 ) -> bool:  # fmt: skip
-    """Write down that a cycle was; False when a newer epoch won. Its snapshot is kept where parts are given."""
+    """Records a cycle, with its snapshot if its parts are given; False if a newer epoch won."""
     if not lease.held(connection, epoch):
         return False
     parts = [part.hex() for part in pieces.put(connection, snapshot)] if snapshot else []
@@ -254,7 +254,7 @@ def cycled(
         CYCLE,
         {
             "epoch": epoch, "outcome": outcome, "reason": reason, "message": message, "generation": generation,
-            "snapshot": _json(parts), "said": _json(said or {}),
+            "snapshot": _json(parts),
         },
     )  # fmt: skip
     return True

@@ -30,7 +30,7 @@ FORGET_PLANS = statement(
 )
 
 
-# The oldest whose pieces would make the store larger than it may be.
+# The oldest plans and cycles, as far as their pieces exceed the allowed size.
 BYTES = statement("bytes_of_pieces", "SELECT coalesce(sum(octet_length(body)), 0) FROM piece")
 
 
@@ -46,12 +46,12 @@ FORGET_OLDEST = statement(
 
 
 def size(connection: Connection) -> int:
-    """Bytes of what plans and cycles refer to."""
+    """Returns the bytes of all pieces that plans and cycles refer to."""
     return int(connection.execute(BYTES).scalar_one())
 
 
 def forget(connection: Connection, days: float, most_bytes: float, limit: int) -> int:
-    """Drop plans and cycles older than so many days, and the oldest while pieces take more than so many bytes."""
+    """Deletes plans and cycles older than so many days, and the oldest while pieces take more than so many bytes."""
     values = {"days": days, "limit": limit, "states": list(IN_FORCE)}
     gone = connection.execute(FORGET_CYCLES, values).rowcount + connection.execute(FORGET_PLANS, values).rowcount
     if not gone and size(connection) > most_bytes:

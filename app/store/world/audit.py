@@ -1,4 +1,4 @@
-"""The audit log: the author of each act, the state before and after; rows are never rewritten."""
+"""The audit log: each act with its author and the state before and after; rows are never rewritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.database.database import statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One act of one principal on one thing."""
+    """One act of a principal on an object."""
 
     request_id: str
     principal: str
@@ -58,6 +58,6 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
 
 
 def page(connection: Connection, before: int, limit: int) -> list[dict[str, Any]]:
-    """The newest entries older than `before`, newest first."""
+    """Returns the newest entries older than `before`, newest first."""
     rows = connection.execute(PAGE, {"before": before, "limit": limit})
     return [dict(row._mapping) for row in rows]

@@ -26,8 +26,8 @@ class ObjectChange:
     admitted_before: list[str] | None
     object: dict[str, Any]
 
-    def seen_by(self, tenant: str) -> str | None:
-        """The action as a tenant sees it; None where it sees nothing."""
+    def action_for(self, tenant: str) -> str | None:
+        """Returns the action as the tenant sees it; None if it sees none."""
         if not tenant or self.tenant:
             return self.action
         now = self.admits is None or tenant in self.admits
@@ -74,7 +74,7 @@ PRUNE = statement(
 
 
 def record(connection: Connection, changes: Sequence[tuple[str, StoredObject, list[str] | None]]) -> None:
-    """Log (action, object, who saw it before), each at its object's resource version."""
+    """Logs each (action, object, tenants that saw it before) at the object's resource version."""
     rows = [
         {
             "version": stored.resource_version,
@@ -96,7 +96,7 @@ def record(connection: Connection, changes: Sequence[tuple[str, StoredObject, li
 def after(
     connection: Connection, version: int, upto: int, kinds: Sequence[Kind], tenant: str, limit: int
 ) -> list[ObjectChange]:
-    """Changes in (version, upto] of these kinds that concern `tenant` (empty: every tenant)."""
+    """Returns the changes in (version, upto] of these kinds that concern `tenant` (empty: every tenant)."""
     rows = connection.execute(
         AFTER,
         {"after": version, "upto": upto, "kinds": [str(k) for k in kinds], "tenant": tenant, "limit": limit},
@@ -108,6 +108,6 @@ def after(
 
 
 def prune(connection: Connection, older_than_seconds: float, limit: int) -> int | None:
-    """Forget up to `limit` old changes; the highest version forgotten."""
+    """Deletes up to `limit` old changes; returns the highest version deleted."""
     highest = connection.scalar(PRUNE, {"seconds": older_than_seconds, "limit": limit})
     return None if highest is None else int(highest)

@@ -64,7 +64,7 @@ PRUNE = statement(
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something that happened to one thing. `about` tells apart what has the same reason and subject."""
+    """Something that happened to an object. `about` distinguishes events of the same reason and subject."""
 
     reason: str
     severity: Severity
@@ -72,19 +72,19 @@ class NewEvent:
     kind: str = ""  # Service, Job, Node, Tenant, Plan, ...
     tenant: str = ""
     name: str = ""
-    generation: int | None = None  # of the plan that it came with
+    generation: int | None = None  # of the plan that caused it
     about: str = ""  # an instance, a GPU
 
     @property
     def fingerprint(self) -> str:
-        """Equal for what counts as the same event; the message, with its numbers, is not part of it."""
-        said = "\0".join((self.reason, self.severity, self.kind, self.tenant, self.name, self.about))
-        return sha256(said.encode()).digest()[:16].hex()
+        """Returns the same hash for the same event; the message, with its numbers, is not part of it."""
+        identity = "\0".join((self.reason, self.severity, self.kind, self.tenant, self.name, self.about))
+        return sha256(identity.encode()).digest()[:16].hex()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event as it is kept."""
+    """An event as it is stored."""
 
     id: int
     at: datetime
@@ -114,7 +114,7 @@ class EventFilter:
 
 
 def record(connection: Connection, events: Sequence[NewEvent]) -> None:
-    """Write down what happened; what happened before in the last hour is counted there."""
+    """Records events; one that happened before in the last hour is counted there."""
     rows: dict[str, dict[str, Any]] = {}
     for event in events:
         row = rows.setdefault(event.fingerprint, {"fingerprint": event.fingerprint, "times": 0})
@@ -127,18 +127,18 @@ def record(connection: Connection, events: Sequence[NewEvent]) -> None:
 
 
 def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: int = 100) -> list[RecordedEvent]:
-    """The newest first."""
-    asked = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
-    rows = connection.execute(recent_statement(asked), {**asked, "limit": limit})
+    """Returns the events that the filter lets through, newest first."""
+    conditions = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
+    rows = connection.execute(recent_statement(conditions), {**conditions, "limit": limit})
     return [RecordedEvent(*row) for row in rows]
 
 
-def recent_statement(asked: dict[str, Any]) -> TextClause:
-    """The list statement with only the conditions it needs."""
-    conditions = " ".join(sql for name, sql in _CONDITIONS.items() if name in asked)
-    return statement("recent_events", _RECENT.format(conditions=conditions))
+def recent_statement(conditions: dict[str, Any]) -> TextClause:
+    """Returns the list statement with only the conditions it needs."""
+    wheres = " ".join(sql for name, sql in _CONDITIONS.items() if name in conditions)
+    return statement("recent_events", _RECENT.format(conditions=wheres))
 
 
 def prune(connection: Connection, days: float, limit: int) -> int:
-    """Drop up to `limit` that were last seen so many days ago; how many went."""
+    """Deletes up to `limit` events that last happened so many days ago; returns how many."""
     return connection.execute(PRUNE, {"days": days, "limit": limit}).rowcount

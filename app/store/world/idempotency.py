@@ -1,4 +1,4 @@
-"""Answers kept by idempotency key, written in the transaction of the effect they answer for."""
+"""Answers stored by idempotency key, in the transaction of the effect that they report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.store.database.database import statement
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """The first answer under a key, and the hash of what was asked."""
+    """The first answer under a key, and the hash of its request."""
 
     request_hash: bytes
     status: int
@@ -47,8 +47,8 @@ PRUNE = statement(
 )
 
 
-def kept(connection: Connection, principal: str, key: str) -> KeptAnswer | None:
-    """The answer already given; holds the key, so that a concurrent twin waits for this one."""
+def read_answer(connection: Connection, principal: str, key: str) -> KeptAnswer | None:
+    """Returns the answer already given; locks the key, so that a concurrent twin waits for this request."""
     connection.execute(LOCK_KEY, {"principal": principal, "key": key})
     row = connection.execute(GET, {"principal": principal, "key": key}).one_or_none()
     return KeptAnswer(row.request_hash, row.status, row.headers, row.body) if row else None
@@ -69,5 +69,5 @@ def keep(connection: Connection, principal: str, key: str, answer: KeptAnswer, h
 
 
 def prune(connection: Connection, older_than_seconds: float, limit: int) -> int:
-    """Forget up to `limit` old answers; how many went."""
+    """Deletes up to `limit` old answers; returns how many."""
     return connection.execute(PRUNE, {"seconds": older_than_seconds, "limit": limit}).rowcount

@@ -1,4 +1,4 @@
-"""Declared objects: read one, many or a page; write many at once."""
+"""Declared objects: read singly, by keys or by page, and written in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = "uid, kind, tenant, name, labels, spec, status, generation, resource_v
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as the database holds it."""
+    """An object as the database stores it."""
 
     uid: UUID
     kind: Kind
@@ -31,7 +31,7 @@ class StoredObject:
     status: dict[str, JSON]
     generation: int
     resource_version: int
-    admits: list[str] | None  # the tenants that may see it; None: all
+    admits: list[str] | None  # the tenants that may read it; None: all
     created_at: datetime
     updated_at: datetime
     selectable: list[str] = field(default_factory=list)  # written, never read back
@@ -41,11 +41,11 @@ class StoredObject:
         return Key(self.kind, self.tenant, self.name)
 
     def admitting(self, tenant: str) -> bool:
-        """Tells if `tenant` may see this model or profile."""
+        """Returns True if `tenant` may read this model or profile."""
         return self.admits is None or tenant in self.admits
 
     def wire(self) -> dict[str, Any]:
-        """The object as the API, the watch and the audit show it."""
+        """Returns the object as the API, the watch and the audit show it."""
         metadata: dict[str, Any] = {"name": self.name}
         if self.tenant:
             metadata["tenant"] = self.tenant
@@ -66,9 +66,9 @@ class StoredObject:
         }
 
 
-@lru_cache(maxsize=4096)  # objects declared together share their moments
+@lru_cache(maxsize=4096)  # objects declared together share their times
 def rfc3339(moment: datetime) -> str:
-    """A moment in UTC with milliseconds: 2026-11-20T10:30:00.123Z."""
+    """Returns a time in UTC with milliseconds: 2026-11-20T10:30:00.123Z."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -78,7 +78,7 @@ class Selection:
 
     kind: Kind
     tenant: str = ""  # of a tenanted kind; empty: every tenant
-    admitting: str = ""  # only what this tenant may see
+    admitting: str = ""  # only what this tenant may read
     has: Sequence[str] = ()  # entries of `selectable` that must all be there
     lacks: Sequence[str] = ()  # entries of which none may be there
 
@@ -101,7 +101,7 @@ NAMES = statement(
     """,
 )
 
-# The page's two forms: the primary order is enough without selectors, the GIN index answers them.
+# The page's two forms: without selectors the primary order suffices, with them the GIN index answers.
 _PAGE = f"""
     SELECT {COLUMNS} FROM object
     WHERE kind = :kind AND (tenant, name) > (:after_tenant, :after_name)
@@ -115,7 +115,7 @@ _LACKS = "AND NOT selectable && CAST(:lacks AS text[])"
 
 
 def page_statement(selection: Selection) -> TextClause:
-    """The list statement for this selection; only the conditions it needs."""
+    """Returns the list statement for this selection, with only the conditions it needs."""
     conditions = [
         sql
         for wanted, sql in (
@@ -199,7 +199,7 @@ def get(connection: Connection, key: Key) -> StoredObject | None:
 
 
 def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, StoredObject]:
-    """Those of `keys` that exist."""
+    """Returns the objects of `keys` that exist."""
     wanted = list(dict.fromkeys(keys))
     if not wanted:
         return {}
@@ -215,7 +215,7 @@ def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, StoredObj
 
 
 def page(connection: Connection, selection: Selection, after: tuple[str, str], limit: int) -> list[StoredObject]:
-    """Up to `limit` objects after (tenant, name), in that order."""
+    """Returns up to `limit` objects after (tenant, name), in that order."""
     parameters = {
         "kind": selection.kind,
         "tenant": selection.tenant,
@@ -231,12 +231,12 @@ def page(connection: Connection, selection: Selection, after: tuple[str, str], l
 
 
 def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
-    """The names of a cluster-wide kind that `admitting` (empty: anyone) may see."""
+    """Returns the names of a cluster-wide kind that the tenant `admitting` (empty: any) may read."""
     return list(connection.scalars(NAMES, {"kind": kind, "admitting": admitting}))
 
 
 def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
-    """The services, or the profiles, that refer to one of the models."""
+    """Returns the services, or the profiles, that refer to one of the models."""
     return [_stored(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
 
 
@@ -249,7 +249,7 @@ def update(connection: Connection, objects: Sequence[StoredObject]) -> None:
 
 
 def update_status(connection: Connection, objects: Sequence[StoredObject]) -> None:
-    """Status and visibility only: the spec, and with it the generation, stay."""
+    """Writes status and visibility only: the spec, and with it the generation, stay."""
     _execute_rows(connection, UPDATE_STATUS, objects)
 
 

@@ -62,7 +62,7 @@ PARTS = statement(
 
 
 def replace(connection: Connection, targets: dict[UUID, Sequence[Target]]) -> None:
-    """These objects refer to these targets and to nothing else."""
+    """Records that these objects refer to these targets and to nothing else."""
     if not targets:
         return
     connection.execute(CLEAR, {"referrers": [str(uid) for uid in targets]})
@@ -78,7 +78,7 @@ def replace(connection: Connection, targets: dict[UUID, Sequence[Target]]) -> No
 def referrers(
     connection: Connection, keys: Iterable[Key], *, besides: Iterable[UUID] = (), limit: int = 1000
 ) -> list[tuple[Key, Key]]:
-    """(referred, referrer) for every object that refers to one of the cluster-wide `keys`."""
+    """Returns (target, referrer) for every object that refers to one of the cluster-wide `keys`."""
     wanted = list(keys)
     if not wanted:
         return []
@@ -99,7 +99,7 @@ def referrers(
 def members(
     connection: Connection, tenants: Sequence[str], *, besides: Iterable[UUID] = (), limit: int = 1000
 ) -> list[tuple[Key, Key]]:
-    """(tenant, service or job) for what belongs to one of the tenants."""
+    """Returns (tenant, service or job) for everything that belongs to one of the tenants."""
     if not tenants:
         return []
     rows = connection.execute(
@@ -109,6 +109,6 @@ def members(
 
 
 def parts(connection: Connection, models: Sequence[str]) -> list[tuple[Key, Key, str]]:
-    """(model, referrer, variant or empty) for every reference to one of the models."""
+    """Returns (model, referrer, variant or empty) for every reference to one of the models."""
     rows = connection.execute(PARTS, {"models": list(models)})
     return [(Key(Kind.MODEL, "", row.model), Key(Kind(row.kind), row.tenant, row.name), row.part) for row in rows]

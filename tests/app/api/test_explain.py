@@ -38,7 +38,9 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
     database = Database(server.database_url, pool_size=1)
     try:
         epoch = database.write(lambda c: lease.take(c, "a planner", 60.0))
-        assert database.write(lambda c: plans.cycled(c, epoch or 0, "out_of_time", message="no answer within 25 s"))
+        assert database.write(
+            lambda c: plans.record_cycle(c, epoch or 0, "out_of_time", message="no answer within 25 s")
+        )
     finally:
         database.close()
     assert "the solver had no plan by its deadline" in asked()

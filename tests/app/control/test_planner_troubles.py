@@ -84,7 +84,7 @@ def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database
         simulation.advance(45)
         unwanted = newest(simulation)
         assert unwanted > first
-        simulation.database.write(lambda c: plan_reads.ask(c, unwanted, "rollback", "night"))
+        simulation.database.write(lambda c: plan_reads.store_request(c, unwanted, "rollback", "night"))
         delete(simulation, "b")
         simulation.advance(35)
         lanes = rows(simulation, f"SELECT lane FROM plan WHERE generation > {unwanted} ORDER BY generation LIMIT 1")

@@ -15,7 +15,7 @@ from agents.contract.fields import GpuIndex, Moment, Reason
 from agents.contract.reports import Copy, Excursion, HeldBack, InstanceMinute
 from app.store.database import clock
 from app.store.fleet import gateways, loads
-from app.store.fleet.gateways import GatewayTold
+from app.store.fleet.gateways import GatewayCounters
 
 OVERLAP = timedelta(seconds=3)  # by which a report may become visible after its own time
 
@@ -74,7 +74,7 @@ class ReportBatch:
 
     at: datetime
     reports: Sequence[ReceivedReport] = ()
-    gateways: Sequence[GatewayTold] = ()
+    gateways: Sequence[GatewayCounters] = ()
     cursor: ReportCursor = field(default_factory=ReportCursor)
     unreadable: int = 0
 
@@ -84,7 +84,7 @@ _decoder = msgspec.json.Decoder(ReportExcerpt)
 
 def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
     """Reads everything after a cursor, and returns it with the next cursor."""
-    rows = loads.heard(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
+    rows = loads.new_reports(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
     reports = []
     unreadable = 0
     for row in rows:

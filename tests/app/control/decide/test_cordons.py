@@ -8,7 +8,7 @@ from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving,
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus
-from app.store.fleet.cordons import WHOLE, Cordon
+from app.store.fleet.cordons import ALL_GPUS, Cordon
 from solvers.planning.plan import Plan, Unserved
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules
 from tests.app.control.rollout.referee import standing
@@ -62,7 +62,7 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
 
 
 def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> None:
-    def asked(node: str, gpu: int = WHOLE, deadline: datetime | None = None) -> Cordon:
+    def asked(node: str, gpu: int = ALL_GPUS, deadline: datetime | None = None) -> Cordon:
         return Cordon(node, gpu, "drain", deadline, "ops", NOW)
 
     drains = [asked("n1", 1, NOW), asked("n1", deadline=NOW + timedelta(hours=1)), asked("n9")]
@@ -73,7 +73,7 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
 
 
 def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> None:
-    asked = Cordon("n9", WHOLE, "drain", NOW, "ops", NOW)
+    asked = Cordon("n9", ALL_GPUS, "drain", NOW, "ops", NOW)
     (before,) = progress([asked], STANDING, NOW - timedelta(seconds=1), is_rolling=True)
     (late,) = progress([asked], STANDING, NOW, is_rolling=True)
     assert (before.is_done, before.is_late, late.is_done, late.is_late) == (False, False, False, True)

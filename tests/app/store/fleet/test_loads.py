@@ -116,7 +116,7 @@ def test_buckets_are_kept_once_and_read_as_a_course(database: Database) -> None:
     buckets = [bucket(timedelta(seconds=ago)) for ago in (30, 20, 10)]
     for _ in range(2):
         database.repeatable(lambda connection: loads.keep(connection, buckets))
-    (course,) = database.read(lambda connection: loads.courses(connection, timedelta(minutes=30)))
+    (course,) = database.read(lambda connection: loads.histories(connection, timedelta(minutes=30)))
     assert (course.service, course.seconds, course.requests) == ("shop/search", [10.0] * 3, [100.5] * 3)
     assert course.ats == sorted(course.ats)
     assert course.observed_seconds == 30
@@ -125,16 +125,16 @@ def test_buckets_are_kept_once_and_read_as_a_course(database: Database) -> None:
 def test_hours_that_are_over_are_one_row_and_lose_nothing(database: Database) -> None:
     old = [bucket(timedelta(hours=10, seconds=10 * number)) for number in range(100)]
     database.repeatable(lambda connection: loads.keep(connection, [*old, bucket(timedelta(seconds=5))]))
-    before = database.read(lambda connection: loads.answered(connection, timedelta(days=1)))
+    before = database.read(lambda connection: loads.answers_within(connection, timedelta(days=1)))
     for _ in range(2):
         database.write(loads.roll_up)
     late = bucket(timedelta(hours=10, seconds=5))
     database.repeatable(lambda connection: loads.keep(connection, [late]))
     database.write(loads.roll_up)
-    (after,) = database.read(lambda connection: loads.answered(connection, timedelta(days=1)))
+    (after,) = database.read(lambda connection: loads.answers_within(connection, timedelta(days=1)))
     assert (before[0].requests, before[0].answers, before[0].errors, before[0].slow) == (101 * 100.5, 9999, 101, 252.5)
     assert (after.requests, after.answers, after.errors, after.slow) == (102 * 100.5, 102 * 99, 102, 255)
-    left = database.read(lambda connection: loads.courses(connection, timedelta(days=1)))
+    left = database.read(lambda connection: loads.histories(connection, timedelta(days=1)))
     assert [len(course.ats) for course in left] == [1]
 
 
@@ -142,4 +142,4 @@ def test_hours_that_no_window_reaches_are_dropped(database: Database) -> None:
     database.repeatable(lambda connection: loads.keep(connection, [bucket(timedelta(days=40))]))
     database.write(loads.roll_up)
     database.write(loads.forget)
-    assert database.read(lambda connection: loads.answered(connection, timedelta(days=60))) == []
+    assert database.read(lambda connection: loads.answers_within(connection, timedelta(days=60))) == []

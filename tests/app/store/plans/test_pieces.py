@@ -62,7 +62,7 @@ def test_the_same_is_kept_once_and_comes_back_as_it_was(database: Database) -> N
 def test_what_nothing_refers_to_goes_after_an_hour_and_what_a_plan_needs_stays(database: Database, time: Time) -> None:
     database.write(lambda c: pieces.put(c, [b"nobody's"]))
     record(database, drafted())
-    database.write(lambda c: plans.cycled(c, 1, "crashed", snapshot=[b"a cycle's"]))
+    database.write(lambda c: plans.record_cycle(c, 1, "crashed", snapshot=[b"a cycle's"]))
     assert database.write(pieces.prune) == 0
     time.now += timedelta(hours=2)
     assert database.write(pieces.prune) == 1
@@ -84,7 +84,7 @@ def test_an_old_epoch_records_nothing(database: Database) -> None:
     database.write(lambda c: lease.release(c, "a"))
     database.write(lambda c: lease.take(c, "b", 10.0))
     assert record(database, drafted(), epoch=1) is None
-    assert not database.write(lambda c: plans.cycled(c, 1, "solved"))
+    assert not database.write(lambda c: plans.record_cycle(c, 1, "solved"))
     assert database.read(plans.in_force) is None
     assert count(database) == 0
 
@@ -102,8 +102,8 @@ def test_old_plans_go_and_the_one_in_force_stays(database: Database, time: Time)
     second = record(database, drafted(base=first, body=b"newer")) or 0
     time.now += timedelta(days=60)
     assert database.write(lambda c: retention.forget(c, 30.0, 1e12, 100)) > 0
-    assert database.read(lambda c: plans.one(c, first)) is None
-    assert database.read(lambda c: plans.one(c, second)) is not None
+    assert database.read(lambda c: plans.read_row(c, first)) is None
+    assert database.read(lambda c: plans.read_row(c, second)) is not None
     found = database.read(plans.in_force)
     assert found is not None
     assert found.body == pieces.hashed(b"newer")

@@ -168,7 +168,7 @@ def credentials(connection: Connection) -> None:
     assert rotation.make_room(connection, "t9") is None
     rotation.succeed(connection, "t9", "y")
     assert rotation.take_up(connection, "t9", "y") is not None
-    assert rotation.spent(connection, "t9") is None
+    assert rotation.replaced_token(connection, "t9") is None
     rotation.forget(connection, 100)
     tokens.revoke(connection, "x")
     tokens.revoke_of_nodes(connection, ["node-7"])
@@ -178,7 +178,7 @@ def credentials(connection: Connection) -> None:
     join_tokens.use(connection, "x", "node-7")
     join_tokens.page(connection, "t7", 101)
     join_tokens.revoke(connection, "t7")
-    assert idempotency.kept(connection, "p", "new") is None
+    assert idempotency.read_answer(connection, "p", "new") is None
     idempotency.keep(connection, "p", "new", idempotency.KeptAnswer(b"", 200, {}, b""), "{}")
     versions.raise_floor(connection, "object", 1)
     versions.leap(connection)
