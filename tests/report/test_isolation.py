@@ -235,7 +235,7 @@ def test_a_role_that_cannot_be_made_or_bound_is_refused_with_what_to_do(database
 def test_no_name_of_a_tenant_stands_for_the_fleet(database_url: str, tenants: list[str]) -> None:
     database = Database(database_url, pool_size=1)
     role = f"finance_{secrets.token_hex(4)}"
-    with pytest.raises(ReaderRefused, match="no tenant|at least one tenant"):
+    with pytest.raises(ReaderRefused, match=r"no tenant|at least one tenant"):
         database.write(lambda c: readers.grant(c, role, tenants))
     assert database.read(readers.list_readers) == []
     database.close()
