@@ -81,6 +81,14 @@ def as_yaml(value: Any) -> str:
     return str(text).rstrip("\n")
 
 
+def print_data(value: Any, output: str) -> bool:
+    """Prints the value as JSON or YAML if that is the output; returns False for any other."""
+    if output not in ("json", "yaml"):
+        return False
+    print(as_json(value) if output == "json" else as_yaml(value))
+    return True
+
+
 def seconds_since(moment: str, now: float | None = None) -> float | None:
     """Seconds from an RFC 3339 moment to now; None if it is no moment."""
     try:

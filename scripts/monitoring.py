@@ -19,6 +19,7 @@ from app.control.domain.events import Reason  # noqa: E402
 from app.control.measure import metrics as planner  # noqa: E402
 from app.http.metrics import REGISTRY  # noqa: E402
 from app.nodes import metrics  # noqa: E402
+from scripts.generated import table, write_or_check  # noqa: E402
 
 assert planner and metrics  # they register their metrics
 FOLDER = ROOT / "deploy" / "monitoring"
@@ -280,15 +281,7 @@ counted.
 
 def main() -> int:
     made = {RULES: rules(), DASHBOARD: json.dumps(dashboard(), indent=1) + "\n", PAGE: "\n".join(page())}
-    drifted = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv[1:]:
-        for path in drifted:
-            print(f"{path.relative_to(ROOT)} has drifted from the code; run: make openapi", file=sys.stderr)
-        return 1 if drifted else 0
-    for path in drifted:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(made[path])
-    return 0
+    return write_or_check(made)
 
 
 def rules() -> str:
@@ -361,28 +354,20 @@ def page() -> Iterator[str]:
         )
         for alert in ALERTS
     )
-    yield from _table(("alert", "severity", "for", "meaning", "first step"), rows)
+    yield from table(("alert", "severity", "for", "meaning", "first step"), rows)
     yield "## Metrics of server and planner\n"
     families = sorted((family.name, family.type, family.documentation) for family in REGISTRY.collect())
     ours = [(f"`{name}{'_total' if kind == 'counter' else ''}`", kind, help_text) for name, kind, help_text in families]
-    yield from _table(("metric", "kind", "what"), (row for row in ours if "process_" not in row[0]))
+    yield from table(("metric", "kind", "what"), (row for row in ours if "process_" not in row[0]))
     yield "Agents' metrics are in [reference.md](reference.md), gateways' in [gateway.md](gateway.md).\n"
     yield "## Reasons\n"
     yield "Events, decisions, held-back changes and (in CamelCase) conditions use these reasons.\n"
-    yield from _table(("reason", "severity", "meaning"), ((f"`{r}`", r.severity, r.sentence) for r in Reason))
+    yield from table(("reason", "severity", "meaning"), ((f"`{r}`", r.severity, r.sentence) for r in Reason))
 
 
 def _plain(text: str) -> str:
     """Replaces a template's labels by their names."""
     return text.replace("{{ $labels.", "").replace(" }}", "")
-
-
-def _table(heading: tuple[str, ...], rows: Any) -> Iterator[str]:
-    yield "| " + " | ".join(heading) + " |"
-    yield "|" + "---|" * len(heading)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-    yield ""
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.main import assemble  # noqa: E402
 from app.settings import Settings  # noqa: E402
+from scripts.generated import write_or_check  # noqa: E402
 
 FILE = ROOT / "openapi" / "openapi.json"
 
@@ -21,14 +22,7 @@ FILE = ROOT / "openapi" / "openapi.json"
 def main() -> int:
     app = assemble(Settings(database_url="postgresql://nobody@127.0.0.1/none"))
     text = json.dumps(app.openapi(), indent=1, sort_keys=True) + "\n"
-    if "--check" in sys.argv[1:]:
-        if FILE.exists() and FILE.read_text() == text:
-            return 0
-        print("openapi/openapi.json has drifted from the code; run: make openapi", file=sys.stderr)
-        return 1
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(text)
-    return 0
+    return write_or_check({FILE: text})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +21,7 @@ from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
 from cli.main import VERBS, CommandVerb  # noqa: E402
+from scripts.generated import table, write_or_check  # noqa: E402
 
 DOCS = ROOT / "docs"
 WRITTEN = "Written from the code by `make openapi`; do not edit it."
@@ -50,14 +51,7 @@ def main() -> int:
     os.environ.pop("XDG_STATE_HOME", None)  # a default of this machine must not reach the pages
     pages = {"api.md": _api(), "commands.md": _commands(), "errors.md": _errors()}
     made = {DOCS / name: "\n".join(lines).rstrip() + "\n" for name, lines in pages.items()}
-    drifted = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv[1:]:
-        for path in drifted:
-            print(f"{path.relative_to(ROOT)} has drifted from the code; run: make openapi", file=sys.stderr)
-        return 1 if drifted else 0
-    for path in drifted:
-        path.write_text(made[path])
-    return 0
+    return write_or_check(made)
 
 
 def _api() -> Iterator[str]:
@@ -75,7 +69,7 @@ def _api() -> Iterator[str]:
                 by_tag.setdefault(tag, []).append((method.upper(), f"`{path}`", operation.get("summary", "")))
     for tag in sorted(by_tag):
         yield f"## {tag}\n"
-        yield from _table(("", "path", "what"), by_tag[tag])
+        yield from table(("", "path", "what"), by_tag[tag])
 
 
 def _commands() -> Iterator[str]:
@@ -103,7 +97,7 @@ def _options(parser: argparse.ArgumentParser, words: str) -> Iterator[str]:
         elif action.dest not in CONNECTION and action.help != argparse.SUPPRESS:
             rows.append(_option(action))
     if rows:
-        yield from _table((f"`{words}`", "what"), rows)
+        yield from table((f"`{words}`", "what"), rows)
     for name, sub in below.items():
         yield from _options(sub, f"{words} {name}")
 
@@ -133,28 +127,19 @@ def _errors() -> Iterator[str]:
         "Every error of the server is `application/problem+json` of type `urn:gpuwright:problem:NAME`, with a "
         "readable `detail`, the `requestId` for the log, and for `invalid` every fault at once.\n"
     )
-    yield from _table(
+    yield from table(
         ("name", "status", "what", "what to do"),
         ((f"`{name}`", status, title, MENDED[name]) for name, (status, title) in TITLES.items()),
     )
     yield "## Exit codes\n"
-    yield from _table(("code", "meaning"), MEANINGS)
+    yield from table(("code", "meaning"), MEANINGS)
     yield "## Alarms\n"
     yield "These are events of severity `alarm`; `gpuwright events --severity alarm` shows them.\n"
-    yield from _table(("reason", "what"), ((f"`{r}`", r.sentence) for r in Reason if r.severity == "alarm"))
+    yield from table(("reason", "what"), ((f"`{r}`", r.sentence) for r in Reason if r.severity == "alarm"))
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
-
-
-def _table(heading: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    heading = list(heading)
-    yield "| " + " | ".join(heading) + " |"
-    yield "|" + "---|" * len(heading)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
-    yield ""
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from app.manifests.model import STORED, Kind  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
 from cli.verbs import agent, gateway  # noqa: E402
+from scripts.generated import table, write_or_check  # noqa: E402
 
 FILE = ROOT / "docs" / "reference.md"
 UNBOUNDED = 1e12  # every number's outer bound; stated once, not in each row
@@ -38,13 +39,7 @@ line in [cli.md](cli.md), whole manifests in `examples/`.
 
 def main() -> int:
     text = "\n".join([HEAD, *_kinds(), *_access(), *_problems(), *_settings(), *_options(), *_metrics()])
-    if "--check" in sys.argv[1:]:
-        if FILE.exists() and FILE.read_text() == text:
-            return 0
-        print("docs/reference.md has drifted from the code; run: make openapi", file=sys.stderr)
-        return 1
-    FILE.write_text(text)
-    return 0
+    return write_or_check({FILE: text})
 
 
 def _kinds() -> Iterator[str]:
@@ -66,7 +61,7 @@ def _kinds() -> Iterator[str]:
 
 def _fields(of: Mapping[str, Any]) -> Iterator[str]:
     required = set(of.get("required", ()))
-    yield from _table(
+    yield from table(
         ("field", "what", "allowed", "default"),
         (
             (
@@ -134,7 +129,7 @@ def _access() -> Iterator[str]:
         "profiles). An empty cell means refused. Another tenant's objects answer 404.\n"
     )
     things = [*STORED, *Noun]
-    yield from _table(
+    yield from table(
         ("", *(str(role) for role in Role)),
         ((str(thing), *(_grants(role, thing) for role in Role)) for thing in things),
     )
@@ -148,14 +143,14 @@ def _grants(role: Role, thing: Kind | Noun) -> str:
 def _problems() -> Iterator[str]:
     yield "## Problems\n"
     yield "Every error is `application/problem+json` of type `urn:gpuwright:problem:<name>`.\n"
-    yield from _table(("name", "status", "title"), ((name, status, title) for name, (status, title) in TITLES.items()))
+    yield from table(("name", "status", "title"), ((name, status, title) for name, (status, title) in TITLES.items()))
 
 
 def _settings() -> Iterator[str]:
     yield "## Settings\n"
     yield "The server reads its environment once, when it starts.\n"
     comments = dict(re.findall(r"^    (\w+): [^#\n]+?  # (.+)$", (ROOT / "app/settings.py").read_text(), re.MULTILINE))
-    yield from _table(
+    yield from table(
         ("variable", "default", "what"),
         (
             (
@@ -178,7 +173,7 @@ def _options() -> Iterator[str]:
     (verbs,) = (action for action in of_agent._actions if isinstance(action, argparse._SubParsersAction))
     for name, parser in (("agent run", verbs.choices["run"]), ("gateway", of_gateway)):
         options = [action for action in parser._actions if action.option_strings and action.dest != "help"]
-        yield from _table((f"`{name}`", "default", "what"), map(_option, options))
+        yield from table((f"`{name}`", "default", "what"), map(_option, options))
 
 
 def _option(option: argparse.Action) -> tuple[str, str, str]:
@@ -195,19 +190,10 @@ def _option(option: argparse.Action) -> tuple[str, str, str]:
 def _metrics() -> Iterator[str]:
     yield "## Metrics of a node\n"
     yield "`gpuwright agent run --metrics HOST:PORT` serves these; [gateway.md](gateway.md) has the gateway's.\n"
-    yield from _table(
+    yield from table(
         ("metric", "kind", "what"),
         ((f"`{family.name}`", family.kind, family.help) for family in families(AgentView("node"))),
     )
-
-
-def _table(heading: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    heading = list(heading)
-    yield "| " + " | ".join(heading) + " |"
-    yield "|" + "---|" * len(heading)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-    yield ""
 
 
 if __name__ == "__main__":

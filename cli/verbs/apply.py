@@ -12,7 +12,7 @@ from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import label
-from cli.output import as_json, as_yaml, colour, plain, say
+from cli.output import colour, plain, print_data, say
 
 EPILOG = """\
 Examples:
@@ -47,11 +47,7 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     answer = submit(args, dry_run=args.dry_run)
-    if args.output == "json":
-        print(as_json(answer))
-    elif args.output == "yaml":
-        print(as_yaml(answer))
-    else:
+    if not print_data(answer, args.output):
         report(answer, names_only=args.output == "name")
     return exits.OK
 

@@ -12,7 +12,7 @@ from cli.arguments import completes
 from cli.client import ApiClient
 from cli.contexts import ServerContext, checked, config_path, load, remember, resolve, save, token_from
 from cli.exits import Failed
-from cli.output import OutputTable, as_json, plain, say
+from cli.output import OutputTable, plain, print_data, say
 
 EPILOG = """\
 The file is $GPUWRIGHT_CONFIG, else ~/.config/gpuwright/config.json. GPUWRIGHT_CONTEXT, GPUWRIGHT_SERVER and
@@ -135,8 +135,7 @@ def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]])
         }
         for name, entry in sorted(contexts.items())
     ]
-    if args.output == "json":
-        print(as_json(rows))
+    if print_data(rows, args.output):
         return exits.OK
     table = OutputTable(["CURRENT", "NAME", "SERVER", "TENANT", "TOKEN"])
     table.rows(

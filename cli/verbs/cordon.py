@@ -12,7 +12,7 @@ from cli.arguments import add_connection_arguments, completes, duration
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, age, as_json, as_yaml, plain, say, seconds_since, span
+from cli.output import OutputTable, age, plain, print_data, say, seconds_since, span
 
 EPILOGS = {
     "cordon": """\
@@ -69,11 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.places:
             return show(client, args)
         answers = [ask(client, args, place) for place in args.places]
-    if args.output == "json":
-        print(as_json(answers))
-    elif args.output == "yaml":
-        print(as_yaml(answers))
-    else:
+    if not print_data(answers, args.output):
         for place in args.places:
             print(plain(f"{place} {DONE[args.verb]}"))
     return exits.OK
@@ -104,11 +100,7 @@ def ahead(moment: str) -> str:
 def show(client: ApiClient, args: argparse.Namespace) -> int:
     """Prints what is cordoned or drained now."""
     items = client.get("/api/v1/cordons")["items"]
-    if args.output == "json":
-        print(as_json(items))
-    elif args.output == "yaml":
-        print(as_yaml(items))
-    else:
+    if not print_data(items, args.output):
         if not items:
             say("nothing is cordoned")
         OutputTable(["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]).rows(

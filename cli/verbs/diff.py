@@ -11,7 +11,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, add_file_arguments
 from cli.exits import Failed
 from cli.kinds import label
-from cli.output import as_json, colour, plain
+from cli.output import colour, plain, print_data
 from cli.verbs.apply import add_prune_arguments, submit, warn
 
 EPILOG = """\
@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     except Failed as failure:  # 1 means differences here, so that every error is 2
         raise Failed(failure.message, exits.BAD_INPUT, failure.particulars) from failure
     changed = [change for change in answer["changes"] if change["action"] != "unchanged"]
-    if args.output == "json":
-        print(as_json(changed))
-    else:
+    if not print_data(changed, args.output):
         for change in changed:
             for line in lines(change):
                 print(line)

@@ -10,7 +10,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
-from cli.output import OutputTable, age, as_json, as_yaml, say
+from cli.output import OutputTable, age, print_data, say
 
 EPILOG = """\
 Examples:
@@ -59,11 +59,7 @@ def run(args: argparse.Namespace) -> int:
             },
         )
     items: list[dict[str, Any]] = page["items"]
-    if args.output == "json":
-        print(as_json(items))
-    elif args.output == "yaml":
-        print(as_yaml(items))
-    else:
+    if not print_data(items, args.output):
         if not items:
             say("no events found")
         OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(

@@ -14,7 +14,7 @@ from cli.arguments import add_connection_arguments, completes, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, as_json, as_yaml, number, plain
+from cli.output import OutputTable, number, plain, print_data
 from cli.selection import find
 
 EPILOG = """\
@@ -46,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         explanation = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
-    if args.json or args.output == "json":
-        print(as_json(explanation))
-    elif args.output == "yaml":
-        print(as_yaml(explanation))
-    else:
+    if not print_data(explanation, "json" if args.json else args.output):
         for line in lines(explanation):
             print(line)
     return exits.OK

@@ -11,7 +11,7 @@ from cli.arguments import add_connection_arguments, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, age, as_json, as_yaml, colour, number, plain, say
+from cli.output import OutputTable, age, colour, number, plain, print_data, say
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -120,11 +120,7 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
 
 def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
     """As JSON or YAML where that was asked for, else the lines."""
-    if args.output == "json":
-        print(as_json(value))
-    elif args.output == "yaml":
-        print(as_yaml(value))
-    else:
+    if not print_data(value, args.output):
         for line in lines:
             print(line)
 

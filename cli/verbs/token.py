@@ -13,7 +13,7 @@ from cli.arguments import add_connection_arguments, completes, duration
 from cli.client import ApiClient
 from cli.contexts import reason, resolve
 from cli.exits import Failed
-from cli.output import OutputTable, age, as_json, plain, say, span
+from cli.output import OutputTable, age, as_json, plain, print_data, say, span
 from cli.refusals import ServerRefusal
 
 EPILOG = """\
@@ -99,8 +99,7 @@ def create(client: ApiClient, args: argparse.Namespace) -> int:
         if file:
             file.unlink(missing_ok=True)
         raise
-    if args.output == "json":
-        print(as_json({**answer, "token": None, "tokenFile": str(file)} if file else answer))
+    if print_data({**answer, "token": None, "tokenFile": str(file)} if file else answer, args.output):
         return exits.OK
     expiry = f", expires {answer['expiresAt']}" if answer.get("expiresAt") else ""
     say(f"{'join token' if joining else 'token'} {answer['id']}{expiry}; the server does not show it again")
@@ -122,8 +121,7 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
     """Tokens, and after them the tokens with which nodes join."""
     items = [item for page in client.pages("/api/v1/tokens", {}) for item in page["items"]]
     items += [{"scope": "join"} | item for page in client.pages("/api/v1/jointokens", {}) for item in page["items"]]
-    if args.output == "json":
-        print(as_json(items))
+    if print_data(items, args.output):
         return exits.OK
     table = OutputTable(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE"])
     table.rows(

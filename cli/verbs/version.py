@@ -9,7 +9,7 @@ from cli.arguments import add_connection_arguments
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import as_json, plain, say
+from cli.output import plain, print_data, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +32,7 @@ def run(args: argparse.Namespace) -> int:
         except Failed as failure:
             say(failure.message)
             found["server"] = "unknown"
-    if args.output == "json":
-        print(as_json(found))
-    else:
+    if not print_data(found, args.output):
         for name, value in found.items():
             print(f"{name + ':':<9}{plain(value)}")
     return exits.OK if found.get("server") != "unknown" else exits.UNREACHABLE

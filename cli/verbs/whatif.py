@@ -12,7 +12,7 @@ from cli.arguments import add_connection_arguments, add_file_arguments, positive
 from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, as_json, as_yaml, number, plain
+from cli.output import OutputTable, number, plain, print_data
 
 EPILOG = """\
 The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
@@ -67,11 +67,7 @@ def run(args: argparse.Namespace) -> int:
             "work": args.work,
         }
         answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
-    if args.json or args.output == "json":
-        print(as_json(answer))
-    elif args.output == "yaml":
-        print(as_yaml(answer))
-    else:
+    if not print_data(answer, "json" if args.json else args.output):
         for line in lines(answer, asked=bool(args.files or args.add_gpu or args.slo or args.rate)):
             print(line)
     return exits.OK

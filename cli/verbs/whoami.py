@@ -8,7 +8,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments
 from cli.client import ApiClient
 from cli.contexts import resolve
-from cli.output import as_json, plain
+from cli.output import plain, print_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         answer = client.get("/api/v1/whoami")
-        if args.output == "json":
-            print(as_json(answer))
+        if print_data(answer, args.output):
             return exits.OK
         facts = {
             "server": client.connection.server,
