@@ -130,7 +130,7 @@ UP = [
     """
     CREATE FUNCTION allocation_stands() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        RAISE EXCEPTION 'an allocation stands; what was wrong is countered by another entry'
+        RAISE EXCEPTION 'an allocation is never changed; correct it by a counter-entry'
             USING ERRCODE = 'insufficient_privilege';
     END $$
     """,
@@ -180,15 +180,15 @@ UP = [
     r"""
     CREATE FUNCTION assigned_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
-        sayable text := regexp_replace(NEW.body, '(?<!\\)((\\\\)*)\\u0000', '\1', 'g');
-        told jsonb := coalesce(CAST(sayable AS jsonb) -> 'instances', '[]');
+        without_nul text := regexp_replace(NEW.body, '(?<!\\)((\\\\)*)\\u0000', '\1', 'g');
+        instances jsonb := coalesce(CAST(without_nul AS jsonb) -> 'instances', '[]');
     BEGIN
         INSERT INTO assigned AS known (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated,
                                        first_at)
         SELECT NEW.node, id, gpu, max(coalesce(tenant, '')), max(coalesce(service, '')), max(coalesce(job, '')),
                max(coalesce("smPercent", 0)), max(coalesce("memoryGib", 0)), bool_or(coalesce(dedicated, false)),
                NEW.written_at
-        FROM jsonb_to_recordset(told) AS one (
+        FROM jsonb_to_recordset(instances) AS line (
             id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
             "memoryGib" double precision, dedicated boolean)
         GROUP BY id, gpu
@@ -200,7 +200,7 @@ UP = [
            OR known.memory_gib < excluded.memory_gib OR known.dedicated < excluded.dedicated;
         UPDATE assigned SET withdrawn_at = NEW.written_at
         WHERE node = NEW.node AND withdrawn_at IS NULL
-          AND NOT told @> jsonb_build_array(jsonb_build_object('id', instance, 'gpu', gpu));
+          AND NOT instances @> jsonb_build_array(jsonb_build_object('id', instance, 'gpu', gpu));
         RETURN NULL;
     END $$
     """,

@@ -180,7 +180,7 @@ UP = [
     CREATE FUNCTION usage_closes_once() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF TG_OP = 'UPDATE' AND OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL THEN
-            -- All else is as it was. Compared as rows: as jsonb it took as long as all the rest of closing one.
+            -- Nothing else changes. Compared as rows: as jsonb it took as long as all the rest of closing an interval.
             OLD.ended_at := NEW.ended_at;
             OLD.closed_at := NEW.closed_at;
             OLD.evidence := NEW.evidence;

@@ -39,9 +39,9 @@ CLEAR_INSTANCES = statement(
     "clear_instance_hours",
     "DELETE FROM instance_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))",
 )
-# The minute before the hour gives the counter that the hour's first minute started from. A counter that
-# falls was reset (driver reloaded): what it shows is what was used since. What no GPU could have drawn in the time is
-# not believed, as in the ledger: one node's lie would else be too much for all sums.
+# The minute before the hour has the counter from which the hour's first minute started. A counter that falls was reset
+# (driver reloaded) and shows the energy since then. Impossible energy is not believed, as in the ledger:
+# a single node's lie would otherwise spoil all sums.
 GPUS = statement(
     "roll_up_gpus",
     f"""

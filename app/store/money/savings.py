@@ -64,8 +64,8 @@ KEEP = statement(
     ON CONFLICT (hour, tenant) DO NOTHING
     """,
 )
-# Released are GPUs of nodes that are gone, as far as fewer are paid for than at some time of the 30 days before: one
-# that another node has taken the place of saves nothing. By the price in force then.
+# Released are GPUs of deleted nodes, as far as fewer are paid for than at some time of the 30 days before: a GPU that
+# another node replaced saves nothing. The price in force then counts.
 RELEASES = statement(
     "note_releases",
     """

@@ -72,8 +72,8 @@ RATES = statement(
       AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
     """,
 )
-# A counter that falls was reset: what it shows is what was used since. What was used while the node was not heard
-# counts where the counter was read next. What no GPU could have drawn in the time is not believed.
+# A counter that falls was reset and shows the energy since then. Energy used while the node was silent counts where the
+# counter was read next. More energy than any GPU can draw is not believed.
 MOST_POWER_W = 100_000
 ENERGY = statement(
     "energy_of_slices",

@@ -11,29 +11,28 @@ DIMENSIONS = {
     "gpu": "Index of the GPU on its node.",
     "gpu_type": "The GPU type.",
     "region": "Region of the node.",
-    "purchase": "How it is paid for: owned, reserved, onDemand or spot.",
-    "tenant": "Whose service or job used it; __idle__: what was left of a GPU that is in use; __unallocated__: a GPU "
-    "that nothing ran on.",
-    "service": "The service; empty for jobs and for what nobody used.",
-    "job": "The job; empty for services and for what nobody used.",
-    "model": "The model that the service serves; empty where there is none.",
+    "purchase": "The kind of purchase: owned, reserved, onDemand or spot.",
+    "tenant": "The tenant of the service or job; __idle__: the idle part of a GPU; __unallocated__: an unused GPU.",
+    "service": "The service; empty for jobs and unused time.",
+    "job": "The job; empty for services and unused time.",
+    "model": "The model that the service serves; empty if there is none.",
     "kind": "used, idle or unallocated.",
-    "evidence": "measured, or gap: presumed, as nobody reported that time.",
+    "evidence": "measured, or gap: presumed, because no report covers that time.",
 }
 MEASURES = (
-    Column("gpu_microseconds", "gpu_microseconds", "Millionths of a second of a whole GPU; half a GPU counts half."),
+    Column("gpu_microseconds", "gpu_microseconds", "Millionths of a second of a whole GPU; a half GPU counts half."),
     Column(
         "nano", "nano", "The cost in billionths of the currency of the price list: whole numbers, so sums are exact."
     ),
-    Column("cost", f"nano * {NANO}", "The same in the currency of the price list."),
-    Column("energy_mj", "energy_mj", "Energy in millijoules, its part of what the GPU took; null where not measured."),
+    Column("cost", f"nano * {NANO}", "The cost in the currency of the price list."),
+    Column("energy_mj", "energy_mj", "Energy in millijoules, as its part of the GPU's energy; null if not measured."),
 )
 SUMS = (
     Column("gpu_hours", "round(sum(gpu_microseconds) / 3600000000.0, 6)", "GPU-hours: one is a whole GPU for an hour."),
     Column("cost", f"sum(nano) * {NANO}", "Cost in the currency of the price list, exact to nine decimals."),
     Column(
         "energy_kwh", "round(sum(energy_mj) / 3600000000.0, 6)",
-        "Energy in kilowatt hours; null where nothing was measured.",
+        "Energy in kilowatt hours; null if not measured.",
     ),
 )  # fmt: skip
 WHO = "CASE WHEN fact.tenant = '' THEN '__' || fact.kind || '__' ELSE fact.tenant END"
@@ -55,16 +54,16 @@ FROM (SELECT day AS {period}, CAST(day AS timestamptz) AS starts_at, CAST({follo
 def _periods(name: str, grain_comment: str, period: str, following: str, only: str) -> View:
     comments = {
         period: grain_comment,
-        "starts_at": "When it begins.",
-        "stops_at": "When the next one begins.",
-        "hours_from": "The first whole UTC hour in it: what is before is summed by quarter-hours.",
-        "days_from": "The first whole UTC day in it: what is before is summed by hours.",
-        "days_to": "The end of the last whole UTC day in it: what is beyond is summed by hours.",
-        "hours_to": "The end of the last whole UTC hour in it: what is beyond is summed by quarter-hours.",
+        "starts_at": "The beginning of the period.",
+        "stops_at": "The beginning of the next period.",
+        "hours_from": "The first whole UTC hour in it: earlier time is summed by quarter-hours.",
+        "days_from": "The first whole UTC day in it: earlier time is summed by hours.",
+        "days_to": "The end of the last whole UTC day in it: later time is summed by hours.",
+        "hours_to": "The end of the last whole UTC hour in it: later time is summed by quarter-hours.",
     }
     source = PERIODS.format(period=period, following=following, only=only)
     return View(
-        name, f"{grain_comment} Up to today. When it begins and ends, and which sums of the ledger lie wholly in it.",
+        name, f"{grain_comment} Up to today. Its beginning and end, and the ledger's sums that lie wholly in it.",
         [Column(column, column, text) for column, text in comments.items()], f"FROM ({source}) AS period",
     )  # fmt: skip
 
@@ -102,10 +101,10 @@ def _cost(grain: Grain) -> View:
         )
     else:
         source = f"FROM (\n{_pieces(grain)}\n) AS ledger"
-    at = Column("at", "at", "When the UTC day, hour or quarter-hour began that the row was summed over.")
+    at = Column("at", "at", "The beginning of the UTC day, hour or quarter-hour that the row sums up.")
     return View(
         f"cost{grain.suffix}",
-        f"The ledger's {grain.adjective} sums with all that is known of each: what the other cost views are made from.",
+        f"The ledger's {grain.adjective} sums with all their dimensions, from which the other cost views are made.",
         [grain.column(), at, *(Column(name, name, text) for name, text in DIMENSIONS.items()), *MEASURES],
         source,
     )
@@ -139,9 +138,9 @@ def _energy(grain: Grain) -> View:
     ]  # fmt: skip
     sums = [
         Column("energy_kwh", "round(sum(energy_mj) / 3600000000.0, 6)",
-               "Energy in kilowatt hours, split as the cost of a GPU is; null where nothing was measured."),
+               "Energy in kilowatt hours, split like the cost of a GPU; null if not measured."),
         Column("carbon_kg", "round(sum(energy_mj * grams_per_kwh) / 3600000000000.0, 9)",
-               "Carbon dioxide equivalent in kilograms, by report.carbon_intensity; null where its region has none."),
+               "Carbon dioxide equivalent in kilograms, by report.carbon_intensity; null if the region has no entry."),
     ]  # fmt: skip
     columns, source = grouped(
         sums, keys,

@@ -19,15 +19,16 @@ def _utilisation(grain: Grain) -> View:
     sums = [
         *keys[2:],
         Column("gpu_hours", "round(sum(microseconds) / 3600000000.0, 6)", "GPU-hours that were paid for."),
-        Column("used_gpu_hours", "round(sum(used) / 3600000000.0, 6)", "GPU-hours that services and jobs held."),
-        Column("allocated_share", "round(sum(used) / nullif(sum(microseconds), 0), 6)", "What they held of it."),
+        Column("used_gpu_hours", "round(sum(used) / 3600000000.0, 6)", "GPU-hours allocated to services and jobs."),
+        Column("allocated_share", "round(sum(used) / nullif(sum(microseconds), 0), 6)",
+               "The share that was allocated to services and jobs."),
         Column("measured_gpu_hours", "round(sum(minutes) / 60.0, 6)", "GPU-hours that agents measured."),
         Column("busy_gpu_hours", "round(CAST(sum(busy) / 60.0 AS numeric), 6)",
-               "GPU-hours of those that the GPU was executing, as its driver tells."),
+               "Measured GPU-hours in which the driver reports the GPU as executing."),
         Column("sm_utilisation", "round(CAST(sum(busy) / nullif(sum(minutes), 0) AS numeric), 6)",
-               "The share of the measured time that GPUs were executing."),
+               "The share of the measured time in which GPUs were executing."),
         Column("memory_used_gib", "round(CAST(sum(gib) / nullif(sum(minutes), 0) AS numeric), 3)",
-               "Mean over GPUs and hours of the most memory in use in an hour."),
+               "The peak memory in use in an hour, as the mean over GPUs and hours."),
         Column("power_w", "round(CAST(sum(watts) / nullif(sum(minutes), 0) AS numeric), 1)",
                "Mean power of a GPU in watts."),
     ]  # fmt: skip
@@ -43,25 +44,25 @@ def _utilisation(grain: Grain) -> View:
     SELECT {grain.of_fact}, fact.node, NULL, NULL, 0, 0, fact.gpu_minutes, fact.busy_minutes, fact.gib_minutes,
         fact.watt_minutes
     FROM {grain.of_hours("node_hour")}
-) AS told WHERE {ONLY_FLEET}""",
+) AS facts WHERE {ONLY_FLEET}""",
     )
-    comment = f"How far each node is used, {grain.adjective}. For who reads the whole fleet."
+    comment = f"Utilisation of each node, {grain.adjective}. Only for readers of the whole fleet."
     return View(f"utilisation{grain.suffix}", comment, columns, source)
 
 
 def _savings(grain: Grain) -> View:
     keys = [
         grain.column(grain.of_fact),
-        Column("tenant", "fact.tenant", "Whose services."),
+        Column("tenant", "fact.tenant", "The tenant of the services."),
         Column("baseline", "baseline.name",
-               "one_instance_per_gpu: each has a GPU of its own, of the type where its service costs least; "
+               "one_instance_per_gpu: each instance has a GPU of its own, of the type where its service costs least; "
                "hetsev: types and counts by HetSev's greedy, on shared GPUs; largest_gpu: shared, all of the largest."),
     ]  # fmt: skip
     sums = [
-        Column("cost", f"sum(fact.plan_nano) * {NANO}", "What the plan in force pays for services in this time."),
-        Column("baseline_cost", f"sum(baseline.nano) * {NANO}", "What the baseline would pay for the same load."),
+        Column("cost", f"sum(fact.plan_nano) * {NANO}", "The cost of services in this period by the plan in force."),
+        Column("baseline_cost", f"sum(baseline.nano) * {NANO}", "The cost of the same load by the baseline."),
         Column("saved", f"sum(baseline.nano - fact.plan_nano) * {NANO}",
-               "Used saving: plan against baseline. It is no money back: see savings_realised for that."),
+               "The used saving: baseline minus plan. No bill falls by it: see savings_realised for that."),
     ]  # fmt: skip
     columns, source = grouped(
         sums,
@@ -71,8 +72,8 @@ def _savings(grain: Grain) -> View:
 ) AS baseline (name, nano)""",
     )
     comment = (
-        f"What plans save against three ways of planning, {grain.adjective}: judged each hour on the snapshot of the "
-        "plan in force. Baselines are alternatives: add up rows of one of them only."
+        f"Savings of plans against three baselines, {grain.adjective}: judged each hour on the snapshot of the plan in "
+        "force. Baselines are alternatives: add up rows of a single baseline only."
     )
     return View(f"savings{grain.suffix}", comment, columns, source)
 
@@ -84,33 +85,33 @@ def _realised(grain: Grain) -> View:
     ]
     sums = [
         Column("released_gpu_hours", "sum(fact.gpus_before - fact.gpus_now)",
-               "Hours of GPUs that were paid for at some time of the 30 days before, and no longer are."),
+               "Hours of GPUs that were paid for within the 30 days before and no longer are."),
         Column("saved", f"sum(fact.nano) * {NANO}",
-               "Realised saving: the price of those hours. Only nodes that were given back, only onDemand and spot."),
+               "The realised saving: the price of those hours, for onDemand and spot nodes that were given back."),
     ]  # fmt: skip
     columns, source = grouped(sums, keys, f"FROM {grain.of_hours('release_hour')} WHERE {ONLY_FLEET}")
-    comment = f"What is no longer paid since nodes were given back, {grain.adjective}. For who reads the whole fleet."
+    comment = f"Costs that ended as nodes were given back, {grain.adjective}. Only for readers of the whole fleet."
     return View(f"savings_realised{grain.suffix}", comment, columns, source)
 
 
 HOURS_A_MONTH = 730
 RELEASABLE = View(
     "releasable",
-    "Nodes that nothing has run on for longer than the policy's idleMinutes, and that could be given back.",
+    "Nodes that have been empty for longer than the policy's idleMinutes and could be given back.",
     [
         Column("node", "node", DIMENSIONS["node"]),
         Column("gpu_type", "gpu_type", DIMENSIONS["gpu_type"]),
         Column("region", "region", DIMENSIONS["region"]),
         Column("purchase", "purchase", "onDemand or spot."),
-        Column("gpus", "gpus", "How many GPUs it has."),
-        Column("idle_since", "since", "Since when nothing runs there."),
-        Column("idle_hours", "round(extract(epoch FROM moment() - since) / 3600, 3)", "How long that is."),
-        Column("cost_per_hour", f"gpus * nano_per_hour * {NANO}", "What it costs an hour now."),
+        Column("gpus", "gpus", "The number of its GPUs."),
+        Column("idle_since", "since", "When it became empty."),
+        Column("idle_hours", "round(extract(epoch FROM moment() - since) / 3600, 3)", "The hours since then."),
+        Column("cost_per_hour", f"gpus * nano_per_hour * {NANO}", "The cost of an hour at the present price."),
         Column("cost_per_month", f"gpus * nano_per_hour * {NANO} * {HOURS_A_MONTH}",
-               f"What that is in a month of {HOURS_A_MONTH} hours."),
+               f"The cost of a month of {HOURS_A_MONTH} hours."),
         Column("paid_while_idle",
                f"round(gpus * nano_per_hour * extract(epoch FROM moment() - since) / 3600 * {NANO}, 9)",
-               "What it cost since, at this price."),
+               "The cost since then, at the present price."),
     ],
     f"""FROM idle_node JOIN gpu_owned AS owned USING (node) LEFT JOIN LATERAL (
     SELECT nano_per_hour FROM price

@@ -9,22 +9,22 @@ from migrations.start.report.view import IN_ZONE, Column, View
 # The last hour may not be accounted for yet: spending counts up to here, the forecast begins here.
 CUT = "date_trunc('hour', moment() - interval '1 hour', 'UTC')"
 # Once for all rows: as a column under the sums it would be computed for each.
-LEFT = f"(SELECT extract(epoch FROM date_trunc('month', moment()) + interval '1 month' - {CUT}) / 3600)"
+HOURS_LEFT = f"(SELECT extract(epoch FROM date_trunc('month', moment()) + interval '1 month' - {CUT}) / 3600)"
 BUDGET = "CAST(tenant.spec #>> '{budget,perMonth}' AS numeric)"
 FORECAST = View(
     "forecast",
-    f"What the month {IN_ZONE} will have cost: what is spent, and the rest of it at the pace of the last seven days.",
+    f"The expected cost of the month {IN_ZONE}: the cost so far, and the rest at the pace of the last seven days.",
     [
         Column("month", "CAST(date_trunc('month', moment()) AS date)", f"The first day of the month {IN_ZONE}."),
         *(Column(name, name, DIMENSIONS[name]) for name in ("tenant", "service", "job")),
-        Column("spent", f"sum(spent) * {NANO}", "Spent in this month, up to the last hour that is accounted for."),
+        Column("spent", f"sum(spent) * {NANO}", "Cost of this month, up to the last hour that is accounted for."),
         Column("per_hour", f"round(coalesce(sum(lately) / nullif(greatest(max(hours), 1), 0), 0) * {NANO}, 9)",
-               "The mean cost of an hour in the last seven days; of what began in them, since it began."),
-        Column("hours_left", LEFT, "Hours of the month that are still to come."),
+               "The mean cost of an hour in the last seven days, or since the first cost if that is later."),
+        Column("hours_left", HOURS_LEFT, "Hours left in the month."),
         Column("forecast",
                f"round(coalesce(sum(spent), 0) * {NANO} + coalesce(sum(lately) / greatest(max(hours), 1), 0) * {NANO} "
-               f"* {LEFT}, 9)",
-               "What the month will have cost at this pace."),
+               f"* {HOURS_LEFT}, 9)",
+               "The expected cost of the whole month at this pace."),
     ],
     f"""FROM (
     SELECT tenant, service, job, sum(nano) AS spent, NULL AS lately, NULL AS hours
@@ -34,27 +34,27 @@ FORECAST = View(
     SELECT tenant, service, job, NULL, sum(nano), extract(epoch FROM {CUT} - min(hour)) / 3600
     FROM report.cost
     WHERE hour >= {CUT} - interval '168 hours' AND hour < {CUT} GROUP BY 1, 2, 3
-) AS told GROUP BY tenant, service, job""",
+) AS parts GROUP BY tenant, service, job""",
 )  # fmt: skip
 BUDGETS = View(
     "budgets",
-    f"Budgets of tenants, and how they stand in this month {IN_ZONE}.",
+    f"Budgets of tenants, and the spending of this month {IN_ZONE}.",
     [
-        Column("tenant", "tenant.name", "Whose budget it is."),
+        Column("tenant", "tenant.name", "The tenant with the budget."),
         Column("month", "CAST(date_trunc('month', moment()) AS date)", f"The first day of the month {IN_ZONE}."),
-        Column("budget", BUDGET, "What may be spent in a month."),
-        Column("currency", "tenant.spec #>> '{budget,currency}'", "Its currency, as the manifest says."),
+        Column("budget", BUDGET, "The budget of a month."),
+        Column("currency", "tenant.spec #>> '{budget,currency}'", "The budget's currency, as declared."),
         Column("over_budget", "coalesce(tenant.spec ->> 'overBudget', 'alarm')",
-               "What happens when it is spent: alarm, freeze or degrade."),
-        Column("spent", "coalesce(pace.spent, 0)", "Spent in this month."),
+               "What happens when the budget is spent: alarm, freeze or degrade."),
+        Column("spent", "coalesce(pace.spent, 0)", "Cost of this month so far."),
         Column("spent_share", f"round(coalesce(pace.spent, 0) / nullif({BUDGET}, 0), 6)",
-               "What that is of the budget."),
-        Column("forecast", "coalesce(pace.forecast, 0)", "What the month will have cost, as report.forecast says."),
+               "The share of the budget that is spent."),
+        Column("forecast", "coalesce(pace.forecast, 0)", "The expected cost of the month, from report.forecast."),
         Column("state",
                f"CASE WHEN coalesce(pace.spent, 0) >= {BUDGET} THEN 'over' "
                f"WHEN coalesce(pace.forecast, 0) > {BUDGET} THEN 'will be over' "
                "ELSE 'within' END",
-               "over, will be over (at this pace, before the month ends), or within."),
+               "over, will be over (before the month ends, at this pace), or within."),
     ],
     """FROM object AS tenant LEFT JOIN (
     SELECT tenant, sum(spent) AS spent, sum(forecast) AS forecast FROM report.forecast GROUP BY tenant
@@ -63,24 +63,24 @@ WHERE tenant.kind = 'Tenant' AND tenant.spec #> '{budget,perMonth}' IS NOT NULL"
 )  # fmt: skip
 PRICES = View(
     "prices",
-    "The price list by date: what an hour of a GPU costs. All who read reports see it.",
+    "The price list by date: the cost of a GPU for an hour. Every report reader can read it.",
     [
         *(Column(name, name, DIMENSIONS[name]) for name in ("gpu_type", "region", "purchase")),
-        Column("valid_from", "valid_from", "From when on."),
-        Column("valid_to", "valid_to", "Until when; null: it is in force."),
-        Column("per_hour", f"nano_per_hour * {NANO}", "What one GPU costs an hour."),
+        Column("valid_from", "valid_from", "When the price came into force."),
+        Column("valid_to", "valid_to", "When the price ended; null if it is in force."),
+        Column("per_hour", f"nano_per_hour * {NANO}", "The price of a GPU for an hour."),
     ],
     "FROM price",
 )
 CARBON = View(
     "carbon_intensity",
-    "How much carbon dioxide equivalent the grid of a region emits, by date. All who read reports see it.",
+    "Emissions of each region's grid, by date. Every report reader can read them.",
     [
         Column("region", "region", DIMENSIONS["region"]),
-        Column("valid_from", "valid_from", "From which UTC day on."),
-        Column("valid_to", "valid_to", "Until before which UTC day; null: it is in force."),
-        Column("grams_per_kwh", "grams_per_kwh", "Grams of carbon dioxide equivalent a kilowatt hour."),
-        Column("source", "source", "Where the figure is from."),
+        Column("valid_from", "valid_from", "The first UTC day on which it holds."),
+        Column("valid_to", "valid_to", "The first UTC day on which it no longer holds; null if it is in force."),
+        Column("grams_per_kwh", "grams_per_kwh", "Grams of carbon dioxide equivalent for each kilowatt hour."),
+        Column("source", "source", "The source of the figure."),
     ],
     "FROM carbon_intensity",
 )

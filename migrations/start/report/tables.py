@@ -85,7 +85,7 @@ TABLES = [
 SCHEMA = [
     """
     CREATE SCHEMA report;
-    COMMENT ON SCHEMA report IS 'What GPUs cost, what services did for it, what planning saves.'
+    COMMENT ON SCHEMA report IS 'The cost of GPUs, the work of services, and the savings of planning.'
     """,
     # The days of the views. A table, so that an index finds a day, and then another index its hours.
     """
@@ -103,7 +103,7 @@ SCHEMA = [
             OR EXISTS (SELECT FROM public.report_reader AS reader JOIN pg_roles ON rolname = reader.role
                        WHERE reader.tenant = '' AND pg_has_role(pg_roles.oid, 'USAGE'))
     );
-    COMMENT ON FUNCTION report.reads_fleet() IS 'Whether the current role reads the reports of the whole fleet.';
+    COMMENT ON FUNCTION report.reads_fleet() IS 'True if the current role reads the reports of the whole fleet.';
     CREATE FUNCTION report.reads_tenants() RETURNS text[] LANGUAGE sql STABLE RETURN (
         SELECT coalesce(array_agg(DISTINCT reader.tenant), '{}')
         FROM public.report_reader AS reader JOIN pg_roles ON rolname = reader.role
@@ -149,12 +149,12 @@ READERS = [
     BEGIN
 {_grants("GRANT", "TO")}
     END $$;
-    COMMENT ON FUNCTION report.admit(text) IS 'Lets a role read the views; report_reader says which rows it sees.';
+    COMMENT ON FUNCTION report.admit(text) IS 'Lets a role read the views; its rows in report_reader name its tenants.';
     CREATE FUNCTION report.dismiss(role text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
 {_grants("REVOKE", "FROM")}
     END $$;
-    COMMENT ON FUNCTION report.dismiss(text) IS 'Takes back what report.admit gave.'
+    COMMENT ON FUNCTION report.dismiss(text) IS 'Revokes what report.admit granted.'
     """,
 ]
 DOWN = [
