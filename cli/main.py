@@ -59,6 +59,7 @@ VERBS = (
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
     CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
+    CommandVerb("audit", "cli.verbs.audit", "Look", "who changed what; for admins"),
     CommandVerb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
     CommandVerb("report", "cli.verbs.report", "Look", "usage, costs, savings and attained SLOs"),
     CommandVerb("get", "cli.verbs.get", "Look", "list objects, or show one"),

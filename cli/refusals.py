@@ -36,6 +36,7 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
     lines = [fault_line(fault) for fault in problem.get("faults") or [] if isinstance(fault, dict)]
     lines += [_referrer(entry) for entry in problem.get("referrers") or [] if isinstance(entry, dict)]
+    lines += [_occupant(entry) for entry in problem.get("occupants") or [] if isinstance(entry, dict)]
     code = CODES.get(status, exits.UNREACHABLE if status >= 500 or status == 429 else exits.REFUSED)
     step = ""
     if status == 401:
@@ -70,3 +71,8 @@ def _referrer(entry: Mapping[str, Any]) -> str:
         return f"referred to by {entry['count']} of {entry.get('tenant', 'another tenant')}"
     name = f"{entry['tenant']}/{entry.get('name')}" if entry.get("tenant") else str(entry.get("name"))
     return f"referred to by {entry.get('kind')} {name}"
+
+
+def _occupant(entry: Mapping[str, Any]) -> str:
+    state = entry.get("stage") or "assigned"
+    return f"{entry.get('node')}: {entry.get('instance')} of {entry.get('kind')} {entry.get('of')} ({state})"

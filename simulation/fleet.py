@@ -74,7 +74,8 @@ class SimulatedFleet:
                 return LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
             return WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, whole / node.name, seed)
 
-        self.nodes = {node.name: made(node) for node in truth.problem.nodes.values() if node.name not in self.left_out}
+        self._machines = {n.name: made(n) for n in truth.problem.nodes.values() if n.name not in self.left_out}
+        self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}
         self.follow(truth)
@@ -85,14 +86,17 @@ class SimulatedFleet:
         self._known: dict[str, tuple[Ints, int, int, int]] = {}  # by copy: answered, within, errors, turned away
 
     def follow(self, truth: FleetTruth) -> None:
-        """Follows a changed world: services come and go, and rates change; running copies continue."""
+        """Follows a changed world: services and nodes come and go, rates change; running copies continue.
+
+        The machine of a deleted node stays, and is there when the node is declared again.
+        """
         self.truth = truth
         services = truth.problem.services.values()
         self.declared = {
             service.name: service.rate_per_second for service in services if service.name not in self.left_out
         }
         self.services = {name: self.services.get(name, Total()) for name in self.declared}
-        self.nodes = {name: node for name, node in self.nodes.items() if name in truth.problem.nodes}
+        self.nodes = {name: node for name, node in self._machines.items() if name in truth.problem.nodes}
         for node in self.nodes.values():
             node.truth = truth
 

@@ -54,16 +54,18 @@ class Post:
         }
         self.delivered = 0  # accepted assignments
         self._version = 0
+        self._declared = frozenset(self.lines)
         self._late: list[tuple[float, Report]] = []
 
     def deliver(self) -> int:
         """Delivers every assignment newer than the last, and returns how many there were."""
-        listening = [name for name, line in self.lines.items() if line.how != "silent"]
+        self._follow()
+        listening = [name for name in self._declared if self.lines[name].how != "silent"]
         found = self.database.read(lambda connection: assignments.since(connection, self._version, listening))
         count = 0
         for name, version, body in found:
             self._version = max(self._version, version)
-            if name in self.lines and body is not None:
+            if name in self._declared and body is not None:
                 self.lines[name].node.offer(msgspec.json.decode(body, type=Assignment))
                 count += 1
         self.delivered += count
@@ -73,7 +75,9 @@ class Post:
         """Stores the reports that are due, and returns how many."""
         now = self.fleet.clock.seconds
         sent: list[Report] = []
-        for line in self.lines.values():
+        for name, line in self.lines.items():
+            if name not in self._declared:
+                continue
             if line.how == "silent" or not self._is_due(line, now):
                 continue
             line.due, line.last = now + REPORT_SECONDS, now
@@ -99,6 +103,13 @@ class Post:
             self.lines[name].node.contact = how != "silent"
             if how != "silent":  # it asks for its assignment as soon as it can
                 self._version = min(self._version, self.lines[name].node.version)
+
+    def _follow(self) -> None:
+        """Cuts off deleted nodes, as their tokens are revoked; a node declared again asks for its assignment."""
+        declared = frozenset(self.lines.keys() & self.fleet.nodes.keys())
+        for name in declared - self._declared:
+            self._version = min(self._version, self.lines[name].node.version)
+        self._declared = declared
 
     def _is_due(self, line: NodeLine, now: float) -> bool:
         return now >= line.due or (line.node.news and now >= line.last + SOONEST_SECONDS)

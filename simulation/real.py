@@ -34,7 +34,7 @@ from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.node.state_folder import StateFolder
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
-from agents.talk.link import Link
+from agents.talk.link import Link, LinkError
 from simulation.ending import bind_command
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
@@ -68,6 +68,7 @@ class RealPart:
     order: RealSetup
     sockets: Path  # a short path, because HAProxy's master socket must fit into 108 characters
     running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
+    joined: str = ""  # the Node's uid: a node that is deleted and declared again is another one
 
     def start(self, program: str) -> None:
         state = self.sockets / "gateway"
@@ -86,7 +87,7 @@ class RealPart:
         words += ["--loopback"]
         self._run("gateway", [*OURSELVES, *words])
         _await((state / "gateway.sock").exists, "the sidecar does not answer")
-        self._join()
+        self.join()
         seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
         seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
@@ -124,11 +125,38 @@ class RealPart:
         with contextlib.suppress(DeviceError, OSError):
             Switches(self._folder / "simulated").quit()
 
-    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def rejoin(self) -> bool:
+        """Joins again if the node was deleted and is declared again, as its token was revoked; tells if it did."""
+        with contextlib.suppress(LinkError):
+            uid = self._uid()
+            if uid and uid != self.joined:
+                self.join()
+                return True
+        return False
+
+    def join(self) -> None:
+        made = self._ask("POST", "/api/v1/jointokens", {"node": self.order.node})
+        fields = ("gpuType", "gpus", "cpuCores", "memoryGib")
+        spec = {name: self.order.spec[name] for name in fields}
+        join(StateFolder(self._folder), self.order.server, made["token"], self.order.node, spec)
+        self.joined = self._uid()
+
+    def _uid(self) -> str:
+        """Returns the uid of the Node; empty while it is not declared."""
+        try:
+            found: dict[str, Any] = self._ask("GET", f"/api/v1/nodes/{self.order.node}")["metadata"]
+        except LinkError as error:
+            if error.status == 404:
+                return ""
+            raise
+        return str(found["uid"])
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Sends a request as admin."""
         link = Link(self.order.server, Path(self.order.token_file).read_text().strip())
         try:
-            made: dict[str, Any] = json.loads(link.request("POST", path, msgspec.json.encode(body)).body)
+            content = None if body is None else msgspec.json.encode(body)
+            made: dict[str, Any] = json.loads(link.request(method, path, content).body)
         finally:
             link.close()
         return made
@@ -138,14 +166,8 @@ class RealPart:
         request = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
         path = Path(self.order.folder) / "gateway.token"
         path.touch(mode=0o600)
-        path.write_text(str(self._ask("/api/v1/tokens", request)["token"]))
+        path.write_text(str(self._ask("POST", "/api/v1/tokens", request)["token"]))
         return path
-
-    def _join(self) -> None:
-        made = self._ask("/api/v1/jointokens", {"node": self.order.node})
-        fields = ("gpuType", "gpus", "cpuCores", "memoryGib")
-        spec = {name: self.order.spec[name] for name in fields}
-        join(StateFolder(self._folder), self.order.server, made["token"], self.order.node, spec)
 
     @property
     def _folder(self) -> Path:
@@ -201,6 +223,7 @@ def main() -> int:
             fallen = real.fallen()
             if fallen:
                 raise RuntimeError(f"{fallen} exited; see {order.folder}/{fallen}.log")
+            real.rejoin()
     finally:
         real.stop()
     return 0

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from app.api import selectors
 from app.api.bodies import manifests
+from app.api.change_events import record_changes
 from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.diff import diff
 from app.store.world.objects import StoredObject
@@ -36,6 +37,7 @@ def apply(
 
     def write(connection: Connection) -> Response:
         done = declare(connection, by, wanted, dry_run=dry, prune=pruned, currency=currency)
+        record_changes(connection, done.decisions, dry_run=dry)
         return answer(
             {
                 "dryRun": dry,

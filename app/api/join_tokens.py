@@ -13,10 +13,11 @@ from app.access import AccessVerb, Noun, require
 from app.api import cursors, requests
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.api.tokens import Label, Wire
+from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.access import join_tokens
 from app.store.access.join_tokens import ListedJoinToken
-from app.store.world import audit
+from app.store.world import audit, events
 from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
@@ -47,6 +48,8 @@ def create_join_token(
         )
         public = {"id": new.id, "node": wanted.node, "expiresAt": rfc3339(ends)}
         audit.record(connection, [by.entry("create", Noun.JOIN_TOKEN, name=new.id, after=public)])
+        message = f"join token {new.id} was created"
+        events.record(connection, [event_of(Reason.TOKEN_CREATED, message, kind=Noun.JOIN_TOKEN, name=new.id)])
         return answer({**public, "token": new.text}, 201)
 
     return write_once(request, raw, create)
@@ -82,6 +85,8 @@ def revoke_join_token(
         if row is None:
             raise HttpProblem("not-found", f"there is no join token {token_id}")
         audit.record(connection, [by.entry("revoke", Noun.JOIN_TOKEN, name=row.id, after=_wire(row))])
+        message = f"join token {row.id} was revoked"
+        events.record(connection, [event_of(Reason.TOKEN_REVOKED, message, kind=Noun.JOIN_TOKEN, name=row.id)])
         return answer(_wire(row))
 
     return write_once(request, b"", revoke)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Reach, require
 from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
+from app.api.change_events import record_changes
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, Key, Kind
@@ -25,6 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 Cursor = Annotated[str, Query(max_length=1000, description="`metadata.next` of the previous page")]
 Tenant = Annotated[str, Query(max_length=63, description="Only this tenant's; for kinds that belong to tenants")]
 Labels = Annotated[str, Query(alias="labelSelector", max_length=2000, description="a=b,c!=d,e,!f")]
+Force = Annotated[bool, Query(description="Delete a node together with everything that runs there")]
 Fields = Annotated[str, Query(alias="fieldSelector", max_length=2000, description="spec.model=resnet50")]
 
 
@@ -120,6 +122,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
                 connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency
             )
             first = done.decisions[0]
+            record_changes(connection, done.decisions, dry_run=dry)
             return _answer(first.object, who.tenant, 200 if first.before else 201)
 
         return write_once(request, body, write, dry_run=dry)
@@ -143,6 +146,7 @@ def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
             done = declare.patch(
                 connection, by, key, patch, dry_run=dry, expected=expected, currency=ctx.settings.currency
             )
+            record_changes(connection, done.decisions, dry_run=dry)
             return _answer(done.decisions[0].object, who.tenant)
 
         return write_once(request, body, write, dry_run=dry)
@@ -151,13 +155,22 @@ def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
 def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
     @routes.delete(path, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
     def delete_object(
-        request: Request, who: Who, by: By, key: Annotated[Key, depends], _body: NoBody, dry: DryRun = False
+        request: Request,
+        who: Who,
+        by: By,
+        key: Annotated[Key, depends],
+        _body: NoBody,
+        dry: DryRun = False,
+        force: Force = False,
     ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         expected = if_match(request)
+        if force and kind is not Kind.NODE:
+            raise HttpProblem("bad-request", "only nodes are deleted by force; delete or change the referrers first")
 
         def write(connection: Connection) -> Response:
-            done = declare.delete(connection, by, key, dry_run=dry, expected=expected)
+            done = declare.delete(connection, by, key, dry_run=dry, expected=expected, force=force)
+            record_changes(connection, done.decisions, dry_run=dry, forced=force)
             return _answer(done.decisions[0].object, who.tenant)
 
         return write_once(request, b"", write, dry_run=dry)

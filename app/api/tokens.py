@@ -13,10 +13,11 @@ from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
 from app.api import cursors, requests
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
+from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.access import tokens
 from app.store.access.tokens import TokenRow
-from app.store.world import audit
+from app.store.world import audit, events
 from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
@@ -71,6 +72,8 @@ def create_token(
             ),
         )
         audit.record(connection, [by.entry("create", Noun.TOKEN, name=row.id, after=_wire(row))])
+        message = f"token {row.id} of scope {row.scope} was created"
+        events.record(connection, [event_of(Reason.TOKEN_CREATED, message, kind=Noun.TOKEN, name=row.id)])
         return answer({**_wire(row), "token": new.text}, 201)
 
     return write_once(request, raw, create)
@@ -106,6 +109,8 @@ def revoke_token(
         if row is None:
             raise HttpProblem("not-found", f"there is no token {token_id}")
         audit.record(connection, [by.entry("revoke", Noun.TOKEN, name=row.id, after=_wire(row))])
+        message = f"token {row.id} of scope {row.scope} was revoked"
+        events.record(connection, [event_of(Reason.TOKEN_REVOKED, message, kind=Noun.TOKEN, name=row.id)])
         return answer(_wire(row))
 
     response = write_once(request, b"", revoke)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, require
-from app.manifests.model import JSON, Key, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import HttpProblem
 from app.store.database import clock, versions
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
-from app.world import consequences, consistent
-from app.world.decisions import ObjectDecision, decide, deletions
+from app.world import consequences, consistent, occupants
+from app.world.decisions import Action, ObjectDecision, decide, deletions
 from app.world.merge import merged
 from app.world.write import Actor, write
 
@@ -82,11 +82,17 @@ def patch(
 
 
 def delete(
-    connection: Connection, actor: Actor, key: Key, *, dry_run: bool = False, expected: int | None = None
+    connection: Connection,
+    actor: Actor,
+    key: Key,
+    *,
+    dry_run: bool = False,
+    expected: int | None = None,
+    force: bool = False,
 ) -> Declaration:
-    """Delete one object that nothing refers to."""
+    """Deletes one object that nothing refers to; `force` deletes a node with everything on it."""
     latest, stored = _there(connection, key, dry_run, expected)
-    return _carry_out(connection, actor, deletions([stored]), latest, dry_run, {})
+    return _carry_out(connection, actor, deletions([stored]), latest, dry_run, {}, force=force)
 
 
 def missing(key: Key) -> HttpProblem:
@@ -101,8 +107,12 @@ def _carry_out(
     dry_run: bool,
     documents: Mapping[Key, str],
     currency: str = "",
+    force: bool = False,
 ) -> Declaration:
     consistent.check(connection, actor.principal, decisions, documents, currency)
+    if not force:
+        gone = [d.key.name for d in decisions if d.action is Action.DELETED and d.key.kind is Kind.NODE]
+        occupants.refuse_occupied(connection, gone)
     decided = len(decisions)
     now = clock.now(connection)
     decisions = consequences.follow(connection, decisions, now)

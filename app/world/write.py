@@ -14,7 +14,7 @@ from app.manifests.model import Kind, Manifest
 from app.manifests.references import referred
 from app.store.access import tokens
 from app.store.database import clock, versions
-from app.store.fleet import node_state
+from app.store.fleet import cordons, node_state
 from app.store.world import audit, changes, objects, references
 from app.store.world.objects import StoredObject
 from app.world.decisions import Action, ObjectDecision
@@ -65,7 +65,7 @@ def write(
     for decision in versioned.values():
         by_action[decision.action].append(decision.object)
     objects.delete(connection, by_action[Action.DELETED])
-    tokens.revoke_of_nodes(connection, [o.name for o in by_action[Action.DELETED] if o.kind is Kind.NODE])
+    _retire_nodes(connection, actor, [o.name for o in by_action[Action.DELETED] if o.kind is Kind.NODE])
     objects.insert(connection, by_action[Action.CREATED])
     objects.update(connection, by_action[Action.UPDATED])
     objects.update_status(connection, by_action[Action.STATUS])
@@ -100,6 +100,16 @@ def write(
     )
     versions.advance(connection, "object", latest)
     return [versioned.get(d.key, d) for d in decisions], latest
+
+
+def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) -> None:
+    """Revokes the tokens of deleted nodes and lifts their cordons: declared again, a node starts afresh."""
+    tokens.revoke_of_nodes(connection, nodes)
+    for node in nodes:
+        lifted = cordons.lift(connection, node, cordons.WHOLE)
+        if lifted:
+            before = {"cordons": [cordoned.wire() for cordoned in lifted]}
+            audit.record(connection, [actor.entry("uncordon", "Cordon", name=node, before=before)])
 
 
 def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:

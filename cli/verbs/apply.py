@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli import exits, sources
@@ -11,14 +12,15 @@ from cli.arguments import add_connection_arguments, add_file_arguments
 from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.kinds import label
+from cli.kinds import kind_of, label
 from cli.output import colour, plain, print_data, say
+from cli.verbs.delete import confirmed
 
 EPILOG = """\
 Examples:
   gpuwright apply -f fleet.yaml
   gpuwright apply -f fleet/ --dry-run          what the server would do, without doing it
-  gpuwright apply -f shop/ --prune             also delete what the files' tenants and kinds no longer name
+  gpuwright apply -f shop/ --prune --yes       also delete what the files' tenants and kinds no longer name
   gpuwright get service shop/search -o yaml | gpuwright apply -f -
 """
 COLOUR = {"created": "green", "updated": "yellow", "deleted": "red", "unchanged": "dim"}
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, but store nothing")
     add_prune_arguments(parser)
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before --prune deletes")
     parser.add_argument("-o", "--output", choices=("name", "json", "yaml"), help="instead of one line for each object")
     add_connection_arguments(parser)
 
@@ -46,17 +49,27 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    answer = submit(args, dry_run=args.dry_run)
+    files = sources.read(args.files, recursive=args.recursive)
+    if args.prune and not (args.dry_run or args.yes):
+        ask_to_prune(submit(args, files, dry_run=True))
+    answer = submit(args, files, dry_run=args.dry_run)
     if not print_data(answer, args.output):
         report(answer, names_only=args.output == "name")
     return exits.OK
 
 
-def submit(args: argparse.Namespace, *, dry_run: bool) -> dict[str, Any]:
-    """Send the files of `-f` as one request; the server's answer."""
+def ask_to_prune(answer: Mapping[str, Any]) -> None:
+    """Asks before anything is deleted; `answer` is that of a dry run."""
+    doomed = [change for change in answer["changes"] if change["action"] == "deleted"]
+    named = [(kind_of(change["kind"]), str(change.get("tenant") or ""), str(change["name"])) for change in doomed]
+    if named and not confirmed(named):
+        raise Failed("nothing was applied or deleted", exits.NO)
+
+
+def submit(args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool) -> dict[str, Any]:
+    """Sends the files as one request and returns the server's answer."""
     if args.prune_selector and not args.prune:
         raise Failed("--prune-selector narrows --prune: give both")
-    files = sources.read(args.files, recursive=args.recursive)
     body = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
     query = {
         "dryRun": dry_run or None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from app.manifests.model import Kind
 from cli import exits, sources
@@ -13,17 +14,20 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import DELETE_ORDER, label, object_path
-from cli.output import plain, say
+from cli.output import number, plain, say
 from cli.refusals import ServerRefusal
 from cli.selection import absent, find, named, split_name
 
 EPILOG = """\
-On a terminal it asks first, unless --yes is given.
+It asks first, unless --yes is given; where there is no terminal to ask on, nothing is deleted without --yes.
+A node is deleted only when nothing is assigned to it and nothing runs there: drain it first. --force deletes it all the
+same, and first shows which instances, services and requests that takes away.
 
 Examples:
   gpuwright delete service shop/search
-  gpuwright delete nodes node-1 node-2 --yes
-  gpuwright get jobs -l run=old -o name | xargs gpuwright delete
+  gpuwright drain node-1 && gpuwright delete node node-1
+  gpuwright delete nodes node-1 node-2 --force --yes
+  gpuwright get jobs -l run=old -o name | xargs gpuwright delete --yes
   gpuwright delete -f shop.yaml --ignore-not-found
 """
 
@@ -35,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, required=False)
     parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, but delete nothing")
     parser.add_argument("--ignore-not-found", action="store_true", help="do not fail if an object does not exist")
+    parser.add_argument("--force", action="store_true", help="delete nodes together with everything that runs there")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     add_connection_arguments(parser, tenant=True)
 
@@ -45,11 +50,14 @@ def run(args: argparse.Namespace) -> int:
         targets = list(dict.fromkeys(from_files(client, args) if args.files else from_names(client, args)))
         if not targets:
             return exits.OK
+        if args.force:
+            show_costs(client, targets)
         if not (args.yes or args.dry_run or confirmed(targets)):
             raise Failed("nothing was deleted", exits.NO)
         for kind, tenant, name in targets:
+            query = {"dryRun": args.dry_run or None, "force": (args.force and kind is Kind.NODE) or None}
             try:
-                client.send("DELETE", object_path(kind.plural, tenant, name), {"dryRun": args.dry_run or None})
+                client.send("DELETE", object_path(kind.plural, tenant, name), query)
             except ServerRefusal as refusal:
                 if refusal.status != 404:
                     raise
@@ -115,10 +123,34 @@ def from_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, 
     return sorted(found, key=lambda target: DELETE_ORDER.index(target[0]))
 
 
+def show_costs(client: ApiClient, targets: list[tuple[Kind, str, str]]) -> None:
+    """Shows on stderr what the forced deletion of each node takes away."""
+    for kind, tenant, name in targets:
+        if kind is not Kind.NODE:
+            continue
+        try:
+            client.send("DELETE", object_path(kind.plural, tenant, name), {"dryRun": True})
+        except ServerRefusal as refusal:
+            cost = refusal.problem.get("cost")
+            if isinstance(cost, dict):
+                say(f"{label(kind, tenant, name)} takes with it {cost_line(cost)}")
+                for line in refusal.particulars:
+                    say(f"  {line}")
+
+
+def cost_line(cost: Mapping[str, Any]) -> str:
+    """`3 instances of shop/search and shop/rank, which the plan sends 120 requests a second`."""
+    owners = [str(owner) for owner in [*cost.get("services", []), *cost.get("jobs", [])]]
+    count = cost.get("instances", 0)
+    instances = "one instance" if count == 1 else f"{count} instances"
+    rate = number(cost.get("requestsPerSecond", 0))
+    return f"{instances} of {', '.join(owners)}, to which the plan sends {rate} requests a second"
+
+
 def confirmed(targets: list[tuple[Kind, str, str]]) -> bool:
-    """Asks on a terminal; elsewhere returns True."""
+    """Asks on a terminal; fails where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
+        raise Failed("nothing was deleted: there is no terminal to ask on; give --yes")
     for target in targets[:20]:
         say(f"  {label(*target)}")
     if len(targets) > 20:

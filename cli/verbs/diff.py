@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli import exits
+from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments
 from cli.exits import Failed
 from cli.kinds import label
@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        answer = submit(args, dry_run=True)
+        files = sources.read(args.files, recursive=args.recursive)
+        answer = submit(args, files, dry_run=True)
     except Failed as failure:  # 1 means differences here, so that every error is 2
         raise Failed(failure.message, exits.BAD_INPUT, failure.particulars) from failure
     changed = [change for change in answer["changes"] if change["action"] != "unchanged"]

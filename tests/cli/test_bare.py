@@ -53,7 +53,7 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
         ["version"],
         ["catalogue", "list"],
         ["completion", "bash"],
-        ["delete", "-f", str(file)],
+        ["delete", "-f", str(file), "--yes"],
     ):
         done = bare(tmp_path, *words, **env)
         assert (done.returncode, "Error" in done.stderr) == (1 if words[0] == "wait" else 0, False), done.stderr

@@ -37,9 +37,13 @@ class AgentProcess:
         self.log_path = folder.parent / f"{node}.log"
         self.process: subprocess.Popen[bytes] | None = None
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
-        token = server.request("POST", "/api/v1/jointokens", {"node": node}).json["token"]
-        spec = {"gpuType": "v100-16gb", "gpus": gpus, "cpuCores": 48, "memoryGib": 256}
-        join(StateFolder(folder), server.url, token, node, spec)
+        self.join()
+
+    def join(self) -> None:
+        """Joins with a new join token; also again, after the node was deleted."""
+        token = self.server.request("POST", "/api/v1/jointokens", {"node": self.node}).json["token"]
+        spec = {"gpuType": "v100-16gb", "gpus": self.gpus, "cpuCores": 48, "memoryGib": 256}
+        join(StateFolder(self.folder), self.server.url, token, self.node, spec)
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]

@@ -159,6 +159,13 @@ class Reason(StrEnum):
     RELEASABLE = "releasable", "info", "A node has been empty for longer than idleMinutes and could be given back."
     RENT_MORE = "rent_more", "info", "Renting more GPUs would serve the unserved load."
 
+    # Changes by people.
+    OBJECT_CREATED = "object_created", "info", "A person declared an object."
+    OBJECT_CHANGED = "object_changed", "info", "A person changed an object."
+    OBJECT_DELETED = "object_deleted", "info", "A person deleted an object."
+    TOKEN_CREATED = "token_created", "info", "A person created a token."
+    TOKEN_REVOKED = "token_revoked", "info", "A person revoked a token."
+
     # Tenants.
     OVER_BUDGET = "over_budget", "alarm", "A tenant has spent its monthly budget."
     NEAR_BUDGET = "near_budget", "warning", "At its current pace a tenant will spend its budget before the month ends."

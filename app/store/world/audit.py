@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, TextClause
 
 from app.store.database.database import statement
 
@@ -42,14 +43,33 @@ INSERT = statement(
         kind text, tenant text, name text, detail text, before jsonb, after jsonb)
     """,
 )
-PAGE = statement(
-    "page_of_audit",
-    """
+_PAGE = """
     SELECT id, at, request_id, principal, scope, principal_tenant, verb, outcome,
            kind, tenant, name, detail, before, after
-    FROM audit WHERE id < :before ORDER BY id DESC LIMIT :limit
-    """,
-)
+    FROM audit WHERE id < :before {conditions} ORDER BY id DESC LIMIT :limit
+"""
+_CONDITIONS = {
+    "kind": "AND kind = :kind",
+    "tenant": "AND tenant = :tenant",
+    "name": "AND name = :name",
+    "principal": "AND principal = :principal",
+    "verb": "AND verb = :verb",
+    "outcome": "AND outcome = :outcome",
+    "since": "AND at >= CAST(:since AS timestamptz)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """A filter of entries; an empty field excludes nothing."""
+
+    kind: str = ""
+    tenant: str = ""
+    name: str = ""
+    principal: str = ""
+    verb: str = ""
+    outcome: str = ""
+    since: datetime | None = None
 
 
 def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
@@ -57,7 +77,16 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
         connection.execute(INSERT, {"rows": msgspec.json.encode(entries).decode()})
 
 
-def page(connection: Connection, before: int, limit: int) -> list[dict[str, Any]]:
+def page(
+    connection: Connection, before: int, limit: int, wanted: AuditFilter = AuditFilter()
+) -> list[dict[str, Any]]:  # fmt: skip
     """Returns the newest entries older than `before`, newest first."""
-    rows = connection.execute(PAGE, {"before": before, "limit": limit})
+    chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
+    rows = connection.execute(page_statement(chosen), {**chosen, "before": before, "limit": limit})
     return [dict(row._mapping) for row in rows]
+
+
+def page_statement(chosen: Mapping[str, Any]) -> TextClause:
+    """Returns the list statement with only the conditions that it needs."""
+    conditions = " ".join(sql for name, sql in _CONDITIONS.items() if name in chosen)
+    return statement("page_of_audit", _PAGE.format(conditions=conditions))

@@ -56,7 +56,7 @@ class Ledger:
         self.declare(gpu_type(name, pricePerHour=price, **spec))
 
     def delete_node(self, name: str) -> None:
-        self.database.write(lambda connection: delete(connection, ADMIN, Key(Kind.NODE, "", name)))
+        self.database.write(lambda connection: delete(connection, ADMIN, Key(Kind.NODE, "", name), force=True))
 
     def report(
         self, node: str, *usage: UsageInterval, copies: Sequence[Copy] = (), energy_mj: int | None = None

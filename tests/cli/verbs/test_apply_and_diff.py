@@ -57,7 +57,7 @@ def test_prune_deletes_what_the_files_no_longer_name(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("c1", tenant="pruned") + service("c2", tenant="pruned", labels="{k: v}"))
     kept = world("apply", "--prune", "--prune-selector", "k=other", "-f", "-", stdin=service("c1", tenant="pruned"))
     assert kept.lines == ["service/pruned/c1 unchanged"]
-    gone = world("apply", "--prune", "-f", "-", stdin=service("c1", tenant="pruned"))
+    gone = world("apply", "--prune", "--yes", "-f", "-", stdin=service("c1", tenant="pruned"))
     assert set(gone.lines) == {"service/pruned/c1 unchanged", "service/pruned/c2 deleted"}
 
 

@@ -54,10 +54,23 @@ def seen(tmp_path: Path) -> list[str]:
 def test_delete_by_name_and_what_is_gone_is_exit_code_1(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("a1") + service("a2"))
     assert world("delete", "service", "shop/a1", "--dry-run").lines == ["service/shop/a1 deleted (dry run)"]
-    assert world("delete", "service", "shop/a1", "a2").lines == ["service/shop/a1 deleted", "service/shop/a2 deleted"]
-    again = world("delete", "service", "shop/a1")
+    assert world("delete", "service", "shop/a1", "a2", "--yes").lines == [
+        "service/shop/a1 deleted",
+        "service/shop/a2 deleted",
+    ]
+    again = world("delete", "service", "shop/a1", "--yes")
     assert again.code == 1 and "there is no Service shop/a1" in again.err
-    assert world("delete", "service", "shop/a1", "--ignore-not-found").code == 0
+    assert world("delete", "service", "shop/a1", "--ignore-not-found", "--yes").code == 0
+
+
+def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(world: Run) -> None:
+    world("apply", "-f", "-", stdin=service("safe"))
+    for words in (("service", "shop/safe"), ("node", "node-1", "--force")):
+        done = world("delete", *words)
+        assert (done.code, done.out) == (2, "") and "give --yes" in done.err
+    pruned = world("apply", "--prune", "-f", "-", stdin=service("other"))
+    assert (pruned.code, pruned.out) == (2, "") and "give --yes" in pruned.err
+    assert world("get", "service", "shop/safe").code == world("get", "node", "node-1").code == 0
 
 
 def test_what_get_prints_as_names_delete_and_describe_take(world: Run) -> None:
@@ -68,12 +81,12 @@ def test_what_get_prints_as_names_delete_and_describe_take(world: Run) -> None:
         "Name:       n2",
         "Name:       node-1",
     ]
-    assert world("delete", *names).lines == ["service/named/n1 deleted", "service/named/n2 deleted"]
+    assert world("delete", *names, "--yes").lines == ["service/named/n1 deleted", "service/named/n2 deleted"]
     assert world("delete", "service/named/n1", "n2").code == 2
 
 
 def test_what_is_referred_to_is_not_deleted_and_the_referrers_are_named(world: Run) -> None:
-    done = world("delete", "gputype", "v100-16gb")
+    done = world("delete", "gputype", "v100-16gb", "--yes")
     assert done.code == 3 and "referred to by Node node-1" in done.err
 
 
@@ -84,7 +97,7 @@ def test_a_file_is_deleted_in_an_order_in_which_nothing_is_referred_to(world: Ru
         "spec: {variants: [{name: fp16, accuracy: 0.7, paramsM: 1}]}\n" + service("b1").replace("resnet50", "gone")
     )
     assert world("apply", "-f", str(file)).code == 0
-    assert world("delete", "-f", str(file)).lines == ["service/shop/b1 deleted", "model/gone deleted"]
+    assert world("delete", "-f", str(file), "--yes").lines == ["service/shop/b1 deleted", "model/gone deleted"]
 
 
 def test_edit_sends_what_was_saved(world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +185,7 @@ def test_wait_sees_the_change_that_comes_while_it_waits(world: Run, server: Runn
     world("apply", "-f", "-", stdin=service("w3"))
     steps: list[tuple[str, Callable[[], Done]]] = [
         ("spec.slo.latencyMs=50", lambda: world("apply", "-f", "-", stdin=service("w3", latency_ms=50))),
-        ("delete", lambda: world("delete", "service", "shop/w3")),
+        ("delete", lambda: world("delete", "service", "shop/w3", "--yes")),
         ("create", lambda: world("apply", "-f", "-", stdin=service("w3"))),
     ]
     for wanted, change in steps:
@@ -190,7 +203,7 @@ def test_watch_shows_changes_and_ends_quietly_with_ctrl_c(world: Run, server: Ru
         while "< 200\n" not in watching.stderr.readline():
             pass
         world("apply", "-f", "-", stdin=service("x1", "seen") + service("x2", "unseen"))
-        world("delete", "service", "seen/x1")
+        world("delete", "service", "seen/x1", "--yes")
         assert [watching.stdout.readline().rstrip() for _ in range(2)] == [
             "service/seen/x1 added",
             "service/seen/x1 deleted",

@@ -1,0 +1,54 @@
+"""A node that is deleted and declared again takes up work again, simulated or real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.node.state_folder import StateFolder
+from agents.talk.link import Link
+from app.manifests.model import Key, Kind
+from app.world.declare import delete
+from simulation.real import RealPart, RealSetup
+from simulation.run import simulated
+from simulation.world import ACTOR, of_store, put, truth_of
+from tests.simulation.worlds import small
+from tests.support.server import RunningServer
+from tests.support.world import gpu_type, node
+
+SPEC = {"gpuType": "v100-16gb", "gpus": 2, "cpuCores": 48, "memoryGib": 256}
+
+
+def test_a_simulated_node_that_is_declared_again_serves_again(database_url: str) -> None:
+    with simulated(database_url, small(gpus=2)) as simulation:
+        simulation.go_on(70)
+        assert simulation.fleet.ready("shop/a")
+        database = simulation.database
+        key = Key(Kind.NODE, "", "node-0")
+        database.write(lambda connection: delete(connection, ACTOR, key, force=True))
+        simulation.fleet.follow(truth_of(database.read(of_store)))
+        simulation.go_on(40)
+        assert not simulation.fleet.ready("shop/a")
+        put(database, small(gpus=2))
+        simulation.fleet.follow(truth_of(database.read(of_store)))
+        simulation.go_on(90)
+        assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
+
+
+def test_the_real_node_of_up_joins_again_when_it_is_declared_again(api: RunningServer, tmp_path: Path) -> None:
+    assert api.request("POST", "/api/v1/apply", [gpu_type(), node("node-1", gpus=2)]).status == 200
+    token_file = tmp_path / "token"
+    token_file.write_text(api.admin_token)
+    order = RealSetup(api.url, str(token_file), str(tmp_path), 0, "node-1", SPEC, "v100-16gb", [])
+    real = RealPart(order, tmp_path)
+    real.join()
+    first = StateFolder(tmp_path / "node-1").credential()
+    assert not real.rejoin()
+    assert api.request("DELETE", "/api/v1/nodes/node-1").status == 200
+    assert not real.rejoin()
+    assert api.request("PUT", "/api/v1/nodes/node-1", node("node-1", gpus=2)).status == 201
+    assert real.rejoin()
+    second = StateFolder(tmp_path / "node-1").credential()
+    assert first and second and first.token != second.token
+    link = Link(api.url, second.token)
+    assert link.request("GET", "/api/v1/nodes/node-1/assignment?after=0&waitSeconds=0").status == 204
+    link.close()
