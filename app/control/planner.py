@@ -34,7 +34,6 @@ from app.control.record.planner_store import PlannerStore
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
-from app.store.plans import retention
 from app.store.plans.plans import Overtaken
 
 CYCLE_SECONDS = 30.0
@@ -161,7 +160,11 @@ class Planner:
         """Drops old decisions; returns how many."""
         if not self.store.epoch:
             return 0
-        return self.store.database.write(lambda c: retention.forget(c, days, most_bytes, MOST_FORGOTTEN))
+        try:
+            return self.store.forget(days, most_bytes, MOST_FORGOTTEN)
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return 0
 
     # Parts of a cycle
 

@@ -25,7 +25,7 @@ from app.store.database import lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import assignments
 from app.store.fleet import observed as rows
-from app.store.plans import plan_reads, plans
+from app.store.plans import plan_reads, plans, retention
 from app.store.world import events
 
 
@@ -181,8 +181,7 @@ class PlannerStore:
         """Changes the state of a plan that is not in force, if it is still in the state before."""
 
         def write(connection: Connection) -> None:
-            if not lease.held(connection, self.epoch):
-                raise Deposed(f"epoch {self.epoch} is over")
+            self._must_lead(connection)
             if plan_reads.move(connection, generation, [before], after, "planner", why):
                 events.record(connection, new_events)
 
@@ -192,10 +191,20 @@ class PlannerStore:
         """Records that an operator's request was refused."""
 
         def write(connection: Connection) -> None:
+            self._must_lead(connection)
             plan_reads.clear_request(connection, generation, what)
             events.record(connection, new_events)
 
         self.database.write(write)
+
+    def forget(self, days: float, most_bytes: float, limit: int) -> int:
+        """Drops up to `limit` old decisions; returns how many."""
+
+        def write(connection: Connection) -> int:
+            self._must_lead(connection)
+            return retention.forget(connection, days, most_bytes, limit)
+
+        return self.database.write(write)
 
     def moment(self) -> datetime:
         """Returns the database's time."""
@@ -204,6 +213,11 @@ class PlannerStore:
     def proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""
         return self.database.read(plans.proven_shapes)
+
+    def _must_lead(self, connection: Connection) -> None:
+        """Raises Deposed if another planner has taken the lease; it stays ours until the transaction ends."""
+        if not lease.held(connection, self.epoch):
+            raise Deposed(f"epoch {self.epoch} is over")
 
     def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.AssignmentDraft:
         def body(version: int) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from app.control.domain.decision import SolveOutcome
+from app.control.domain.leading import Deposed
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
+from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service, withdraw
@@ -93,6 +96,24 @@ def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down
         assert not old.lead()
         assert rows(simulation, "SELECT count(*) FROM plan") == plans
         assert rows(simulation, "SELECT node, generation FROM assignment ORDER BY node") == assignments
+
+
+def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        simulation.go_on(60)
+        old, new = simulation.planner, another(simulation)
+        simulation.plans = False
+        generation = simulation.database.read(plan_reads.in_force)
+        simulation.database.write(lambda c: plan_reads.ask(c, generation, "rollback", "an operator"))
+        simulation.go_on(31)
+        assert new.lead()
+        kept = rows(simulation, "SELECT generation, asked FROM plan ORDER BY generation")
+        with pytest.raises(Deposed):
+            old.store.refuse_request(generation, "rollback")
+        assert old.forget(0.0, 0.0) == 0
+        assert old.store.epoch == 0, "it has stepped down"
+        assert rows(simulation, "SELECT generation, asked FROM plan ORDER BY generation") == kept
+        assert "rollback" in kept[-1][1]
 
 
 def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_one_that_goes_on(
