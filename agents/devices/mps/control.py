@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -59,8 +61,9 @@ class MpsControl:
                 raise DeviceError(Trouble.TIMEOUT, uuid, "the MPS daemon is running but does not answer")
             if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH_BYTES:
                 raise DeviceError(Trouble.DOWN, uuid, f"{pipe} is too long for the path of a socket")
-            (pipe / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clear(pipe)
+            for folder in (pipe, self._program.logs(uuid)):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._program.launch(uuid, self._start_seconds)
             self._wait_for(uuid)
 
@@ -135,16 +138,20 @@ class MpsControl:
                 if time.monotonic() > until:
                     raise
             if time.monotonic() > until:
-                logs = self._program.pipe(uuid) / "log"
+                logs = self._program.logs(uuid)
                 raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon exited after its start: see {logs}")
             time.sleep(PAUSE_SECONDS)
 
     def _clear(self, pipe: Path) -> None:
-        """Kills servers of a daemon that was killed, which would block the GPU, and removes its files."""
+        """Kills servers of a daemon that was killed, which would block the GPU, and puts its folder away.
+
+        A container that ran there keeps the old folder, and cannot plant links for the next daemon to follow.
+        """
         self._kill(pipe, processes.all_of(pipe))
-        for leftover in pipe.iterdir():
-            if not leftover.is_dir():
-                leftover.unlink(missing_ok=True)
+        if pipe.exists():
+            away = Path(tempfile.mkdtemp(prefix="old-", dir=pipe.parent))
+            pipe.rename(away / "pipe")
+            shutil.rmtree(away, ignore_errors=True)
 
     def _kill(self, pipe: Path, pids: Sequence[int]) -> None:
         for pid in pids:

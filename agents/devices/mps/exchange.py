@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.host.plain_files import open_empty
+
 LONGEST_ANSWER_BYTES = 65_536
 _KILLED_SECONDS = 0.5  # a killed process that has not ended by then is stuck in the kernel
 
@@ -61,7 +63,7 @@ def detach(argv: Sequence[str], environment: Mapping[str, str], printed: Path, s
 
     A pipe would not do: the background part may keep it open, and reading would never end.
     """
-    with printed.open("wb") as file:
+    with os.fdopen(open_empty(printed), "wb") as file:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -7,6 +7,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from agents.host.plain_files import read_start
+
 NAME = "nvidia-cuda-mps"  # of daemon and server alike, truncated by the kernel
 PID_FILE = "nvidia-cuda-mps-control.pid"
 
@@ -31,7 +33,7 @@ def belongs(pid: int, pipe: Path) -> bool:
 def daemon_pid(pipe: Path) -> int | None:
     """Returns the PID of the running daemon, which it writes to a file."""
     try:
-        pid = int((pipe / PID_FILE).read_text())
+        pid = int(read_start(pipe / PID_FILE, 32))  # whoever runs on the GPU may have put anything there
     except (OSError, ValueError):
         return None
     return pid if belongs(pid, pipe) else None

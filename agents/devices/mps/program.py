@@ -10,13 +10,14 @@ from pathlib import Path
 
 from agents.devices.mps import grammar, processes
 from agents.devices.mps.exchange import TooLate, detach, run
+from agents.host.plain_files import read_start
 from agents.seams.device import DeviceError, Trouble
 
 PROGRAM = "nvidia-cuda-mps-control"
 
 
 class Program:
-    """The pipe directory of a GPU is `root/UUID`, its logs are in `log` below."""
+    """The pipe directory of a GPU is `root/UUID`; its logs are in `root/logs/UUID`, which no container gets."""
 
     def __init__(self, root: Path, program: str = PROGRAM) -> None:
         self._root = root
@@ -24,6 +25,9 @@ class Program:
 
     def pipe(self, uuid: str) -> Path:
         return self._root / uuid
+
+    def logs(self, uuid: str) -> Path:
+        return self._root / "logs" / uuid
 
     def ask(self, uuid: str, commands: Sequence[str], until: float) -> tuple[tuple[str, ...], ...]:
         """Returns a reply to each command; raises UnreadableMpsOutput if one is doubtful."""
@@ -46,11 +50,11 @@ class Program:
     def launch(self, uuid: str, seconds: float) -> None:
         """Starts a daemon, which need not answer yet."""
         environment = self._environment(uuid) | {"CUDA_VISIBLE_DEVICES": uuid}
-        printed = self.pipe(uuid) / "log" / "start.txt"
+        printed = self.logs(uuid) / "start.txt"
         with self._bounded(uuid):
             status = detach([self._program, "-d"], environment, printed, seconds)
         if status != 0:
-            output = printed.read_bytes()[:200].decode("ascii", "replace").strip()
+            output = read_start(printed, 200).decode("ascii", "replace").strip()
             raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {output or status}")
 
     @contextmanager
@@ -67,5 +71,5 @@ class Program:
     def _environment(self, uuid: str) -> dict[str, str]:
         """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
-        pipe = self.pipe(uuid)
-        return ours | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(pipe / "log")}
+        folders = {"CUDA_MPS_PIPE_DIRECTORY": self.pipe(uuid), "CUDA_MPS_LOG_DIRECTORY": self.logs(uuid)}
+        return ours | {name: str(folder) for name, folder in folders.items()}

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from agents.devices.mps import MpsControl, processes
 from agents.devices.mps.daemon_reader import keeps_waiting
 from agents.devices.simulated.client import SimulatedClient, attach
+from agents.host.plain_files import open_empty, read_start
 from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.checks import trouble_of
 from tests.agents.devices.device.mps.conftest import UUID
@@ -24,6 +25,7 @@ from tests.support.nvml_stub import needs_gcc
 
 pytestmark = needs_gcc
 COMMANDS = ("get_server_list", "get_server_status", "get_client_list", "get_default_active_thread_percentage")
+Plant = Callable[[Path, Path], object]
 ANSWERS = {("get_server_list", ""), ("get_client_list", ""), ("get_server_status", "ACTIVE\\n")}
 
 
@@ -176,7 +178,7 @@ def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_started(root
 
 
 def test_a_process_that_took_over_a_daemons_pid_is_not_killed_for_it(mps: MpsControl, pipe: Path) -> None:
-    (pipe / "log").mkdir(parents=True)
+    pipe.mkdir(parents=True)
     (pipe / processes.PID_FILE).write_text(str(os.getpid()))
     assert processes.daemon_pid(pipe) is None
     mps.start(UUID)
@@ -208,11 +210,49 @@ def test_a_daemon_that_starts_and_goes_at_once_is_no_daemon(root: Path, tmp_path
     assert trouble_of(lambda: mps.start(UUID)) is Trouble.DOWN
 
 
-def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, pipe: Path) -> None:
-    (pipe / "log").mkdir(parents=True)
+def test_case_28_links_and_pipes_that_a_container_leaves_in_its_folder_touch_no_file_of_the_agent(
+    mps: MpsControl, root: Path, pipe: Path
+) -> None:
+    journal, outside = root / "journal.jsonl", root / "outside"
+    journal.write_text("kept\n")
+    outside.mkdir()
+    (outside / "kept").write_text("kept\n")
+    mps.start(UUID)
+    daemon = processes.daemon_pid(pipe)
+    assert daemon is not None
+    os.kill(daemon, signal.SIGKILL)
+    until(lambda: processes.daemon_pid(pipe) is None, "the daemon is gone")
+    for name in ("control", processes.PID_FILE, "control_lock"):
+        (pipe / name).unlink(missing_ok=True)
+    (pipe / "control").symlink_to(journal)
+    os.mkfifo(pipe / processes.PID_FILE)
+    (pipe / "control_lock").hardlink_to(journal)
+    (pipe / "log").symlink_to(outside)
+    inside = os.open(pipe, os.O_RDONLY)  # as a container keeps its mount
+    mps.start(UUID)
+    assert mps.state(UUID) is MpsState.IDLE
+    assert os.fstat(inside).st_ino != pipe.stat().st_ino, "the next daemon has a folder of its own"
+    os.close(inside)
+    assert journal.read_text() == (outside / "kept").read_text() == "kept\n"
+    assert [folder.name for folder in root.iterdir() if folder.name.startswith("old-")] == []
+
+
+@pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to, lambda path, _: os.mkfifo(path)])
+def test_case_28_a_start_is_not_written_through_anything_but_a_plain_file(tmp_path: Path, plant: Plant) -> None:
+    kept = tmp_path / "credential.json"
+    kept.write_text("token")
+    plant(tmp_path / "start.txt", kept)
+    with pytest.raises(OSError):
+        open_empty(tmp_path / "start.txt")
+    with pytest.raises(OSError):
+        read_start(tmp_path / "start.txt", 10)
+    assert kept.read_text() == "token"
+
+
+def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, pipe: Path) -> None:
     started = threading.Thread(target=lambda: mps.start(UUID))
     started.start()
-    until((pipe / "log" / "start.txt").exists, "it was started")
+    until((root / "logs" / UUID / "start.txt").exists, "it was started")
     fake_mps.switch(pipe, "reply.get_server_list", "one moment\\n")
     time.sleep(0.3)
     fake_mps.switch(pipe, "reply.get_server_list", None)

@@ -82,7 +82,7 @@ class Fuzzed:
     def __init__(self, root: Path, chance: random.Random) -> None:
         self._chance = chance
         self.pipe = root / "pipes" / UUID
-        (self.pipe / "log").mkdir(parents=True)
+        self.pipe.mkdir(parents=True)
         self._program = root / "program"
         self._program.write_text(PROGRAM)
         self._program.chmod(0o755)
