@@ -167,7 +167,9 @@ class _Cycle:
         message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
         self.store.note(answer.outcome, reason, message, self.snapshot, [event_of(reason, message)])
         last = self._last_question(answer.outcome, self.before.answered)
-        return CycleResult(answer.outcome, last, 0, None, self.snapshot, self.question, message, suspects=found)
+        return CycleResult(
+            answer.outcome, last, 0, None, self.snapshot, self.question, message, why=reason, suspects=found
+        )
 
     def _follow(self, only_if_moved: bool = False) -> SolverAnswer | None:
         """Returns the least change, by which the plan in force follows the rates that moved; None if there is none."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.control.domain.blame import describe_suspects, suspects_of_tenant
 from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.question import Question
@@ -48,12 +50,20 @@ class CycleResult:
     question: Question | None = None
     message: str = ""
     overtaken: bool = False  # by another decision, while this one was made
+    why: Reason | None = None  # where no plan came
     suspects: tuple[DeclaredObject, ...] = ()  # where the solver failed: what may be the cause
 
     @property
     def blamed(self) -> dict[str, str]:
-        """Returns the services that may be why the solver failed, with its message."""
-        return {suspect.full_name: self.message for suspect in self.suspects if suspect.kind == "Service"}
+        """Returns the services that may be why the solver failed, each with a message for its tenant.
+
+        The solver's own message may name anything of any tenant: only operators read it, in events and cycles.
+        """
+        return {item.full_name: self._message_for(item.tenant) for item in self.suspects if item.kind == "Service"}
+
+    def _message_for(self, tenant: str) -> str:
+        sentence = self.why.sentence.rstrip(".") if self.why else ""
+        return f"{sentence}; {describe_suspects(suspects_of_tenant(self.suspects, tenant))}"
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:

@@ -17,6 +17,11 @@ def suspects(answered: Sequence[DeclaredObject], declared: Sequence[DeclaredObje
     return tuple(item for item in declared if known.get((item.kind, item.tenant, item.name)) != item.spec)
 
 
+def suspects_of_tenant(found: Sequence[DeclaredObject], tenant: str) -> tuple[DeclaredObject, ...]:
+    """Returns the suspects that a tenant may read of: its own."""
+    return tuple(item for item in found if item.tenant == tenant)
+
+
 def describe_suspects(found: Sequence[DeclaredObject]) -> str:
     """Returns the text for messages: `declared since it last answered: Service shop/search, Profile resnet-t4`."""
     if not found:

@@ -180,7 +180,7 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on {first.instance} first")
+        return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
     def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:
         """Jobs make room before services need it, and start after services have what they need."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from sqlalchemy import text
 
+from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.events import Reason
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import DeclaredObject
 from app.control.solve.inline import Inline
@@ -60,7 +62,8 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
         conditions = rows(simulation, "SELECT status -> 'conditions' FROM object WHERE kind = 'Service' AND name = 'b'")
         (served,) = [one for one in conditions[0][0] if one["type"] == "Served"]
         assert served["status"] == "False"
-        assert told in served["message"]
+        neutral = f"{Reason.SOLVER_CRASHED.sentence.rstrip('.')}; declared since it last answered: Service shop/b"
+        assert neutral in served["message"]
         assert simulation.fleet.ready("shop/a") == ready
         assert rows(simulation, "SELECT max(generation) FROM plan") == before
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
@@ -74,6 +77,24 @@ def test_what_is_new_or_changed_is_suspected_and_nothing_where_no_answer_is_know
     assert suspects(KNOWN, (changed, KNOWN[1], new)) == (changed, new)
     assert suspects(KNOWN, KNOWN[:1]) == (), "what is gone can hardly be the cause"
     assert suspects((), KNOWN) == ()
+
+
+def test_case_26_the_tenant_of_a_suspect_reads_its_own_names_and_a_neutral_sentence() -> None:
+    found = (
+        DeclaredObject("Service", "shop", "a", {}),
+        DeclaredObject("Service", "lab", "secret", {}),
+        DeclaredObject("Profile", "", "lab-profile", {}),
+    )
+    message = "the judge refuses the plan: lab/secret: memory_fits"
+    result = CycleResult(
+        SolveOutcome.WRONG, LastQuestion(), message=message, why=Reason.SOLVER_WRONG, suspects=found
+    )  # fmt: skip
+    assert result.blamed == {
+        "shop/a": "The judge rejected the solver's plan; the last plan stays in force; "
+        "declared since it last answered: Service shop/a",
+        "lab/secret": "The judge rejected the solver's plan; the last plan stays in force; "
+        "declared since it last answered: Service lab/secret",
+    }
 
 
 def test_few_are_named_of_many() -> None:
