@@ -106,7 +106,7 @@ def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) ->
     """Revokes the tokens of deleted nodes and lifts their cordons: declared again, a node starts afresh."""
     tokens.revoke_of_nodes(connection, nodes)
     for node in nodes:
-        lifted = cordons.lift(connection, node, cordons.WHOLE)
+        lifted = cordons.lift(connection, node, cordons.ALL_GPUS)
         if lifted:
             before = {"cordons": [cordoned.wire() for cordoned in lifted]}
             audit.record(connection, [actor.entry("uncordon", "Cordon", name=node, before=before)])

@@ -100,12 +100,12 @@ def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down
 
 def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.go_on(60)
+        simulation.advance(60)
         old, new = simulation.planner, another(simulation)
         simulation.plans = False
         generation = simulation.database.read(plan_reads.in_force)
-        simulation.database.write(lambda c: plan_reads.ask(c, generation, "rollback", "an operator"))
-        simulation.go_on(31)
+        simulation.database.write(lambda c: plan_reads.store_request(c, generation, "rollback", "an operator"))
+        simulation.advance(31)
         assert new.lead()
         kept = rows(simulation, "SELECT generation, asked FROM plan ORDER BY generation")
         with pytest.raises(Deposed):
