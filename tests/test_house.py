@@ -32,17 +32,6 @@ LONG_FILES = {
     "solvers/planning/jobs/kernels.py",
     "solvers/planning/search/pattern.py",
 }
-# Loops over events or steps whose state is shared by all their branches. Compiled loops are free.
-LONG_FUNCTIONS = {
-    "app/manifests/yaml_text.py:build",  # a call for each event doubles the time of a large file
-    "solvers/planning/bound/__init__.py:rounds",
-    "solvers/planning/exact/options.py:options",
-    "solvers/planning/explain/seats.py:_taken",
-    "solvers/planning/jobs/room.py:room",
-    "solvers/planning/search/drafts.py:drafts",
-    "solvers/planning/search/realise.py:instances",
-    "solvers/planning/search/tables.py:tables",
-}
 # Class names that two problems may share; none does today.
 SHARED_CLASS_NAMES: set[str] = set()
 VAGUE = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc"}
@@ -102,8 +91,7 @@ def test_functions_are_short_but_for_compiled_loops() -> None:
         and (node.end_lineno or 0) - node.lineno >= MOST_FUNCTION_LINES
         and not any("njit" in ast.unparse(decorator) for decorator in node.decorator_list)
     }
-    assert long - LONG_FUNCTIONS == set(), "split it by topic"
-    assert LONG_FUNCTIONS - long == set(), "short by now: take it off the list"
+    assert long == set(), "split it by topic"
 
 
 def test_half_of_the_files_are_short() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -84,7 +85,12 @@ class _Builder:
         self.source = source
         self.documents: list[JSON] = []
         self.faults: list[ManifestFault] = []
-        self.counted = 0
+        self.counted = 0  # values
+        self.characters = 0
+        # anchor -> value, how many values, how many characters, how many levels
+        self.anchors: dict[str, tuple[JSON, int, int, int]] = {}
+        self.level = _Level(self.documents, None, 0, 0, None)
+        self.stack: list[_Level] = []  # the levels around it
 
     def fault(self, event: Any, message: str, allowed: str = "", value: JSON = None) -> None:
         self.faults.append(ManifestFault(_place(self.source, event.start_mark), "", message, allowed, value))
@@ -93,89 +99,34 @@ class _Builder:
 
     def build(self, next_event: Any) -> None:
         """Builds the documents in one pass. The values of an alias are counted at each repetition."""
-        limits, source = self.limits, self.source
-        max_values, max_characters = limits.max_values, limits.max_bytes
-        values = characters = 0
-        stack: list[_Level] = []
-        # anchor -> value, how many values, how many characters, how many levels
-        anchors: dict[str, tuple[JSON, int, int, int]] = {}
-        level: _Level | None = None
-        value: Any
+        max_values = self.limits.max_values
+        steps: dict[type, Callable[[Any], Any]] = {
+            yaml.MappingStartEvent: lambda event: self.open(event, {}),
+            yaml.SequenceStartEvent: lambda event: self.open(event, []),
+            yaml.MappingEndEvent: self.close,
+            yaml.SequenceEndEvent: self.close,
+            yaml.AliasEvent: self.repeated,
+            yaml.DocumentStartEvent: self.begin_document,
+        }
         while True:
             event = next_event()
             kind = type(event)
-            if kind is yaml.ScalarEvent:
-                value = text = event.value
-                characters += len(text)
-                if event.style:
-                    if "\0" in text:
-                        self.fault(event, "a string contains the character NUL")
-                    elif not text.isascii() and SURROGATE.search(text):  # libyaml finds these by itself
-                        self.fault(event, "a string contains half of a surrogate pair", "whole characters")
-                elif not text or text[0] in SUSPECTS:
-                    value = self.plain(event, text)
-                if event.tag is not None:
-                    self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
-                if event.anchor is not None:
-                    anchors[event.anchor] = (value, 1, len(text), 0)
-            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                values += 1
-                if values > max_values:
-                    raise limits.too_many(source)
-                if event.tag is not None:
-                    self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
-                if event.anchor is not None:
-                    anchors.pop(event.anchor, None)  # so that an alias inside finds nothing, or itself
-                if level is not None:
-                    stack.append(level)
-                if len(stack) >= limits.max_depth:
-                    raise limits.too_deep(_place(source, event.start_mark))
-                container: Any = {} if kind is yaml.MappingStartEvent else []
-                level = _Level(container, event.anchor, values - 1, characters, event.start_mark)
-                continue
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                assert level is not None
-                value, height = level.container, level.height
-                if level.anchor is not None:
-                    anchors[level.anchor] = (
-                        value,
-                        values - level.values,
-                        characters - level.characters,
-                        height,
-                    )
-                start = level
-                level = stack.pop() if stack else None
-                values -= 1  # it was counted when it opened; `place` below counts it again
-                if level is not None and height >= level.height:
-                    level.height = height + 1
-                event = start
-            elif kind is yaml.AliasEvent:
-                if event.anchor not in anchors:
-                    self.fault(event, f"the alias {quoted(event.anchor)} refers to no earlier anchor")
-                    value = None
-                else:
-                    value, repeated, length, height = anchors[event.anchor]
-                    values += repeated - 1
-                    characters += length
-                    if characters > max_characters:
-                        raise limits.too_many(source)
-                    if len(stack) + 1 + height > limits.max_depth:
-                        raise limits.too_deep(_place(source, event.start_mark))
-                    if level is not None and height >= level.height:
-                        level.height = height + 1
-            elif kind is yaml.DocumentStartEvent:
-                anchors.clear()
-                continue
+            if kind is yaml.ScalarEvent:  # most events: a call for each of them would be felt
+                value: Any = event.value
+                self.characters += len(value)
+                is_marked = event.style or event.tag is not None or event.anchor is not None
+                if is_marked or not value or value[0] in SUSPECTS:
+                    value = self.scalar(event, value)
+            elif kind in steps:
+                value = steps[kind](event)
+                if value is _INCOMPLETE:
+                    continue
             elif event is None or kind is yaml.StreamEndEvent:
-                self.counted = values
                 return
             else:
                 continue
-
-            # The value is complete and goes into its container.
-            if level is None:
-                self.documents.append(value)
-            elif level.container.__class__ is list:
+            level = self.level
+            if level.container.__class__ is list:
                 level.container.append(value)
             elif level.key is None:
                 level.key = self.key(event, value, level.container)
@@ -184,9 +135,74 @@ class _Builder:
                 if level.key is not _DROPPED:
                     level.container[level.key] = value
                 level.key = None
-            values += 1
-            if values > max_values:
-                raise limits.too_many(source)
+            self.counted += 1
+            if self.counted > max_values:
+                raise self.limits.too_many(self.source)
+
+    def begin_document(self, event: Any) -> Any:
+        self.anchors.clear()
+        return _INCOMPLETE
+
+    def open(self, event: Any, container: Any) -> Any:
+        """Opens a mapping or a sequence, which counts from now on."""
+        self.counted += 1
+        if self.counted > self.limits.max_values:
+            raise self.limits.too_many(self.source)
+        if event.tag is not None:
+            self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
+        if event.anchor is not None:
+            self.anchors.pop(event.anchor, None)  # so that an alias inside finds nothing, or itself
+        self.stack.append(self.level)
+        if len(self.stack) > self.limits.max_depth:
+            raise self.limits.too_deep(_place(self.source, event.start_mark))
+        self.level = _Level(container, event.anchor, self.counted - 1, self.characters, event.start_mark)
+        return _INCOMPLETE
+
+    def close(self, event: Any) -> Any:
+        """Closes the innermost container; returns it, or uses it as the key that it is."""
+        closed, around = self.level, self.stack.pop()
+        value, height = closed.container, closed.height
+        if closed.anchor is not None:
+            size = (self.counted - closed.values, self.characters - closed.characters, height)
+            self.anchors[closed.anchor] = (value, *size)
+        self.counted -= 1  # it was counted when it opened, and the loop counts it again
+        around.height = max(around.height, height + 1)
+        self.level = around
+        if around.container.__class__ is dict and around.key is None:
+            around.key = self.key(closed, value, around.container)
+            return _INCOMPLETE
+        return value
+
+    def repeated(self, event: Any) -> Any:
+        """Returns the value that an alias repeats."""
+        if event.anchor not in self.anchors:
+            self.fault(event, f"the alias {quoted(event.anchor)} refers to no earlier anchor")
+            return None
+        value, values, characters, height = self.anchors[event.anchor]
+        self.counted += values - 1
+        self.characters += characters
+        if self.characters > self.limits.max_bytes:
+            raise self.limits.too_many(self.source)
+        if len(self.stack) + height > self.limits.max_depth:
+            raise self.limits.too_deep(_place(self.source, event.start_mark))
+        self.level.height = max(self.level.height, height + 1)
+        return value
+
+    def scalar(self, event: Any, text: str) -> JSON:
+        """Returns the value of a scalar that is quoted, tagged, anchored or perhaps no string."""
+        value: JSON = text
+        if event.style:
+            if "\0" in text:
+                self.fault(event, "a string contains the character NUL")
+            elif not text.isascii() and SURROGATE.search(text):  # libyaml finds these by itself
+                self.fault(event, "a string contains half of a surrogate pair", "whole characters")
+        elif not text or text[0] in SUSPECTS:
+            value = self.plain(event, text)
+        if event.tag is not None:
+            self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (value, 1, len(text), 0)
+        return value
 
     def plain(self, event: Any, text: str) -> JSON:
         """Returns the value of an unquoted scalar."""
@@ -233,6 +249,7 @@ class _Builder:
 
 
 _DROPPED = "".join(("a refused key's ", "value is dropped"))  # compared by identity
+_INCOMPLETE: Any = object()  # an event after which no value is complete
 
 
 # Common mistakes by libyaml's message, each with its remedy.

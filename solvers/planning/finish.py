@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
-from solvers.planning.plan import Certificate, Plan, Releasable, Unserved, unserved_rest
+from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.promise import keep
@@ -23,29 +24,49 @@ BOUND_ERROR_SHARE = 2e-6  # of a cost: a bound that exceeds the cost by more tha
 def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
     """Returns the plan of a draft once the judge accepts it."""
     problem = t.problem
-    stand, unserved = instances(t, best.stands)
-    if unserved and stand:
+    plan, verdict, method = _accepted(problem, _completed(t, best, method))
+    bound, note = _sound(known, verdict.cost.total)
+    return Plan(
+        instances=plan.instances,
+        jobs=plan.jobs,
+        unserved=_explained(problem, plan),
+        unplaced=plan.unplaced,
+        warnings=plan.warnings + warnings(problem) + _thin(t, plan),
+        releasable=releasable(problem, plan),
+        changes=verdict.changes,
+        certificate=Certificate(verdict.cost, bound, method + note, 0, 0.0),
+    )
+
+
+def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
+    """Adds what still fits to the draft's instances, or repairs the running ones, whichever costs less."""
+    problem = t.problem
+    is_running = bool(problem.state and problem.state.running)
+    services = ServicePlan(*instances(t, best.placed), method)
+    if services.unserved and services.instances:
         from solvers.planning.replan.running import top_up
 
-        topped_up = top_up(t, stand, unserved)
-        stand, unserved = topped_up.instances, topped_up.unserved
-    if unserved and not (problem.state and problem.state.running):
-        from solvers.planning.explain import fill_unserved
+        services = replace(top_up(t, services.instances, services.unserved), origin=method)
+    if services.unserved and not is_running:
+        from solvers.planning.explain import add_services  # most plans serve everything
 
-        roomy = fill_unserved(problem, Plan(tuple(stand), unserved=tuple(unserved)))
-        more = len(unserved) - len(roomy.unserved)
-        method = f"{more} services added in free capacity; {method}" if more else method
-        stand, unserved = list(roomy.instances), list(roomy.unserved)
-    if problem.state and problem.state.running:
+        services = add_services(problem, services)
+    if is_running:
         from solvers.planning.replan.running import beside_running  # most problems begin with nothing
 
-        choice = beside_running(t, stand, unserved)
-        stand, unserved = choice.instances, choice.unserved
-        method = choice.origin or method
+        choice = beside_running(t, services.instances, services.unserved)
+        services = replace(choice, origin=choice.origin or method)
+    return services
+
+
+def _accepted(problem: Problem, services: ServicePlan) -> tuple[Plan, Verdict, str]:
+    """Adds jobs and takes out what the judge refuses; returns the plan, the verdict and the method."""
+    placed, method = services.instances, services.origin
+    unserved = services.unserved
     for attempt in range(REPAIR_ROUNDS + 1):
-        plan, of_jobs = _whole(problem, stand, unserved)
-        simulated = len(stand) <= MOST_SIMULATED_INSTANCES
-        verdict = judge(problem, plan, simulate=simulated, keeps=keep)
+        plan, of_jobs = _whole(problem, placed, unserved)
+        is_simulated = len(placed) <= MOST_SIMULATED_INSTANCES
+        verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
             break
         staying = _staying(problem, verdict) if attempt == 0 else []
@@ -53,32 +74,23 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
             from solvers.planning.explain import reseat
 
             method += f"; services moved to make room for {len(staying)} running jobs"
-            stand = reseat(problem, stand, staying)
+            placed = reseat(problem, placed, staying)
         else:
             method += f"; {len(verdict.violations)} violations found by the judge, services concerned left out"
-            stand = _spared(problem, stand, verdict) if attempt < REPAIR_ROUNDS - 1 else []
-        unserved = list(unserved_rest(problem, stand))
-    if not simulated:
-        method += f"; SLOs checked by the latency table ({len(stand)} instances are too many to simulate)"
-    method += of_jobs
-    explanations = _explained(problem, plan)
-    cost = verdict.cost
-    sound = known
-    if known is not None and known > cost.total:
-        sound = cost.total
-        if known > cost.total + BOUND_ERROR_SHARE * max(1.0, cost.total):
-            sound = None
-            method += f"; the bound {known:.9g} exceeded the cost and was dropped: a bug in the planner"
-    return Plan(
-        instances=plan.instances,
-        jobs=plan.jobs,
-        unserved=explanations,
-        unplaced=plan.unplaced,
-        warnings=plan.warnings + warnings(problem) + _thin(t, plan),
-        releasable=releasable(problem, plan),
-        changes=verdict.changes,
-        certificate=Certificate(cost, sound, method, 0, 0.0),
-    )
+            placed = _spared(problem, placed, verdict) if attempt < REPAIR_ROUNDS - 1 else []
+        unserved = list(unserved_rest(problem, placed))
+    if not is_simulated:
+        method += f"; SLOs checked by the latency table ({len(placed)} instances are too many to simulate)"
+    return plan, verdict, method + of_jobs
+
+
+def _sound(bound: float | None, cost: float) -> tuple[float | None, str]:
+    """Returns the bound, at most the cost; None, with a note, if it exceeds the cost by more than rounding."""
+    if bound is None or bound <= cost:
+        return bound, ""
+    if bound <= cost + BOUND_ERROR_SHARE * max(1.0, cost):
+        return cost, ""
+    return None, f"; the bound {bound:.9g} exceeded the cost and was dropped: a bug in the planner"
 
 
 def about_bound(found: Round, left_out: Sequence[str]) -> str:
@@ -89,14 +101,14 @@ def about_bound(found: Round, left_out: Sequence[str]) -> str:
     return text + (f", ignoring {', '.join(left_out)}" if left_out else "")
 
 
-def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
+def _whole(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
     """Adds the jobs that fit next to the services; returns the plan and how its jobs were placed."""
     if not problem.jobs:
-        return Plan(tuple(stand), unserved=tuple(unserved)), ""
+        return Plan(tuple(placed), unserved=tuple(unserved)), ""
     from solvers.planning.jobs import place_jobs  # most problems have none
 
-    placed = place_jobs(problem, stand)
-    return Plan(placed.instances, placed.jobs, tuple(unserved), placed.unplaced), f"; {placed.method}"
+    beside = place_jobs(problem, placed)
+    return Plan(beside.instances, beside.jobs, tuple(unserved), beside.unplaced), f"; {beside.method}"
 
 
 def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:
@@ -121,14 +133,14 @@ def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:
     return [job for job in problem.state.jobs if job.job in at] if problem.state else []
 
 
-def _spared(problem: Problem, stand: Sequence[Instance], verdict: Verdict) -> list[Instance]:
+def _spared(problem: Problem, placed: Sequence[Instance], verdict: Verdict) -> list[Instance]:
     """Drops the services that a violation names or that use a GPU it names; drops all if it names neither."""
     at = {violation.where for violation in verdict.violations}
     at |= {f"{job.node}/{job.gpu}" for job in _staying(problem, verdict)}
-    gone = {i.service for i in stand if i.service in at or f"{i.node}/{i.gpu}" in at or i.node in at}
-    gone |= {i.service for i in stand if f"{i.service} on {i.node}/{i.gpu}" in at}
-    gone |= {i.service for i in stand if problem.services[i.service].tenant in at}
-    return [i for i in stand if i.service not in gone] if gone else []
+    gone = {i.service for i in placed if i.service in at or f"{i.node}/{i.gpu}" in at or i.node in at}
+    gone |= {i.service for i in placed if f"{i.service} on {i.node}/{i.gpu}" in at}
+    gone |= {i.service for i in placed if problem.services[i.service].tenant in at}
+    return [i for i in placed if i.service not in gone] if gone else []
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:

@@ -100,6 +100,15 @@ class Plan:
     certificate: Certificate | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ServicePlan:
+    """The services of a plan in the making: instances, the rates they leave unserved, and how they were found."""
+
+    instances: list[Instance]
+    unserved: list[Unserved]
+    origin: str
+
+
 def unserved_rest(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:
     """Returns by service the rate that these instances do not carry."""
     carried = dict.fromkeys(problem.services, 0.0)

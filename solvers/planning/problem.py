@@ -262,13 +262,16 @@ class Problem:
             if not service.rate_per_second > 0:
                 raise WrongProblem(f"service {service.name} has rate {service.rate_per_second:g}; over 0 is needed")
         if self.state:
-            for instance in self.state.running:
-                if instance.node not in self.nodes or instance.service not in self.services:
-                    _known(instance.node, self.nodes, f"running instance {instance.id}", "node")
-                    _known(instance.service, self.services, f"running instance {instance.id}", "service")
-            for job in self.state.jobs:
-                _known(job.node, self.nodes, f"running job {job.job}", "node")
-                _known(job.job, self.jobs, f"a running job on {job.node}", "job")
+            self._check_names(self.state)
+
+    def _check_names(self, state: RunningState) -> None:
+        for instance in state.running:
+            if instance.node not in self.nodes or instance.service not in self.services:
+                _known(instance.node, self.nodes, f"running instance {instance.id}", "node")
+                _known(instance.service, self.services, f"running instance {instance.id}", "service")
+        for job in state.jobs:
+            _known(job.node, self.nodes, f"running job {job.job}", "node")
+            _known(job.job, self.jobs, f"a running job on {job.node}", "job")
 
     def type_of(self, node: str) -> GpuType:
         return self.gpu_types[self.nodes[node].gpu_type]

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from solvers.planning import bound, exact
 from solvers.planning.finish import about_bound, finish_plan
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
-from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
@@ -62,6 +60,31 @@ def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Prog
     return find(problem, budget, on_better).plan
 
 
+@dataclass
+class _BestFound:
+    """The best draft and the highest bound so far."""
+
+    draft: SearchDraft
+    bound: float | None = None
+    proof: str = ""  # how the bound was found
+    is_last_bound: bool = False
+
+    def take(self, claim: FinishedPlan) -> bool:
+        """Keeps what is better, and tells if that changes anything."""
+        before = (self.draft.cost, self.bound)
+        if claim.draft and _is_better(claim.draft, self.draft):
+            self.draft = claim.draft
+        if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
+            self.bound, self.proof = claim.bound, claim.proof
+        self.is_last_bound = self.is_last_bound or claim.is_last
+        return before != (self.draft.cost, self.bound)
+
+    @property
+    def is_proved(self) -> bool:
+        cost = self.draft.cost
+        return self.bound is not None and cost - self.bound <= CLOSED_SHARE * max(1.0, cost)
+
+
 def find(
     problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None, *, alone: bool = False
 ) -> SolvedPlan:
@@ -77,53 +100,54 @@ def find(
         bounding.start()
     try:
         making = drafts(prepare(t), budget.seed)
-        best, known = _first(making, deadline, began), None
+        best = _BestFound(_first(making, deadline, began))
     except BaseException:
         bounding.stop()
         raise
-    notes, of_bound, is_bounded = "", "", False
-    is_cut = budget.seconds is not None and budget.seconds <= 0
 
     def report() -> None:
         if on_better:
-            on_better(time.monotonic() - began, best.cost, known, best.method)
+            on_better(time.monotonic() - began, best.draft.cost, best.bound, best.draft.method)
 
     report()
+    notes, is_cut = "", budget.seconds is not None and budget.seconds <= 0
     if not t.pools:
-        known = best.cost
+        best.bound = best.draft.cost
     elif pays:
         # The planner continues after the first plan: a forked process has all data that this one has.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
-        claim: FinishedPlan
-        for claim in run_in_turn([bounding, workers[0]]) if alone else gather(workers, deadline):
-            before = (best.cost, known)
-            if claim.draft and _is_better(claim.draft, best):
-                best = claim.draft
-            if claim.bound is not None and (known is None or claim.bound >= known):
-                known, of_bound = claim.bound, claim.proof
-            is_bounded = is_bounded or claim.is_last
-            if before != (best.cost, known):
-                report()
-            # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
-            if known is not None and _closed(best.cost, known) and (is_bounded or budget.work is None):
-                notes, of_bound = notes + "; proved", ""
-                break
-        else:
-            is_cut = deadline is not None and time.monotonic() >= deadline
-            if is_cut and budget.work is not None:
-                notes += "; cut short by the time limit"
-        for worker in workers:
-            if worker.failed:
-                notes += f"; the {worker.name} process died; its results so far are used"
-    plan = finish_plan(t, best, known, best.method + notes + of_bound)
+        with closing(run_in_turn([bounding, workers[0]]) if alone else gather(workers, deadline)) as claims:
+            is_proved = _follow(claims, best, report, is_counted=budget.work is not None)
+        is_cut = not is_proved and deadline is not None and time.monotonic() >= deadline
+        notes = _notes(workers, is_proved=is_proved, is_short=is_cut and budget.work is not None)
+        if is_proved:
+            best.proof = ""
+    plan = finish_plan(t, best.draft, best.bound, best.draft.method + notes + best.proof)
     certificate = plan.certificate
     assert certificate
-    plan = replace(plan, certificate=replace(certificate, work=best.work, seconds=time.monotonic() - began))
-    return SolvedPlan(plan, best.work, best.method == EXACT, is_cut)
+    plan = replace(plan, certificate=replace(certificate, work=best.draft.work, seconds=time.monotonic() - began))
+    return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut)
 
 
-def _closed(cost: float, bound: float) -> bool:
-    return cost - bound <= CLOSED_SHARE * max(1.0, cost)
+def _follow(claims: Iterator[FinishedPlan], best: _BestFound, report: Callable[[], None], *, is_counted: bool) -> bool:
+    """Takes what the workers find until it is proved or they end; tells if it is proved."""
+    for claim in claims:
+        if best.take(claim):
+            report()
+        # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
+        if best.is_proved and (best.is_last_bound or not is_counted):
+            return True
+    return False
+
+
+def _notes(workers: list[Worker], *, is_proved: bool, is_short: bool) -> str:
+    """Returns what the method text adds on how the search ended."""
+    notes = "; proved" if is_proved else ""
+    notes += "; cut short by the time limit" if is_short else ""
+    for worker in workers:
+        if worker.failed:
+            notes += f"; the {worker.name} process died; its results so far are used"
+    return notes
 
 
 def _is_better(draft: SearchDraft, best: SearchDraft) -> bool:
@@ -174,25 +198,4 @@ def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
 def proved(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
     """Returns the exact planner's plan, once it has found it."""
     steps = -(-proof.work // BOUND_STEPS)
-    return SearchDraft(_placed(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
-
-
-def _placed(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> PlacedInstances:
-    """Converts what the exact planner found to the arrays of a board."""
-    start = [0]
-    for pool in t.pools:
-        start.append(start[-1] + len(pool.gpus))
-    rows = [
-        (
-            start[stand.pool] + stand.index,
-            resident.offer,
-            resident.sm_percent,
-            resident.batch,
-            resident.rate_per_second,
-            t.problem.gpu_types[t.pools[stand.pool].gpu_type].top_clock_mhz / stand.clock_mhz,
-        )
-        for stand in stands
-        for resident in stand.residents
-    ]
-    gpu, offer, sm, batch, cap, clock = (np.array(column) for column in zip(*rows, strict=True))
-    return PlacedInstances(gpu, offer, sm, batch, cap, clock)
+    return SearchDraft(proof.placed, proof.bound, steps, EXACT) if proof.placed else None

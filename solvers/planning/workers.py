@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -64,7 +64,7 @@ class Worker:
             sys.exit(1)
 
 
-def gather(workers: list[Worker], deadline: float | None) -> Iterator[Any]:
+def gather(workers: list[Worker], deadline: float | None) -> Generator[Any, None, None]:
     """Yields what the workers send until all are done or the deadline has passed, then stops them."""
     try:
         for worker in workers:
@@ -90,7 +90,7 @@ def gather(workers: list[Worker], deadline: float | None) -> Iterator[Any]:
                 worker.stop()
 
 
-def run_in_turn(workers: Iterable[Worker]) -> Iterator[Any]:
+def run_in_turn(workers: Iterable[Worker]) -> Generator[Any, None, None]:
     """Yields what the workers would send, one after the other: for callers that may not fork."""
     for worker in workers:
         yield from worker.findings

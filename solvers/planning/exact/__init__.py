@@ -1,90 +1,115 @@
-"""Small instances proved: the cheapest GPUs that can serve everything, and that none cheaper can.
+"""Proves small instances: finds the cheapest GPUs that can serve everything, and that no cheaper ones can.
 
-The cost of a plan that serves everything is the price of its GPUs, so it takes few values. The choices of GPUs are
-gone through from the cheapest on, and of each it is proved that it cannot serve everything, or found how it can.
+The cost of a plan that serves everything is the price of its GPUs, so it takes few values. The search goes through the
+choices of GPUs from the cheapest on. Of each it proves that it cannot serve everything, or finds how it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from solvers.planning.exact.patterns import Codes, Patterns, choices
-from solvers.planning.exact.placements import ExactPlacements, ExactResident, exact_placements
+from solvers.planning.exact.placements import exact_placements
 from solvers.planning.exact.scope import applies, is_whole
-from solvers.planning.exact.search import ENOUGH, ExactSearch
+from solvers.planning.exact.search import ENOUGH, ExactSearch, Verdict
+from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Floats, Ints, Tables
 
-__all__ = ["ExactPlacements", "ExactProof", "ExactResident", "applies", "prove"]
+__all__ = ["ExactProof", "applies", "prove"]
 
-SLICE = 100  # branches between two reports
+SLICE_BRANCHES = 100  # between two reports
 LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
 
 
 @dataclass(frozen=True, slots=True)
 class ExactProof:
-    """What is known so far. `stands` is an optimal plan, once there is one."""
+    """What is known so far: a bound and, once there is one, an optimal plan."""
 
     bound: float
-    stands: tuple[ExactPlacements, ...] | None
+    placed: PlacedInstances | None
     proved: bool
     work: int
 
 
 def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
-    """Ever better bounds until the optimum is proved or the work is done."""
+    """Yields better and better bounds until the optimum is proved or the work is done."""
     space = Patterns(t)
     lost = np.flatnonzero(~space.served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
     if not space.served.any():
-        yield ExactProof(sure, (), True, 0)
+        yield ExactProof(sure, None, True, 0)
         return
-    # Beyond those that nothing serves, a plan leaves something out, at this price at least, or serves everything.
+    # Apart from services that no GPU can serve, a plan serves everything or leaves something out at this price at least.
     most = sure + float(t.unserved_price[space.served].min())
-    goal = most * (1 - 1e-12)
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
     refuted = np.zeros(len(chosen), dtype=np.bool_)
     begin = space.served / space.served.sum()
-    spent, level, settled = 0, 0.0, True
-    for number, cost, at in zip(chosen, costs, range(len(chosen)), strict=True):
+    state, settled = _ProofState(work), True
+    for at, (number, cost) in enumerate(zip(chosen, costs, strict=True)):
         if refuted[at]:
             continue
         if settled:
-            level = sure + float(cost)
-        if sure + cost >= goal:
+            state.level = sure + float(cost)
+        if sure + cost >= most * (1 - 1e-12):
             break
-        yield ExactProof(level, None, False, spent)
-        if work is not None and spent >= work:
+        yield state.report()
+        if state.is_done():
             return
         v, worth, rounds = space.priced(number, ENOUGH, begin)
-        spent += rounds
+        state.spent += rounds
         refuted |= chosen @ space.worths(v, range(len(worth))) < ENOUGH - 1e-9
         if refuted[at]:
             continue
-        for limit in LIMITS:
-            allowed = _allowed(space, number, v, worth, limit)
-            search = ExactSearch([rates for _, _, rates in allowed.gpus], v[space.served])
-            verdict = search.run(0)
-            while verdict == "open" and (work is None or spent + search.work < work):
-                verdict = search.run(SLICE)
-                yield ExactProof(level, None, False, spent + search.work)
-            spent += search.work
-            if verdict != "no" or allowed.is_whole:
-                break
+        verdict, picked = yield from _decide(space, number, v, worth, state)
         if verdict == "yes":
             whole = is_whole(t)
-            picked = [(pool, codes[p]) for (pool, codes, _), p in zip(allowed.gpus, search.chosen, strict=True)]
-            yield ExactProof(level, exact_placements(t, space, picked) if whole else None, settled and whole, spent)
+            placed = exact_placements(t, space, picked) if whole else None
+            yield ExactProof(state.level, placed, settled and whole, state.spent)
             return
-        if verdict == "no" and allowed.is_whole:
+        if verdict == "no":
             refuted |= (chosen <= number).all(axis=1)
         else:
             settled = False
     else:
-        level = most if settled else level
-    yield ExactProof(min(level, most), None, False, spent)
+        state.level = most if settled else state.level
+    yield ExactProof(min(state.level, most), None, False, state.spent)
+
+
+@dataclass
+class _ProofState:
+    """The bound that is proved, and the work spent on it."""
+
+    work: int | None
+    spent: int = 0
+    level: float = 0.0
+
+    def is_done(self, more: int = 0) -> bool:
+        return self.work is not None and self.spent + more >= self.work
+
+    def report(self, more: int = 0) -> ExactProof:
+        return ExactProof(self.level, None, False, self.spent + more)
+
+
+def _decide(
+    space: Patterns, number: Ints, v: Floats, worth: Floats, state: _ProofState
+) -> Generator[ExactProof, None, tuple[Verdict, list[tuple[int, Codes]]]]:
+    """Decides if so many GPUs of each pool can serve everything; "yes" comes with the pool and pattern of each GPU."""
+    for limit in LIMITS:
+        allowed = _allowed(space, number, v, worth, limit)
+        search = ExactSearch([rates for _, _, rates in allowed.gpus], v[space.served])
+        verdict = search.run(0)
+        while verdict == "open" and not state.is_done(search.work):
+            verdict = search.run(SLICE_BRANCHES)
+            yield state.report(search.work)
+        state.spent += search.work
+        if verdict != "no" or allowed.is_whole:
+            break
+    if verdict == "yes":
+        return verdict, [(pool, codes[p]) for (pool, codes, _), p in zip(allowed.gpus, search.chosen, strict=True)]
+    return verdict if allowed.is_whole else "open", []
 
 
 def _idle_price(t: Tables, gpu_type: str) -> float:
@@ -93,20 +118,20 @@ def _idle_price(t: Tables, gpu_type: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CandidatePatterns:
-    """Patterns that could be part of an answer; not whole where there were too many."""
+    """The patterns that could be part of an answer; not whole if there were too many."""
 
-    gpus: list[tuple[int, Codes, Floats]]  # of each GPU: its pool, its patterns, what they carry exactly
+    gpus: list[tuple[int, Codes, Floats]]  # of each GPU: its pool, its patterns, their exact rates
     is_whole: bool
 
 
 def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
-    """Beside the best of all other GPUs, a pattern worth less than this leaves something unserved."""
+    """Lists each GPU's patterns that can be part of an answer next to the best patterns of all other GPUs."""
     slack = float(number @ worth) - ENOUGH
     gpus: list[tuple[int, Codes, Floats]] = []
     is_whole = True
     for pool in np.flatnonzero(number):
         found, all_of_them = space.worth_least(int(pool), v, float(worth[pool]) - slack - 1e-8, limit)
-        if not all_of_them:  # the better ones are likelier to be part of an answer
+        if not all_of_them:  # the better patterns are likelier to be part of an answer
             is_whole = False
             for part_of_slack in (0.5, 0.2, 0.05):
                 better, all_of_them = space.worth_least(

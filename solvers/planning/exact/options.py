@@ -1,49 +1,59 @@
-"""What may stand on one GPU of a site, and the rates it carries there, as one table."""
+"""Tabulates the shapes that may run on one GPU of a site, with the rates that they carry there."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from solvers.planning.exact.kernels import ExactOptions, fill_caps
-from solvers.planning.search.tables import SM, Tables
+from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 LEVELS = 512  # of the neighbours' pressure
-SUM = 1e-9  # what the judge lets sums of floats be off by
+SUM_SHARE = 1e-9  # the judge's tolerance for sums of floats
+
+
+class _Shape(NamedTuple):
+    """An offer at an SM%, with the batches that fit in order of memory."""
+
+    offer: int
+    sm: int
+    batches: list[int]
+
+
+class _BatchTable(NamedTuple):
+    """The batches of each shape: [shape, stair], the one of least memory first."""
+
+    stairs: Floats
+    exec_ms: Floats
+    batch: Floats
+    batch_number: Ints
+    row: Floats
 
 
 def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
-    """None where nothing can run there."""
+    """Tabulates the shapes that fit on an empty GPU of a site; None if nothing can run there."""
     kind = t.problem.gpu_types[t.site_types[site]]
-    listed: list[tuple[int, int, list[int]]] = []  # offer, SM%, batches from the one of least memory on
+    shapes: list[_Shape] = []
     slot_start = [0]
     for group in range(t.site_group[site], t.site_group[site + 1]):
         for offer in range(t.group_start[group], t.group_start[group + 1]):
-            listed += _shapes(t, offer, kind.memory_gib)
-        if len(listed) > slot_start[-1]:
-            slot_start.append(len(listed))
-    if not listed:
+            shapes += _shapes(t, offer, kind.memory_gib)
+        if len(shapes) > slot_start[-1]:
+            slot_start.append(len(shapes))
+    if not shapes:
         return None
-    offers = np.array([offer for offer, _, _ in listed])
-    sms = np.array([sm for _, sm, _ in listed])
+    offers = np.array([shape.offer for shape in shapes])
+    sms = np.array([shape.sm for shape in shapes])
     profiles, served = t.offer_profile[offers], t.offer_service[offers]
-    most = max(len(batches) for _, _, batches in listed)
     pressure = t.pressure[profiles, sms]
     slots = [pressure[slot_start[i] : slot_start[i + 1]].max() for i in range(len(slot_start) - 1)]
     clocks = kind.top_clock_mhz / np.array(kind.clocks_mhz[::-1])
     watts = t.power_w[profiles, sms] * clocks[:, None] ** -t.power_exponent[profiles]
     if watts[0].max() == 0 and kind.idle_w <= kind.max_w:  # no watts: no reason for a lower clock
         clocks, watts = clocks[:1], watts[:1]
-    shape = (len(listed), most)
-    stairs, exec_ms = np.full(shape, np.inf), np.full(shape, np.inf)
-    number_of = np.zeros(shape, dtype=np.int64)
-    batch, row = np.ones(shape), np.zeros((*shape, t.loads.shape[2]))
-    for number, (_, sm, batches) in enumerate(listed):
-        profile, by = profiles[number], t.percentile_row[served[number]]
-        for j, b in enumerate(batches):
-            stairs[number, j] = t.memory_gib[profile, batches[: j + 1]].max()
-            exec_ms[number, j], batch[number, j] = t.exec_ms[profile, b, sm], t.batches[b]
-            number_of[number, j] = b
-            row[number, j] = t.loads[by, b]
+    table = _batch_table(t, shapes)
     made = ExactOptions(
         slot_start=np.array(slot_start, dtype=np.int64),
         offer=offers,
@@ -52,31 +62,46 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
         dedicated=t.is_dedicated[served].astype(np.int64),
         pressure=pressure,
         watts=np.ascontiguousarray(watts),
-        caps=np.zeros((len(clocks), len(listed), levels, most)),
-        stairs=stairs,
-        stair_count=np.array([len(batches) for _, _, batches in listed], dtype=np.int64),
-        exec_ms=exec_ms,
-        batch=batch,
-        batch_number=number_of,
+        caps=np.zeros((len(clocks), len(shapes), levels, table.stairs.shape[1])),
+        stair_count=np.array([len(shape.batches) for shape in shapes], dtype=np.int64),
         sensitivity=t.sensitivity[profiles],
         slowdown=np.ascontiguousarray(clocks[:, None] ** t.clock_exponent[profiles]),
-        row=row,
         slo_ms=t.slo_ms[served],
         step=max(float(sum(slots)), 1e-9) / levels,
-        memory_gib=kind.memory_gib * (1 + SUM),
+        memory_gib=kind.memory_gib * (1 + SUM_SHARE),
         idle_w=float(kind.idle_w),
-        max_w=kind.max_w * (1 + SUM),
+        max_w=kind.max_w * (1 + SUM_SHARE),
         most=min(t.problem.policy.clients_per_gpu, SM),
         services=len(t.services),
         utilization=float(t.utilization),
         margin=float(t.margin),
+        **table._asdict(),
     )
     fill_caps(made)
     return made
 
 
-def _shapes(t: Tables, offer: int, memory_gib: float) -> list[tuple[int, int, list[int]]]:
-    """The offer at each SM%, with the batches that fit, in order of memory."""
+def _batch_table(t: Tables, shapes: Sequence[_Shape]) -> _BatchTable:
+    size = (len(shapes), max(len(shape.batches) for shape in shapes))
+    table = _BatchTable(
+        stairs=np.full(size, np.inf),
+        exec_ms=np.full(size, np.inf),
+        batch=np.ones(size),
+        batch_number=np.zeros(size, dtype=np.int64),
+        row=np.zeros((*size, t.loads.shape[2])),
+    )
+    for number, (offer, sm, batches) in enumerate(shapes):
+        profile, percentile = t.offer_profile[offer], t.percentile_row[t.offer_service[offer]]
+        for j, b in enumerate(batches):
+            table.stairs[number, j] = t.memory_gib[profile, batches[: j + 1]].max()
+            table.exec_ms[number, j], table.batch[number, j] = t.exec_ms[profile, b, sm], t.batches[b]
+            table.batch_number[number, j] = b
+            table.row[number, j] = t.loads[percentile, b]
+    return table
+
+
+def _shapes(t: Tables, offer: int, memory_gib: float) -> list[_Shape]:
+    """Lists the offer at each SM% at which a batch fits and meets the SLO alone."""
     profile = t.offer_profile[offer]
     found = []
     order = np.lexsort((t.batches, t.memory_gib[profile]))
@@ -88,5 +113,5 @@ def _shapes(t: Tables, offer: int, memory_gib: float) -> list[tuple[int, int, li
             and t.exec_ms[profile, b, sm] * t.margin <= t.slo_ms[t.offer_service[offer]]
         ]
         if batches:
-            found.append((offer, sm, batches))
+            found.append(_Shape(offer, sm, batches))
     return found

@@ -1,78 +1,51 @@
-"""A proved choice of patterns as what stands on each GPU."""
+"""Turns the patterns of a proof into residents on GPUs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.exact.kernels import STAIRS, cap_of
+from solvers.planning.exact.kernels import STAIRS, ExactOptions, cap_of
 from solvers.planning.exact.patterns import Patterns
-from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.search.realise import PlacedInstances
+from solvers.planning.search.tables import Tables
 
-Code: TypeAlias = NDArray[np.int32]  # one pattern
-
-
-@dataclass(frozen=True, slots=True)
-class ExactResident:
-    """An instance on a GPU, by the tables' numbers."""
-
-    offer: int
-    sm_percent: int
-    batch: int  # index into the tables' batches
-    rate_per_second: float
+Code: TypeAlias = NDArray[np.int32]  # a pattern
 
 
-@dataclass(frozen=True, slots=True)
-class ExactPlacements:
-    """Who stands on one GPU."""
-
-    pool: int
-    index: int  # into the pool's GPUs
-    clock_mhz: float
-    residents: tuple[ExactResident, ...]
-
-
-def exact_placements(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> tuple[ExactPlacements, ...]:
-    """`picked`: the pool and pattern of each GPU. Residents share the need in proportion to what they could carry."""
-    found: list[tuple[int, int, float, list[ExactResident]]] = []
-    cover = np.zeros(len(t.services))
+def exact_placements(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> PlacedInstances:
+    """Places the pattern of each GPU in `picked`; residents share the need in proportion to what they could carry."""
+    first = np.cumsum([0, *(len(pool.gpus) for pool in t.pools)]).tolist()  # GPU of each pool
     taken: Counter[int] = Counter()
+    rows: list[tuple[int, int, int, int, float, float]] = []
     for pool, pattern in picked:
-        index = taken[pool]
+        at = first[pool] + taken[pool]
         taken[pool] += 1
-        codes = [int(code) for code in pattern if code >= 0]
-        if not codes:
+        if not (pattern >= 0).any():
             continue
         of = space.options[space.site[pool]]
-        clock = int(space.exact(pool, pattern[None, :])[1][0, 0])
-        total = sum(float(of.pressure[code // STAIRS]) for code in codes)
-        residents = []
-        for code in codes:
-            option, last = divmod(code, STAIRS)
-            beside = max(total - float(of.pressure[option]), 0.0)
-            rates = [cap_of(of, option, clock, stair, beside) for stair in range(last + 1)]
-            if rates[-1] > 0:
-                stair = rates.index(rates[-1])
-                residents.append(
-                    ExactResident(
-                        int(of.offer[option]), int(of.sm[option]), int(of.batch_number[option, stair]), rates[-1]
-                    )
-                )
-                cover[of.service[option]] += rates[-1]
+        step = int(space.exact(pool, pattern[None, :])[1][0, 0])
         clocks = t.problem.gpu_types[t.pools[pool].gpu_type].clocks_mhz
-        found.append((pool, index, clocks[-1 - clock], residents))
-    part = np.minimum(t.rate / np.maximum(cover, 1e-300), 1.0)
-    return tuple(
-        ExactPlacements(pool, index, clock, tuple(_carrying(t, resident, part) for resident in residents))
-        for pool, index, clock, residents in found
-    )
+        rows += [(at, *resident, clocks[-1] / clocks[-1 - step]) for resident in _residents(of, pattern, step)]
+    gpu, offer, sm, batch, cap, clock = (np.array(column) for column in zip(*rows, strict=True))
+    services = t.offer_service[offer]
+    cover = np.bincount(services, cap, len(t.services))
+    share = np.minimum(t.rate / np.maximum(cover, 1e-300), 1.0)
+    return PlacedInstances(gpu, offer, sm, batch, cap * share[services], clock)
 
 
-def _carrying(t: Tables, resident: ExactResident, part: Floats) -> ExactResident:
-    share = float(part[t.offer_service[resident.offer]])
-    return ExactResident(resident.offer, resident.sm_percent, resident.batch, resident.rate_per_second * share)
+def _residents(of: ExactOptions, pattern: Code, clock: int) -> Iterator[tuple[int, int, int, float]]:
+    """Yields offer, SM%, batch and the most that each resident of a pattern carries, but for those that carry 0."""
+    codes = [int(code) for code in pattern if code >= 0]
+    total = sum(float(of.pressure[code // STAIRS]) for code in codes)
+    for code in codes:
+        option, last = divmod(code, STAIRS)
+        beside = max(total - float(of.pressure[option]), 0.0)
+        rates = [cap_of(of, option, clock, stair, beside) for stair in range(last + 1)]
+        if rates[-1] > 0:
+            batch = of.batch_number[option, rates.index(rates[-1])]
+            yield int(of.offer[option]), int(of.sm[option]), int(batch), rates[-1]

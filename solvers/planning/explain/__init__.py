@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from solvers.planning.explain.applied import RelaxedCase, case
-from solvers.planning.explain.filled import fill_unserved
+from solvers.planning.explain.filled import add_services, fill_unserved
 from solvers.planning.explain.fleet import FleetCapacity, fleet
 from solvers.planning.explain.free_capacity import ground
 from solvers.planning.explain.impossible import wanted_profile
@@ -26,6 +26,7 @@ __all__ = [
     "NOTHING_HELPS",
     "STEPS",
     "Relaxation",
+    "add_services",
     "case",
     "explain_service",
     "explained",

@@ -14,7 +14,8 @@ from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, 
 from solvers.planning.explain.gpu_groups import Place, demand_of, demand_of_job, outside_of
 from solvers.planning.explain.gpu_groups import alone_ms as alone_of
 from solvers.planning.explain.options import Notes, ServiceTerms
-from solvers.planning.explain.seats import ENOUGH, NOTHING, FoundSeats, instances, seats
+from solvers.planning.explain.remaining import ENOUGH
+from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan

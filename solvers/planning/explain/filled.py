@@ -1,4 +1,4 @@
-"""Services that a search left out, though there is room for them beside the others, are served there."""
+"""Serves services that a search left out although there is room for them next to the others."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from solvers.planning.explain.free_capacity import ground
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.worth import worth
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
 
 STEPS = 5_000_000  # about a third of a second
-STEPS_FOR_GROUND = 300  # each instance that stands
+GROUND_STEPS = 300  # for each instance
 
 
 def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
-    """The plan with all of those served that are worth it, the dearest to miss first, as far as the steps go."""
+    """Serves those that are worth it, the most expensive to leave out first, as far as the steps go."""
 
     def missed(name_and_rate: tuple[str, float]) -> tuple[float, str]:
         name, rate = name_and_rate
@@ -27,7 +27,7 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
     try:
         for name, _ in sorted(((left.service, left.rate_per_second) for left in plan.unserved), key=missed):
             if known is None:
-                notes.meter.spend(STEPS_FOR_GROUND * len(plan.instances))
+                notes.meter.spend(GROUND_STEPS * len(plan.instances))
                 known = ground(problem, plan.instances, plan.jobs)
             about = case(problem, plan, name, known, Notes(notes.meter, notes.measured))
             offered = serves(about)
@@ -37,3 +37,13 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
     except SpentError:
         pass
     return replace(plan, unserved=tuple(sorted(plan.unserved, key=lambda left: left.service)))
+
+
+def add_services(problem: Problem, services: ServicePlan) -> ServicePlan:
+    """Adds the unserved services for which there is free capacity, and says so in the origin."""
+    plan = fill_unserved(problem, Plan(tuple(services.instances), unserved=tuple(services.unserved)))
+    more = len(services.unserved) - len(plan.unserved)
+    if not more:
+        return services
+    origin = f"{more} services added in free capacity; {services.origin or 'the plan'}"
+    return ServicePlan(list(plan.instances), list(plan.unserved), origin)

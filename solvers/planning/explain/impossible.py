@@ -28,10 +28,9 @@ CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
 
 def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind], memo: Measurements) -> str | None:
     """Names the first obstacle that no plan can remove; `able` are the node kinds that may run the service."""
-    there = sum(kind.gpus for kind in able)
-    if there >= max(service.min_instances, 1):
+    able_gpus = sum(kind.gpus for kind in able)
+    if able_gpus >= max(service.min_instances, 1):
         return None
-    problem = fleet.problem
     if not service.variants:
         return f"its variants and minAccuracy admit no variant of model {service.model}"
     if not fleet.kinds:
@@ -39,34 +38,50 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind],
     among = sorted(_allowed(fleet, service))
     if not among:
         return f"the fleet has no GPU of its gpuTypes: {', '.join(service.gpu_types or ())}"
-    profiles = _profiles(problem, service, among)
+    profiles = _profiles(fleet.problem, service, among)
     if not profiles:
         return _unmeasured(fleet, service)
-    fastest, by = min((_fastest_ms(profile, memo), profile.key) for profile in profiles)
-    judged = fastest * (1 + problem.policy.exec_margin)
-    if judged > service.slo_ms:
+    judged_ms, key = min((_fastest_ms(profile, memo), profile.key) for profile in profiles)
+    judged_ms *= 1 + fleet.problem.policy.exec_margin
+    if judged_ms > service.slo_ms:
         return (
-            f"its SLO of {service.slo_ms:.6g} ms is below the fastest exec, {judged:.6g} ms with execMargin "
-            f"({by[1]} on {by[2]})"
+            f"its SLO of {service.slo_ms:.6g} ms is below the fastest exec, {judged_ms:.6g} ms with execMargin "
+            f"({key[1]} on {key[2]})"
         )
-    if all(problem.gpu_types[p.gpu_type].memory_gib < min(p.memory_gib.values()) for p in profiles):
+    too_large = _too_large(fleet, profiles, among)
+    if too_large or not able:
+        return too_large or _unable(fleet, service, among, judged_ms)
+    return (
+        f"minInstances {service.min_instances} must run on different GPUs, and only {able_gpus} of the fleet may run it"
+    )
+
+
+def _too_large(fleet: FleetCapacity, profiles: list[Profile], among: list[str]) -> str | None:
+    """Names the memory or the CPU cores of which no GPU or node of these types has enough for an instance."""
+    types = ", ".join(among)
+    if all(fleet.problem.gpu_types[p.gpu_type].memory_gib < min(p.memory_gib.values()) for p in profiles):
         least = min(min(profile.memory_gib.values()) for profile in profiles)
-        return f"it needs at least {least:.6g} GiB of GPU memory, more than any GPU of {', '.join(among)} has"
+        return f"it needs at least {least:.6g} GiB of GPU memory, more than any GPU of {types} has"
     kinds = [kind for kind in fleet.kinds if kind.node.gpu_type in among]
     if all(_least(profiles, kind.node.gpu_type, "cpu_cores") > kind.most_cpu_cores for kind in kinds):
-        return f"no node of {', '.join(among)} has the CPU cores that one instance takes"
+        return f"no node of {types} has the CPU cores that one instance takes"
     if all(_least(profiles, kind.node.gpu_type, "host_memory_gib") > kind.most_host_memory_gib for kind in kinds):
-        return f"no node of {', '.join(among)} has the host memory that one instance takes"
-    if not able:
-        templates = {v.template for v in problem.models[service.model] if v.name in service.variants and v.template}
-        offered = [kind.node.templates for kind in kinds]
-        if templates and all(some is not None and not templates & some for some in offered):
-            return f"no node of {', '.join(among)} offers the template {' or '.join(sorted(templates))}"
-        return (
-            f"even an empty GPU of {', '.join(among)} cannot meet its SLO of {service.slo_ms:.6g} ms at percentile "
-            f"{service.percentile:g} within memory and maxW; the fastest exec is {judged:.6g} ms with execMargin"
-        )
-    return f"minInstances {service.min_instances} must run on different GPUs, and only {there} of the fleet may run it"
+        return f"no node of {types} has the host memory that one instance takes"
+    return None
+
+
+def _unable(fleet: FleetCapacity, service: Service, among: list[str], judged_ms: float) -> str:
+    """Names the missing template or, with every template there, what the SLO leaves of an empty GPU."""
+    variants = fleet.problem.models[service.model]
+    templates = {v.template for v in variants if v.name in service.variants and v.template}
+    offered = [kind.node.templates for kind in fleet.kinds if kind.node.gpu_type in among]
+    types = ", ".join(among)
+    if templates and all(some is not None and not templates & some for some in offered):
+        return f"no node of {types} offers the template {' or '.join(sorted(templates))}"
+    return (
+        f"even an empty GPU of {types} cannot meet its SLO of {service.slo_ms:.6g} ms at percentile "
+        f"{service.percentile:g} within memory and maxW; the fastest exec is {judged_ms:.6g} ms with execMargin"
+    )
 
 
 def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> list[NodeKind]:

@@ -11,8 +11,9 @@ from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
 from solvers.planning.explain.gpu_groups import empty, lot
 from solvers.planning.explain.options import admitted, options
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
+from solvers.planning.explain.remaining import ENOUGH
 from solvers.planning.explain.rounding import rounded_up
-from solvers.planning.explain.seats import ENOUGH, shares_of, watts_of
+from solvers.planning.explain.seats import shares_of, watts_of
 from solvers.planning.problem import Limit, Node
 
 

@@ -15,8 +15,8 @@ from solvers.planning.explain.more_capacity import tenant_limit
 from solvers.planning.explain.options import Measurements, admitted
 from solvers.planning.explain.proposals import confirm
 from solvers.planning.explain.relaxations import longest_slo_ms
+from solvers.planning.explain.remaining import ENOUGH
 from solvers.planning.explain.rounding import rounded_down
-from solvers.planning.explain.seats import ENOUGH
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
 

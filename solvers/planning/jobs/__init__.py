@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
-from solvers.planning.jobs.room import Room, at, room
+from solvers.planning.jobs.residents import at
+from solvers.planning.jobs.room import Room, room
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Instance, PlacedJob, Problem
 

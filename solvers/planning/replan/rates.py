@@ -1,4 +1,4 @@
-"""Who carries how much: as few instances as possible get another rate."""
+"""Shares a service's rate among its instances so that as few as possible get another rate."""
 
 from __future__ import annotations
 
@@ -10,34 +10,23 @@ SAME = 1e-9  # what sums of floats may differ by
 
 
 def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
-    """Rates that add up to `total`, none above its cap, all over 0; a rate of 0 is that of a new instance.
+    """Returns rates above 0 that add up to `total`, none above its cap; in `rates`, 0 marks a new instance.
 
-    The `least` largest carry at least half an even share each: where that needs it, all rates are as even as they go.
+    The `least` largest carry at least half an even share each; if nothing else does that, all rates become even.
     """
     total = min(total, float(caps.sum()))
     if rates.min(initial=1.0) > 0 and (rates <= caps * (1 + SAME)).all() and abs(rates.sum() - total) <= SAME * total:
         return rates
-    found = np.minimum(rates, caps)
-    new = rates <= 0
     if total <= 0 or not len(caps):
         return np.zeros(len(caps))
+    found = np.minimum(rates, caps)
+    new = rates <= 0
     found[new] = caps[new] * min(1.0, total / float(caps.sum()))
-    floor = np.minimum(found, total / (2 * len(caps)))
     short = total - float(found.sum())
     if short > 0:
-        for k in np.argsort(found - caps, kind="stable"):
-            more = min(short, caps[k] - found[k])
-            found[k] += more
-            short -= more
-            if short <= 0:
-                break
+        _raise(found, caps, short)
     elif short < 0:
-        for k in np.argsort(floor - found, kind="stable"):
-            less = min(-short, found[k] - floor[k])
-            found[k] -= less
-            short += less
-            if short >= 0:
-                break
+        _lower(found, np.minimum(found, total / (2 * len(caps))), -short)
     # What sums of floats lose goes where there is room for it.
     rest = total - float(found.sum())
     if rest:
@@ -48,8 +37,28 @@ def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
     return found
 
 
+def _raise(rates: Floats, caps: Floats, short: float) -> None:
+    """Raises rates until they add up to `short` more, first where most room is left."""
+    for k in np.argsort(rates - caps, kind="stable"):
+        more = min(short, caps[k] - rates[k])
+        rates[k] += more
+        short -= more
+        if short <= 0:
+            return
+
+
+def _lower(rates: Floats, floor: Floats, over: float) -> None:
+    """Lowers rates until they add up to `over` less, first those that are furthest above their floor."""
+    for k in np.argsort(floor - rates, kind="stable"):
+        less = min(over, rates[k] - floor[k])
+        rates[k] -= less
+        over -= less
+        if over <= 0:
+            return
+
+
 def even(caps: Floats, total: float, least: int) -> Floats:
-    """As even as the caps let them be; less in all where the `least` largest could not carry half an even share."""
+    """Spreads `total` as evenly as the caps allow; less of it if the `least` largest could not carry half a share."""
     if least > 1:
         total = min(total, 2 * len(caps) * float(np.sort(caps)[-least]))
     found, rest = np.zeros(len(caps)), total

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from solvers.planning.judge import judge_services
-from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, Unserved, unserved_rest
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign, difference, predicted
@@ -23,16 +23,7 @@ PASSES = 5
 AS_IT_RUNS = "the running plan"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Instances, the rates they leave unserved, and how they were found."""
-
-    instances: list[Instance]
-    unserved: list[Unserved]
-    origin: str
-
-
-def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
+def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
     """The least cost x horizon / 60 + churn of the plan as it runs, the same repaired, and the cold plan laid over it.
 
     Where two cost the same, the one that changes less: a plan is a fixed point of whatever finds it again.
@@ -40,13 +31,13 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     state = t.problem.state
     assert state
     choices = [
-        Choice(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
+        ServicePlan(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
         repaired(t),
-        Choice(match_running(t, cold), list(unserved), ""),
+        ServicePlan(match_running(t, cold), list(unserved), ""),
     ]
     best, least = choices[-1], inf
 
-    def weigh(choice: Choice) -> None:
+    def weigh(choice: ServicePlan) -> None:
         nonlocal best, least
         value = _value(t, choice)
         if value < least * (1 - SAME):
@@ -55,22 +46,12 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     for choice in choices:
         weigh(choice)
     if best.unserved:
-        for choice in {id(one): one for one in (best, choices[1])}.values():
-            weigh(_fitted_in(t, choice))
+        from solvers.planning.explain import add_services
+
+        alone = replace(t.problem, jobs={}, state=RunningState(None, state.running))
+        for choice in {id(choice): choice for choice in (best, choices[1])}.values():
+            weigh(add_services(alone, choice))
     return best
-
-
-def _fitted_in(t: Tables, choice: Choice) -> Choice:
-    """Adds the services for which the explanations find free capacity."""
-    from solvers.planning.explain import fill_unserved
-
-    alone = replace(t.problem, jobs={}, state=RunningState(None, t.problem.state.running) if t.problem.state else None)
-    roomy = fill_unserved(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)))
-    more = len(choice.unserved) - len(roomy.unserved)
-    if not more:
-        return choice
-    origin = f"{more} services added in free capacity; {choice.origin or 'the plan'}"
-    return Choice(list(roomy.instances), list(roomy.unserved), origin)
 
 
 def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
@@ -97,16 +78,16 @@ def _is_profiled(problem: Problem, line: Instance) -> bool:
     return profile is not None and line.batch in profile.latency_ms
 
 
-def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
+def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
     """Adds to a plan what still fits next to it, if that is valid and worth its price."""
-    before = Choice(list(lines), list(unserved), "")
+    before = ServicePlan(list(lines), list(unserved), "")
     if not unserved or not lines:
         return before
     after = righted(t, lines, ())
     return replace(after, origin="") if _value(t, after) < _value(t, before) else before
 
 
-def repaired(t: Tables) -> Choice:
+def repaired(t: Tables) -> ServicePlan:
     """Repairs the running plan with the least changes that make it valid."""
     state = t.problem.state
     assert state
@@ -117,7 +98,7 @@ def repaired(t: Tables) -> Choice:
     return found
 
 
-def righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Choice:
+def righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
     """These lines with the least changes that make them right; again while that serves more.
 
     What comes out goes in again unchanged: a plan that passed through here is a fixed point of it.
@@ -131,7 +112,7 @@ def righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> 
     return found
 
 
-def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Choice:
+def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
     shop, prices = priced(t, 0)
     d = desk(t, shop, jobs)
     broken = seat(d, lines)
@@ -154,7 +135,7 @@ def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) ->
     unserved = [
         Unserved(t.services[s], rest) for s, rest in sorted(left.items()) if rest > NONE_UNSERVED_SHARE * t.rate[s]
     ]
-    return Choice(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
+    return ServicePlan(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
 
 
 def _missing(d: RunningBoard, service: int) -> float:
@@ -184,7 +165,7 @@ def _stir_mistimed(d: RunningBoard) -> None:
             d.stirred.add(gpu)
 
 
-def _value(t: Tables, choice: Choice) -> float:
+def _value(t: Tables, choice: ServicePlan) -> float:
     """Returns the value of the services alone; infinite if the plan breaks a rule."""
     verdict = judge_services(t.problem, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)), keep)
     return verdict.cost.value(t.problem.policy) if verdict.is_right else inf

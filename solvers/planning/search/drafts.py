@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from solvers.planning.search import dive
 from solvers.planning.search.limits import enforce_limits
+from solvers.planning.search.master import ResourcePrices
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Floats, Tables
-from solvers.planning.search.workshop import Workshop, usual_levels, workshop
+from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
 COARSE, FINE = 4, 2  # step widths in SM%
 STEPS = (10, 4, 10, 2)  # of a search's turns, in SM%: profiles bend at round numbers, and filling there is quick
@@ -26,11 +28,15 @@ PATIENCE_TRIES_PER_GPU = 50  # more for each GPU in use
 HEAT_SHARE = 0.02  # of a GPU's price
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+_NOBODY = PlacedInstances(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))
+
+
 @dataclass(frozen=True, slots=True)
 class SearchDraft:
-    """A board worth keeping, its cost, and the steps it took."""
+    """The residents of a board, their cost, and the steps that it took. Without a method there is no new plan."""
 
-    stands: PlacedInstances
+    placed: PlacedInstances
     cost: float
     work: int
     method: str
@@ -45,69 +51,110 @@ def prepare(t: Tables) -> Workshop:
 def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     """Yields better and better drafts without end; the caller decides when to stop."""
     t = shop.t
-    best, work = np.inf, 0
+    if not t.pools:
+        yield SearchDraft(_NOBODY, shop.cost, 1, "no GPUs", True)
+        return
+    rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
+    course = dive.Dive(rate, extra)
+    progress, local_search = _Progress(shop), _LocalSearch(shop, seed)
+    for step, rounds in ((COARSE, FIRST_ROUNDS), (COARSE, ROUNDS), (FINE, ROUNDS)):
+        shop.look_at(step)
+        prices = yield from _price(progress, course, rounds)
+        if prices is None:
+            yield progress.nothing(ends_the_beginning=True)
+            return  # nothing can be placed
+        start = _DiveStart(
+            dive.columns_of(course),
+            prices._replace(weight=prices.weight[prices.weight > dive.NONE]),
+            course.rate.copy(),
+            course.extra.copy(),
+        )
+        for _ in dive.dive(shop, course, start.prices, start.columns, dive.SHALLOW):
+            progress.work += 1
+        found = progress.draft("LP diving")
+        if found:
+            yield found
+        yield progress.nothing(ends_the_beginning=True)
+        if rounds != FIRST_ROUNDS:  # after the first, better prices gain more than a local search at these
+            yield from _search(progress, local_search, start, "local search")
+    yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
 
-    def draft(method: str) -> SearchDraft | None:
-        nonlocal best
+
+class _DiveStart(NamedTuple):
+    """The columns and prices from which dives begin."""
+
+    columns: list[PatternColumn]
+    prices: ResourcePrices
+    rate: Floats
+    extra: Floats
+
+
+@dataclass
+class _Progress:
+    """Counts the steps of work and keeps the least cost of a draft."""
+
+    shop: Workshop
+    work: int = 0
+    least: float = np.inf
+
+    def draft(self, method: str) -> SearchDraft | None:
+        """Puts the board right and returns it if that makes it the cheapest so far."""
+        shop = self.shop
         prune(shop)
         leave_out(shop)
         enforce_limits(shop)
         cost = shop.cost
-        if not cost < best - 1e-9:
+        if not cost < self.least - 1e-9:
             return None
-        best = cost
-        return SearchDraft(placed_instances(shop), cost, work, method, not shop.need.any())
+        self.least = cost
+        return SearchDraft(placed_instances(shop), cost, self.work, method, not shop.need.any())
 
-    if not t.pools:
-        yield SearchDraft(_EMPTY_BOARD, shop.cost, 1, "no GPUs", True)
-        return
-    rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
-    course = dive.Dive(rate, extra)
-    rng = np.random.default_rng(seed)
-    local_search = _LocalSearch(shop, seed)
-    for step, rounds in ((COARSE, FIRST_ROUNDS), (COARSE, ROUNDS), (FINE, ROUNDS)):
-        shop.look_at(step)
-        latest = None
-        for prices in dive.generate(shop, course, rounds):
-            if prices is None:
-                work += 1
-                found = draft("patterns at resource prices" if work == 1 else "patterns at LP prices")
-                if found:
-                    yield found
-            else:
-                latest = prices
-        if latest is None:
-            yield SearchDraft(_EMPTY_BOARD, np.inf, work, "", True)
-            return  # nothing can be placed
-        columns = dive.columns_of(course)
-        weights = latest._replace(weight=latest.weight[latest.weight > dive.NONE])
-        rate, extra = course.rate.copy(), course.extra.copy()
-        for _ in dive.dive(shop, course, weights, columns, dive.SHALLOW):
-            work += 1
-        found = draft("LP diving")
-        if found:
-            yield found
-        yield SearchDraft(_EMPTY_BOARD, np.inf, work, "", True)
-        if rounds == FIRST_ROUNDS:
-            continue  # better prices gain more than a local search at these
-        for _ in local_search.run(rate, extra):
-            work += 1
-            yield draft("local search") or SearchDraft(_EMPTY_BOARD, np.inf, work, "")
+    def nothing(self, *, ends_the_beginning: bool = False) -> SearchDraft:
+        """Reports the steps of work alone."""
+        return SearchDraft(_NOBODY, np.inf, self.work, "", ends_the_beginning)
+
+
+def _price(
+    progress: _Progress, course: dive.Dive, rounds: int
+) -> Generator[SearchDraft, None, ResourcePrices | None]:
+    """Yields drafts of patterns while prices become those of an LP, and returns the last prices."""
+    latest = None
+    for prices in dive.generate(progress.shop, course, rounds):
+        if prices is None:
+            progress.work += 1
+            found = progress.draft("patterns at resource prices" if progress.work == 1 else "patterns at LP prices")
+            if found:
+                yield found
+        else:
+            latest = prices
+    return latest
+
+
+def _dive_again(
+    progress: _Progress, local_search: _LocalSearch, course: dive.Dive, start: _DiveStart, rng: np.random.Generator
+) -> Iterator[SearchDraft]:
+    """Dives from shaken prices, each time with other limits, and searches around the result."""
     while True:
-        shop.look_at(FINE)
-        course.rate = rate * np.exp(float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(rate)))
-        course.extra = extra.copy()
-        depth = dive.DiveLimits(
+        progress.shop.look_at(FINE)
+        shake = float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(start.rate))
+        course.rate, course.extra = start.rate * np.exp(shake), start.extra.copy()
+        limits = dive.DiveLimits(
             rounds=int(rng.choice([3, 5])),
             up=float(rng.choice([0.03, 0.08, 0.15])),
             useful=float(rng.choice([0.5, 0.7, 0.85])),
         )
-        for _ in dive.dive(shop, course, weights, columns, depth):
-            work += 1
-            yield SearchDraft(_EMPTY_BOARD, np.inf, work, "")
-        for _ in local_search.run(rate, extra):
-            work += 1
-            yield draft("best of several local searches") or SearchDraft(_EMPTY_BOARD, np.inf, work, "")
+        for _ in dive.dive(progress.shop, course, start.prices, start.columns, limits):
+            progress.work += 1
+            yield progress.nothing()
+        yield from _search(progress, local_search, start, "best of several local searches")
+
+
+def _search(
+    progress: _Progress, local_search: _LocalSearch, start: _DiveStart, method: str
+) -> Iterator[SearchDraft]:
+    for _ in local_search.run(start.rate, start.extra):
+        progress.work += 1
+        yield progress.draft(method) or progress.nothing()
 
 
 @dataclass
@@ -133,6 +180,3 @@ class _LocalSearch:
             since = 0 if shop.cost < least - 1e-9 else since + tries
             least = min(least, shop.cost)
 
-
-_NONE = np.zeros(0, dtype=np.int64)
-_EMPTY_BOARD = PlacedInstances(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))

@@ -1,4 +1,4 @@
-"""From a board to a plan: nobody superfluous, rates as even as they go, timeouts where they are needed."""
+"""Makes a plan of a board: drops superfluous instances, spreads rates evenly and sets timeouts where needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.latency import latency_at, max_rate, timeout_for
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
-from solvers.planning.problem import GpuType, Instance
+from solvers.planning.problem import GpuType, Instance, Service
 from solvers.planning.search.improve import spared
 from solvers.planning.search.promise import timeouts
 from solvers.planning.search.tables import Floats, Ints, Tables
@@ -18,7 +18,7 @@ from solvers.planning.search.workshop import Workshop
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstances:
-    """A board, kept: one entry a resident."""
+    """The residents of a board as columns, one entry each."""
 
     gpu: Ints
     offer: Ints
@@ -30,7 +30,7 @@ class PlacedInstances:
 
 @dataclass(frozen=True, slots=True)
 class _Seat:
-    """One resident on one GPU."""
+    """A resident on a GPU."""
 
     gpu: int
     offer: int
@@ -41,14 +41,14 @@ class _Seat:
 
 
 def placed_instances(shop: Workshop) -> PlacedInstances:
-    """What the board holds now."""
+    """Copies the residents of the board."""
     b = shop.board
     gpu, slot = np.nonzero(np.arange(b.offer.shape[1])[None, :] < b.count[:, None])
     return PlacedInstances(gpu, b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot], b.cap[gpu, slot], b.clock[gpu])
 
 
 def prune(shop: Workshop) -> None:
-    """Take whole GPUs back that nobody needs, the dearest first."""
+    """Empties GPUs whose residents no service needs, the dearest first."""
     t, b = shop.t, shop.board
     gpus = shop.used
     costs, _ = shop.costs(gpus)
@@ -59,18 +59,18 @@ def prune(shop: Workshop) -> None:
 
 
 def leave_out(shop: Workshop) -> None:
-    """Take GPUs back that cost more than it does to leave out what they carry, the dearest first."""
+    """Empties GPUs that cost more than leaving out what they carry, the dearest first."""
     t, b = shop.t, shop.board
     gpus = shop.used
     costs, _ = shop.costs(gpus)
     if not len(gpus) or costs.max() <= t.unserved_price.min():
-        return  # leaving out any service costs its price at least
+        return  # leaving out any service costs at least its price
     for gpu, cost in sorted(zip(gpus.tolist(), costs.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
         carried = np.zeros(len(t.services))
         count = int(b.count[gpu])
         np.add.at(carried, t.offer_service[b.offer[gpu, :count]], b.cap[gpu, :count])
         missing = t.rate - b.cover + carried
-        missing[(carried > 0) & (t.min_instances > 1)] = np.inf  # with too few instances all of it is left out
+        missing[(carried > 0) & (t.min_instances > 1)] = np.inf  # with too few instances the whole service is left out
         if _missed(t, np.minimum(missing, t.rate)) - _missed(t, t.rate - b.cover) < cost:
             shop.empty(gpu)
     if _missed(t, t.rate) < shop.cost:
@@ -82,11 +82,53 @@ def _missed(t: Tables, missing: Floats) -> float:
     return float((t.unserved_price * np.maximum(missing, 1.0))[missing > 1e-9 * t.rate].sum())
 
 
-def instances(t: Tables, stands: PlacedInstances) -> tuple[list[Instance], list[Unserved]]:
-    """The plan's instances, with rates, timeouts and predictions; and what of each service is left."""
-    seats, rates, left = _rates(t, stands)
+def instances(t: Tables, placed: PlacedInstances) -> tuple[list[Instance], list[Unserved]]:
+    """Returns the plan's instances, with rates, timeouts and predictions, and what it leaves unserved."""
+    seats, rates, unserved = _rates(t, placed)
+    exec_ms = _exec_ms(t, seats)
+    waits = _waits(t, seats, exec_ms, rates, unserved)
+    places = [place for pool in t.pools for place in pool.gpus]
+    numbers: dict[str, int] = defaultdict(int)
+    found = []
+    for seat, rate, time, wait in zip(seats, rates, exec_ms, waits, strict=True):
+        if wait is None:
+            continue
+        service = _service_of(t, seat)
+        numbers[service.name] += 1
+        node, gpu = places[seat.gpu]
+        batch = int(t.batches[seat.batch])
+        found.append(
+            Instance(
+                id=f"{service.name}/{numbers[service.name]}",
+                service=service.name,
+                node=node,
+                gpu=gpu,
+                variant=t.offer_variant[seat.offer],
+                batch=batch,
+                batch_timeout_ms=wait,
+                sm_percent=seat.sm,
+                memory_gib=float(t.memory_gib[t.offer_profile[seat.offer], seat.batch]),
+                clock_mhz=_clock_mhz(t.problem.type_of(node), seat.clock),
+                rate_per_second=float(rate),
+                exec_ms=float(time),
+                latency_ms=float(latency_at(batch, time * t.margin, rate, service.percentile, wait)),
+            )
+        )
+    missed = [
+        Unserved(t.services[number], float(rest))
+        for number, rest in enumerate(unserved)
+        if rest > NONE_UNSERVED_SHARE * t.rate[number]
+    ]
+    return found, missed
+
+
+def _service_of(t: Tables, seat: _Seat) -> Service:
+    return t.problem.services[t.services[t.offer_service[seat.offer]]]
+
+
+def _exec_ms(t: Tables, seats: list[_Seat]) -> Floats:
+    """Returns the execution time of each resident among its neighbours."""
     policy = t.problem.policy
-    place = [gpu for pool in t.pools for gpu in pool.gpus]
     by_gpu: dict[int, list[int]] = defaultdict(list)
     for index, seat in enumerate(seats):
         by_gpu[seat.gpu].append(index)
@@ -102,95 +144,70 @@ def instances(t: Tables, stands: PlacedInstances) -> tuple[list[Instance], list[
             feels = t.sensitivity[profile]
             exec_ms[i] = alone * (1 + feels * (total - own)) * (1 + feels * outside)
             exec_ms[i] *= seats[i].clock ** t.clock_exponent[profile]
-    services = [t.problem.services[t.services[t.offer_service[seat.offer]]] for seat in seats]
+    return exec_ms
+
+
+def _waits(t: Tables, seats: list[_Seat], exec_ms: Floats, rates: Floats, unserved: Floats) -> list[float | None]:
+    """Returns the timeouts. Lowers each rate that no timeout allows, and adds what that loses to `unserved`."""
+    services = [_service_of(t, seat) for seat in seats]
     batches = [int(t.batches[seat.batch]) for seat in seats]
     waits = timeouts(
         [s.percentile for s in services], batches, list(exec_ms * t.margin), [s.slo_ms for s in services], list(rates)
     )
     for i in [i for i, wait in enumerate(waits) if wait is None]:
-        # A service with too few instances has left, and where shares are priced what it frees slows the others.
+        # A service with too few instances was dropped; where shares are priced, the SMs it frees slow its neighbours.
         judged = float(exec_ms[i] * t.margin)
         most = max_rate(batches[i], judged, services[i].slo_ms, services[i].percentile)[0]
         lower = min(most, t.utilization * batches[i] / exec_ms[i] * 1000) * (1 - 1e-9)
         if lower > 0:
             waits[i] = timeout_for(batches[i], judged, services[i].slo_ms, services[i].percentile, lower)
-        left[t.number_of[services[i].name]] += rates[i] - lower
+        unserved[t.number_of[services[i].name]] += rates[i] - lower
         rates[i] = lower
-    numbers: dict[str, int] = defaultdict(int)
-    found = []
-    for seat, service, batch, rate, time, wait in zip(seats, services, batches, rates, exec_ms, waits, strict=True):
-        if wait is None:
-            continue
-        numbers[service.name] += 1
-        profile = t.offer_profile[seat.offer]
-        node, index = place[seat.gpu]
-        found.append(
-            Instance(
-                id=f"{service.name}/{numbers[service.name]}",
-                service=service.name,
-                node=node,
-                gpu=index,
-                variant=t.offer_variant[seat.offer],
-                batch=batch,
-                batch_timeout_ms=wait,
-                sm_percent=seat.sm,
-                memory_gib=float(t.memory_gib[profile, seat.batch]),
-                clock_mhz=_clock_mhz(t.problem.type_of(node), seat.clock),
-                rate_per_second=float(rate),
-                exec_ms=float(time),
-                latency_ms=float(latency_at(batch, time * t.margin, rate, service.percentile, wait)),
-            )
-        )
-    unserved = [
-        Unserved(t.services[number], float(rest))
-        for number, rest in enumerate(left)
-        if rest > NONE_UNSERVED_SHARE * t.rate[number]
-    ]
-    return found, unserved
+    return waits
 
 
 def _clock_mhz(gpu_type: GpuType, ratio: float) -> float:
-    """The clock of the type whose ratio to the highest this is."""
+    """Returns the clock of the type that has this ratio to the highest."""
     return min(gpu_type.clocks_mhz, key=lambda clock: abs(gpu_type.top_clock_mhz / clock - ratio))
 
 
-def _rates(t: Tables, stands: PlacedInstances) -> tuple[list[_Seat], Floats, Floats]:
-    """Who stays, what each carries, and what of each service nobody does."""
+def _rates(t: Tables, placed: PlacedInstances) -> tuple[list[_Seat], Floats, Floats]:
+    """Returns the residents that stay, the rate of each, and the unserved rate of each service."""
     by_service: dict[int, list[_Seat]] = defaultdict(list)
-    owners = t.offer_service[stands.offer].tolist()
-    residents = (stands.gpu.tolist(), stands.offer.tolist(), stands.sm.tolist(), stands.batch.tolist())
-    carried = (stands.cap.tolist(), stands.clock.tolist())
+    owners = t.offer_service[placed.offer].tolist()
+    residents = (placed.gpu.tolist(), placed.offer.tolist(), placed.sm.tolist(), placed.batch.tolist())
+    carried = (placed.cap.tolist(), placed.clock.tolist())
     for owner, gpu, offer, sm, batch, cap, clock in zip(owners, *residents, *carried, strict=True):
         by_service[owner].append(_Seat(gpu, offer, sm, batch, cap, clock))
     seats: list[_Seat] = []
     rates: list[float] = []
-    left = t.rate.copy()
+    unserved = t.rate.copy()
     for service in sorted(by_service):
-        mine = by_service[service]
-        if t.problem.policy.pricing == "gpu":  # where shares are priced, what one leaves slows the others
-            mine = _needed(mine, float(t.rate[service]), int(t.min_instances[service]))
-        if len(mine) < t.min_instances[service]:
+        own = by_service[service]
+        if t.problem.policy.pricing == "gpu":  # where shares are priced, the SMs that one frees slow the others
+            own = _needed(own, float(t.rate[service]), int(t.min_instances[service]))
+        if len(own) < t.min_instances[service]:
             continue  # all or nothing: too few instances
-        shares = even([seat.cap for seat in mine], float(t.rate[service]), int(t.min_instances[service]))
-        left[service] = max(0.0, float(t.rate[service]) - sum(shares))
-        seats += mine
+        shares = even([seat.cap for seat in own], float(t.rate[service]), int(t.min_instances[service]))
+        unserved[service] = max(0.0, float(t.rate[service]) - sum(shares))
+        seats += own
         rates += shares
     order = sorted(range(len(seats)), key=lambda i: (seats[i].gpu, i))
-    return [seats[i] for i in order], np.array([rates[i] for i in order]), left
+    return [seats[i] for i in order], np.array([rates[i] for i in order]), unserved
 
 
 def _needed(seats: list[_Seat], rate: float, least: int) -> list[_Seat]:
-    """Those without whom the rate is not carried; the smallest superfluous ones go."""
-    total, kept = sum(seat.cap for seat in seats), sorted(seats, key=lambda seat: (-seat.cap, seat.gpu))
-    while len(kept) > max(least, 1) and total - kept[-1].cap >= rate * (1 - 1e-12):
-        total -= kept.pop().cap
-    return kept
+    """Returns the residents that the rate needs; the smallest superfluous ones are dropped."""
+    total, needed = sum(seat.cap for seat in seats), sorted(seats, key=lambda seat: (-seat.cap, seat.gpu))
+    while len(needed) > max(least, 1) and total - needed[-1].cap >= rate * (1 - 1e-12):
+        total -= needed.pop().cap
+    return needed
 
 
 def even(caps: list[float], rate: float, least: int) -> list[float]:
-    """Rates that add up to `rate`, or to all that may be carried, none above its cap and as even as they go.
+    """Spreads `rate`, or as much of it as the caps allow, as evenly as the caps allow.
 
-    The `least` largest must carry half an even share each: where their caps are too small for that, less is served.
+    The `least` largest must carry half an even share each; where their caps are too small for that, less is served.
     """
     rate = min(rate, sum(caps))
     if least > 1:

@@ -1,25 +1,27 @@
-"""The problem as arrays: what every loop of the planner reads, built once, in an order that names alone decide."""
+"""The problem as arrays that every loop of the planner reads; built once, in an order that names alone decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
-from solvers.planning.problem import Curve, Node, Problem
+from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Site: TypeAlias = tuple[str, frozenset[str] | None]  # a GPU type and the templates that its nodes offer
 SM = 101  # SM% 0..100 as an index
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUs that no rule tells apart: same type, price, templates, way of paying."""
+    """GPUs that no rule distinguishes: same type, price, templates and way of paying."""
 
     gpu_type: str
     price_per_hour: float
@@ -33,7 +35,7 @@ class Tables:
     """Services, profiles, offers and pools by number.
 
     A site is a GPU type with the templates its nodes offer. An offer is one variant of one service on one site; the
-    offers of a site stand together, those of one model together within it.
+    offers of a site are contiguous, and within it those of one model.
     """
 
     problem: Problem
@@ -47,11 +49,11 @@ class Tables:
     is_dedicated: NDArray[np.bool_]
     model: Ints
     tenant: Ints
-    # what the latency package accepts: percentile x batch x bin of SLO / exec -> load
+    # accepted loads of the latency package: percentile x batch x bin of SLO / exec -> load
     loads: Floats
     batches: Ints
     # profiles
-    profiles: tuple[tuple[str, str, str], ...]
+    profiles: tuple[ProfileKey, ...]
     exec_ms: Floats  # [profile, batch, SM%], infinite where not profiled
     memory_gib: Floats  # [profile, batch], infinite where not profiled
     pressure: Floats  # [profile, SM%]
@@ -66,7 +68,7 @@ class Tables:
     offer_profile: Ints
     offer_variant: tuple[str, ...]
     site_start: Ints  # [sites + 1] into offers
-    group_start: Ints  # into offers; groups of one site stand together
+    group_start: Ints  # into offers; groups of one site are contiguous
     site_group: Ints  # [sites + 1] into groups
     # sites and pools
     site_types: tuple[str, ...]
@@ -78,7 +80,7 @@ class Tables:
 
     @property
     def margin(self) -> float:
-        """What exec is multiplied by when an SLO is judged."""
+        """The factor on exec when an SLO is judged."""
         return 1 + self.problem.policy.exec_margin
 
     @cached_property
@@ -87,96 +89,132 @@ class Tables:
         return {name: index for index, name in enumerate(self.services)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Offers:
+    """The offers of all sites, and where each site and each model within it begins."""
+
+    listed: list[tuple[int, int, str]]  # service, profile, variant
+    profiles: tuple[ProfileKey, ...]  # those that an offer uses
+    site_start: list[int]
+    site_group: list[int]
+    group_start: list[int]
+
+
 def tables(problem: Problem) -> Tables:
-    """Everything the loops need, from the problem alone."""
-    services = tuple(sorted(problem.services))
-    of = [problem.services[name] for name in services]
-    percentiles = sorted({service.percentile for service in of})
+    """Builds everything that the loops need from the problem alone."""
+    names = tuple(sorted(problem.services))
+    services = [problem.services[name] for name in names]
     sites, pools = _pools(problem)
-    models = {name: number for number, name in enumerate(sorted(problem.models))}
-    tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in of}))}
-
-    templates = {(model, v.name): v.template for model, variants in problem.models.items() for v in variants}
-    by_model: dict[str, list[int]] = {}
-    for number, service in enumerate(of):
-        by_model.setdefault(service.model, []).append(number)
-    used: dict[tuple[str, str, str], int] = {}
-    offers: list[tuple[int, int, str]] = []  # service, profile, variant
-    site_start, site_group, group_start = [0], [0], []
-    for gpu_type, offered in sites:
-        for model in sorted(by_model):
-            first = len(offers)
-            for number in by_model[model]:
-                service = of[number]
-                if service.gpu_types is not None and gpu_type not in service.gpu_types:
-                    continue
-                for variant in service.variants:
-                    key = (model, variant, gpu_type)
-                    template = templates.get((model, variant))
-                    if key in problem.profiles and (offered is None or template is None or template in offered):
-                        offers.append((number, used.setdefault(key, len(used)), variant))
-            if len(offers) > first:
-                group_start.append(first)
-        site_start.append(len(offers))
-        site_group.append(len(group_start))
-    group_start.append(len(offers))
-
-    keys = tuple(used)
-    found = [problem.profiles[key] for key in keys]
-    batches = sorted({batch for profile in found for batch in profile.latency_ms}) or [1]
-    limits = [latency.limits(percentile, batches).loads for percentile in percentiles]
-    loads = np.ascontiguousarray(np.stack([rows[batches] for rows in limits])) if limits else np.zeros((0, 1, 1))
-    exec_ms = np.full((len(keys), len(batches), SM), np.inf)
-    memory = np.full((len(keys), len(batches)), np.inf)
-    place = {batch: index for index, batch in enumerate(batches)}
-    for number, profile in enumerate(found):
-        for batch, curve in profile.latency_ms.items():
-            exec_ms[number, place[batch]] = inside(curve)
-            memory[number, place[batch]] = profile.memory_gib[batch]
-
-    def by_profile(values: Iterable[float]) -> Floats:
-        return np.array(list(values), dtype=np.float64)
-
-    policy = problem.policy
+    offers = _offers(problem, services, sites)
+    profiles = [problem.profiles[key] for key in offers.profiles]
+    batches = sorted({batch for profile in profiles for batch in profile.latency_ms}) or [1]
+    exec_ms, memory_gib = _measurements(profiles, batches)
+    percentiles = sorted({service.percentile for service in services})
     row_of = {percentile: row for row, percentile in enumerate(percentiles)}
+    models = {name: number for number, name in enumerate(sorted(problem.models))}
+    tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in services}))}
+    policy = problem.policy
     return Tables(
         problem=problem,
-        services=services,
-        rate=by_profile(service.rate_per_second for service in of),
-        slo_ms=by_profile(service.slo_ms for service in of),
-        percentile_row=np.array([row_of[service.percentile] for service in of], dtype=np.int64),
-        unserved_price=by_profile(policy.unserved_price * service.priority / 100 for service in of),
-        min_instances=np.array([service.min_instances for service in of], dtype=np.int64),
-        is_dedicated=np.array([service.is_dedicated for service in of], dtype=np.bool_),
-        model=np.array([models[service.model] for service in of], dtype=np.int64),
-        tenant=np.array([tenants[service.tenant] for service in of], dtype=np.int64),
-        loads=loads,
-        batches=np.array(batches, dtype=np.int64),
-        profiles=keys,
+        services=names,
+        rate=_floats(service.rate_per_second for service in services),
+        slo_ms=_floats(service.slo_ms for service in services),
+        percentile_row=_ints(row_of[service.percentile] for service in services),
+        unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
+        min_instances=_ints(service.min_instances for service in services),
+        is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
+        model=_ints(models[service.model] for service in services),
+        tenant=_ints(tenants[service.tenant] for service in services),
+        loads=_loads(percentiles, batches),
+        batches=_ints(batches),
+        profiles=offers.profiles,
         exec_ms=exec_ms,
-        memory_gib=memory,
-        pressure=everywhere(profile.demand.pressure for profile in found),
-        power_w=everywhere(profile.demand.power_w for profile in found),
-        sensitivity=by_profile(profile.demand.sensitivity for profile in found),
-        clock_exponent=by_profile(profile.demand.clock_exponent for profile in found),
-        power_exponent=by_profile(profile.demand.power_exponent for profile in found),
-        cpu_cores=by_profile(profile.demand.cpu_cores for profile in found),
-        host_memory_gib=by_profile(profile.demand.host_memory_gib for profile in found),
-        offer_service=np.array([offer[0] for offer in offers], dtype=np.int64),
-        offer_profile=np.array([offer[1] for offer in offers], dtype=np.int64),
-        offer_variant=tuple(offer[2] for offer in offers),
-        site_start=np.array(site_start, dtype=np.int64),
-        group_start=np.array(group_start, dtype=np.int64),
-        site_group=np.array(site_group, dtype=np.int64),
+        memory_gib=memory_gib,
+        pressure=everywhere(profile.demand.pressure for profile in profiles),
+        power_w=everywhere(profile.demand.power_w for profile in profiles),
+        sensitivity=_floats(profile.demand.sensitivity for profile in profiles),
+        clock_exponent=_floats(profile.demand.clock_exponent for profile in profiles),
+        power_exponent=_floats(profile.demand.power_exponent for profile in profiles),
+        cpu_cores=_floats(profile.demand.cpu_cores for profile in profiles),
+        host_memory_gib=_floats(profile.demand.host_memory_gib for profile in profiles),
+        offer_service=_ints(service for service, _, _ in offers.listed),
+        offer_profile=_ints(profile for _, profile, _ in offers.listed),
+        offer_variant=tuple(variant for _, _, variant in offers.listed),
+        site_start=_ints(offers.site_start),
+        group_start=_ints(offers.group_start),
+        site_group=_ints(offers.site_group),
         site_types=tuple(gpu_type for gpu_type, _ in sites),
         pools=pools,
     )
 
 
-def _pools(problem: Problem) -> tuple[list[tuple[str, frozenset[str] | None]], tuple[Pool, ...]]:
-    """Sites, and pools of GPUs; both in an order that the names of types and prices decide."""
+def _offers(problem: Problem, services: Sequence[Service], sites: Sequence[Site]) -> _Offers:
+    """Lists the offers site by site, and within a site model by model."""
+    templates = {(model, v.name): v.template for model, variants in problem.models.items() for v in variants}
+    by_model: dict[str, list[int]] = {}
+    for number, service in enumerate(services):
+        by_model.setdefault(service.model, []).append(number)
+    listed: list[tuple[int, int, str]] = []
+    number_of: dict[ProfileKey, int] = {}
+    site_start, site_group, group_start = [0], [0], []
+    for site in sites:
+        for model in sorted(by_model):
+            first = len(listed)
+            for number in by_model[model]:
+                for key in _admitted(problem, services[number], site, templates):
+                    listed.append((number, number_of.setdefault(key, len(number_of)), key[1]))
+            if len(listed) > first:
+                group_start.append(first)
+        site_start.append(len(listed))
+        site_group.append(len(group_start))
+    group_start.append(len(listed))
+    return _Offers(listed, tuple(number_of), site_start, site_group, group_start)
 
-    def site_of(node: Node) -> tuple[str, frozenset[str] | None]:
+
+def _admitted(
+    problem: Problem, service: Service, site: Site, templates: Mapping[tuple[str, str], str | None]
+) -> Iterator[ProfileKey]:
+    """Yields the profiles by which a service may run on a site."""
+    gpu_type, offered = site
+    if service.gpu_types is not None and gpu_type not in service.gpu_types:
+        return
+    for variant in service.variants:
+        key = (service.model, variant, gpu_type)
+        template = templates.get((service.model, variant))
+        if key in problem.profiles and (offered is None or template is None or template in offered):
+            yield key
+
+
+def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[Floats, Floats]:
+    """Returns exec and memory of each profile by batch, infinite where it was not profiled."""
+    exec_ms = np.full((len(profiles), len(batches), SM), np.inf)
+    memory_gib = np.full((len(profiles), len(batches)), np.inf)
+    place = {batch: index for index, batch in enumerate(batches)}
+    for number, profile in enumerate(profiles):
+        for batch, curve in profile.latency_ms.items():
+            exec_ms[number, place[batch]] = inside(curve)
+            memory_gib[number, place[batch]] = profile.memory_gib[batch]
+    return exec_ms, memory_gib
+
+
+def _loads(percentiles: Sequence[float], batches: Sequence[int]) -> Floats:
+    """Returns the loads that the latency package accepts, by percentile and batch."""
+    limits = [latency.limits(percentile, batches).loads for percentile in percentiles]
+    return np.ascontiguousarray(np.stack([rows[batches] for rows in limits])) if limits else np.zeros((0, 1, 1))
+
+
+def _floats(values: Iterable[float]) -> Floats:
+    return np.array(list(values), dtype=np.float64)
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
+    """Returns the sites and the pools of GPUs, both in an order that the names of types and prices decide."""
+
+    def site_of(node: Node) -> Site:
         return (node.gpu_type, node.templates)
 
     nodes = [problem.nodes[name] for name in sorted(problem.nodes)]
@@ -184,26 +222,26 @@ def _pools(problem: Problem) -> tuple[list[tuple[str, frozenset[str] | None]], t
         {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None)
     )
     number = {site: index for index, site in enumerate(sites)}
-    gathered: dict[tuple[int, float, bool], list[tuple[str, int]]] = {}
+    gpus: dict[tuple[int, float, bool], list[tuple[str, int]]] = {}
     for node in nodes:
         alike = (number[site_of(node)], node.price_per_hour, node.is_paid_anyway)
-        gathered.setdefault(alike, []).extend((node.name, index) for index in node.gpus)
+        gpus.setdefault(alike, []).extend((node.name, index) for index in node.gpus)
     pools = tuple(
-        Pool(sites[site][0], price, paid, site, tuple(gathered[site, price, paid]))
-        for site, price, paid in sorted(gathered)
+        Pool(sites[site][0], price, paid, site, tuple(gpus[site, price, paid]))
+        for site, price, paid in sorted(gpus)
     )
     return sites, pools
 
 
 def inside(curve: Curve) -> Floats:
-    """Linear between the points of a curve, infinite beyond them."""
+    """Interpolates a curve at each SM%; the result is infinite beyond its points."""
     points, values = zip(*curve, strict=True)
     between: Floats = np.interp(np.arange(SM), points, values, left=np.inf, right=np.inf)
     return between
 
 
 def everywhere(curves: Iterable[Curve]) -> Floats:
-    """Linear between the points of each curve, flat beyond them."""
+    """Interpolates each curve at each SM%; the result is flat beyond its points."""
     at = np.arange(SM)
     rows = [np.interp(at, [sm for sm, _ in curve], [value for _, value in curve]) for curve in curves]
     return np.array(rows) if rows else np.zeros((0, SM))

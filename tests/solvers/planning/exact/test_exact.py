@@ -15,6 +15,7 @@ from solvers.planning import exact
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Limit, Problem
+from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
 from tests.solvers.planning.small_fleets import fleets, least_cost
 from tests.support.soak import SOAK
@@ -31,18 +32,19 @@ def proved(problem: Problem) -> exact.ExactProof:
     return proof
 
 
-def plan_of(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> Plan:
-    """The instances that stand there."""
+def plan_of(t: Tables, placed: PlacedInstances) -> Plan:
+    """The instances as they are placed."""
+    places = [place for pool in t.pools for place in pool.gpus]
     made: list[Instance] = []
-    for stand in stands:
-        node, gpu = t.pools[stand.pool].gpus[stand.index]
-        for resident in stand.residents:
-            profile = int(t.offer_profile[resident.offer])
-            service = t.services[int(t.offer_service[resident.offer])]
-            memory = float(t.memory_gib[profile, resident.batch])
-            batch = int(t.batches[resident.batch])
-            shape = (t.offer_variant[resident.offer], batch, 0.0, resident.sm_percent, memory, stand.clock_mhz)
-            made.append(Instance(f"i{len(made)}", service, node, gpu, *shape, resident.rate_per_second))
+    residents = zip(placed.gpu.tolist(), placed.offer.tolist(), placed.sm.tolist(), placed.batch.tolist(), strict=True)
+    for (gpu, offer, sm, by), cap, clock in zip(residents, placed.cap.tolist(), placed.clock.tolist(), strict=True):
+        node, index = places[gpu]
+        service = t.services[int(t.offer_service[offer])]
+        memory = float(t.memory_gib[int(t.offer_profile[offer]), by])
+        clocks = t.problem.type_of(node).clocks_mhz
+        clock_mhz = min(clocks, key=lambda mhz, ratio=clock, top=clocks[-1]: abs(top / mhz - ratio))  # type: ignore[misc]
+        shape = (t.offer_variant[offer], int(t.batches[by]), 0.0, sm, memory, clock_mhz)
+        made.append(Instance(f"i{len(made)}", service, node, index, *shape, cap))
     return Plan(tuple(made))
 
 
@@ -57,11 +59,11 @@ def test_exact_is_brute_force_and_its_plan_is_right(problem: Problem) -> None:
     best = least_cost(problem)
     proof = proved(problem)
     if best == inf:
-        assert not proof.stands
+        assert not proof.placed
         return
-    assert proof.proved and proof.stands is not None
+    assert proof.proved and proof.placed is not None
     assert proof.bound == pytest.approx(best)
-    plan = plan_of(tables(problem), proof.stands)
+    plan = plan_of(tables(problem), proof.placed)
     served = {instance.service for instance in plan.instances}
     lost = tuple(Unserved(name, s.rate_per_second) for name, s in problem.services.items() if name not in served)
     verdict = judge(problem, replace(plan, unserved=lost), simulate=False)
@@ -94,8 +96,8 @@ def test_the_proved_plan_of_a_benchmark_is_right_and_costs_its_bound(gpus: int, 
     t = tables(problem)
     assert exact.applies(t)
     proofs = list(exact.prove(t, 5_000))
-    assert proofs[-1].proved and proofs[-1].stands is not None
-    verdict = judge(problem, plan_of(t, proofs[-1].stands), simulate=False)
+    assert proofs[-1].proved and proofs[-1].placed is not None
+    verdict = judge(problem, plan_of(t, proofs[-1].placed), simulate=False)
     assert not verdict.violations
     assert verdict.cost.total == pytest.approx(proofs[-1].bound)
     assert [proof.bound for proof in proofs] == sorted(proof.bound for proof in proofs)
@@ -128,7 +130,7 @@ def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with
 ) -> None:
     limited = replace(five, limits={"bench": Limit(gpus=1.0)})
     proof = list(exact.prove(tables(limited), 5_000))[-1]
-    assert not proof.proved and proof.stands is None and proof.bound == pytest.approx(five_proofs[-1].bound)
+    assert not proof.proved and proof.placed is None and proof.bound == pytest.approx(five_proofs[-1].bound)
 
 
 @pytest.mark.parametrize("policy", [{"pricing": "share"}, {"same_model_per_gpu": 2}])
@@ -143,7 +145,7 @@ def test_prices_by_share_and_two_instances_of_a_model_are_for_others_to_bound(
 def test_what_nothing_can_serve_costs_its_price_for_sure(five: Problem) -> None:
     services = {name: replace(service, slo_ms=0.001) for name, service in five.services.items()}
     proof = list(exact.prove(tables(replace(five, services=services)), 100))[-1]
-    assert proof.proved and proof.stands == ()
+    assert proof.proved and proof.placed == ()
     assert proof.bound == pytest.approx(1000 * sum(max(s.rate_per_second, 1) for s in services.values()))
 
 

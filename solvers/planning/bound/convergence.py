@@ -1,0 +1,139 @@
+"""Moves the bound's prices towards the best ones, and makes families of services and classes of pressure finer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.planning.bound.market import ClassPattern
+from solvers.planning.bound.master import BoundMaster
+from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
+from solvers.planning.bound.start import evened
+from solvers.planning.search.tables import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ConvergenceTuning:
+    """How fast prices, families and classes become finer. Shares of the bound, if nothing else is stated."""
+
+    families: tuple[int, ...] = (60, 130, 250, 380)
+    large_services: int = 1_000  # prices of more services are not found one by one
+    shift_share: float = 0.382  # of a family, from one grouping of a large fleet to the next
+    weight: float = 0.5  # of the best prices so far, in the mixture with the linear programme's
+    stalled_weight: float = 1e-3  # so small, nothing new is found even at the linear programme's own prices
+    recent_rounds: int = 2  # what the linear programme has bought within them is kept
+    purge_rounds: int = 8  # what it has not bought for so long is dropped
+    patience_rounds: int = 10
+    slow_share: float = 0.003  # what so many rounds should prove
+    even_steps: int = 10  # towards where every service breaks even, before families become smaller
+    first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
+    last_gap_share: float = 2e-4  # the prices are as good as the classes allow
+
+
+TUNING = ConvergenceTuning()
+
+
+class Convergence:
+    """Rounds of a linear programme over families of services."""
+
+    def __init__(self, search: BoundSearch, patterns: list[ClassPattern]) -> None:
+        f = search.fleet
+        self.search = search
+        self.master = BoundMaster(f)
+        self.is_large = len(f.need) > TUNING.large_services
+        self.sizes = [size for size in TUNING.families if 2 * size <= len(f.need)]
+        if not self.is_large:
+            self.sizes.append(len(f.need))
+        self.turn = 0
+        self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
+        self.rounds, self.before = 0, search.rough
+        self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
+
+    def run(self, work: int | None) -> Iterator[Round]:
+        """Yields better and better bounds until the prices have converged or `work` is done."""
+        s, master = self.search, self.master
+        while work is None or s.work < work:
+            prices, limit, steps = master.solve()
+            if not np.isfinite(limit):
+                return
+            s.work += steps
+            # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
+            if not self.sizes and not self.is_large and not master.is_boxed:
+                s.best = replace(s.best, limit=min(s.best.limit, limit))
+            gap = (limit - s.rough) / max(abs(limit), 1e-300)
+            is_slow = self._is_slow(gap)
+            if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
+                if (yield from self._refine(is_slow)):
+                    yield replace(s.best, converged=True)
+                    return
+            else:
+                self._look(prices)
+            yield s.best
+
+    def _is_slow(self, gap: float) -> bool:
+        """Tells once in so many rounds if they proved too little."""
+        if self.rounds < TUNING.patience_rounds:
+            self.rounds += 1
+            return False
+        gained = self.search.rough - self.before
+        self._restart()
+        return gained <= TUNING.slow_share * abs(self.search.rough) and gap > self.goal
+
+    def _restart(self) -> None:
+        self.rounds, self.before = 0, self.search.rough
+
+    def _look(self, prices: Floats) -> None:
+        """Looks at prices between the best and the linear programme's, and gives it what is found there."""
+        s, f = self.search, self.search.fleet
+        seen = s.look(self.weight * s.centre + (1 - self.weight) * np.minimum(prices, f.most_price))
+        if s.is_better:
+            self.master.move(s.centre)
+        if self.master.add(seen.patterns + alone_patterns(f, seen.prices)):
+            self.weight = TUNING.weight
+        else:
+            self.weight *= 0.5
+        self.master.purge(TUNING.purge_rounds)
+
+    def _refine(self, is_slow: bool) -> Generator[Round, None, bool]:
+        """Makes classes and families finer; returns True if neither can become finer."""
+        s, f = self.search, self.search.fleet
+        self.weight = TUNING.weight
+        self._restart()
+        before = _classes(s)
+        patterns = self.master.recent(TUNING.recent_rounds)
+        for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
+            patterns = moved
+            yield s.best
+        if (self.sizes or is_slow or self.is_large) and f.scales:
+            seen = s.look(s.centre)
+            extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
+            for found in evened(f, seen, extra, TUNING.even_steps):
+                s.take(found)
+                patterns += found.patterns
+        return self._regroup(patterns, is_slow, has_finer_classes=_classes(s) > before)
+
+    def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
+        """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
+        s, f, master = self.search, self.search.fleet, self.master
+        if is_slow and not self.is_large:
+            master.rebuild(patterns, s.centre, master.family)
+        elif self.sizes:
+            master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
+        elif self.is_large:
+            self.turn += 1
+            shift = self.turn * TUNING.shift_share % 1.0
+            master.rebuild(patterns, s.centre, families(f, TUNING.families[-1], shift))
+        elif has_finer_classes:
+            master.rebuild(patterns, s.centre, master.family)
+            self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
+        elif self.goal > TUNING.last_gap_share:
+            self.goal = TUNING.last_gap_share
+        else:
+            return True
+        return False
+
+
+def _classes(search: BoundSearch) -> int:
+    return sum(len(m.classes) for m in search.fleet.markets)
