@@ -15,7 +15,7 @@ from solvers.planning.exact.patterns import Codes, Patterns, choices
 from solvers.planning.exact.placements import exact_placements
 from solvers.planning.exact.scope import applies, is_whole
 from solvers.planning.exact.search import ENOUGH, ExactSearch, Verdict
-from solvers.planning.search.realise import PlacedInstances
+from solvers.planning.search.realise import NOBODY, PlacedInstances
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 __all__ = ["ExactProof", "applies", "prove"]
@@ -40,9 +40,9 @@ def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
     lost = np.flatnonzero(~space.served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
     if not space.served.any():
-        yield ExactProof(sure, None, True, 0)
+        yield ExactProof(sure, NOBODY, True, 0)
         return
-    # Apart from services that no GPU can serve, a plan serves everything or leaves something out at this price at least.
+    # Apart from services that no GPU can serve, a plan serves everything or pays at least this for what it leaves out.
     most = sure + float(t.unserved_price[space.served].min())
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
     refuted = np.zeros(len(chosen), dtype=np.bool_)

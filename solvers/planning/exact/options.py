@@ -14,7 +14,7 @@ LEVELS = 512  # of the neighbours' pressure
 SUM_SHARE = 1e-9  # the judge's tolerance for sums of floats
 
 
-class _Shape(NamedTuple):
+class _OfferShape(NamedTuple):
     """An offer at an SM%, with the batches that fit in order of memory."""
 
     offer: int
@@ -35,7 +35,7 @@ class _BatchTable(NamedTuple):
 def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     """Tabulates the shapes that fit on an empty GPU of a site; None if nothing can run there."""
     kind = t.problem.gpu_types[t.site_types[site]]
-    shapes: list[_Shape] = []
+    shapes: list[_OfferShape] = []
     slot_start = [0]
     for group in range(t.site_group[site], t.site_group[site + 1]):
         for offer in range(t.group_start[group], t.group_start[group + 1]):
@@ -81,7 +81,7 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     return made
 
 
-def _batch_table(t: Tables, shapes: Sequence[_Shape]) -> _BatchTable:
+def _batch_table(t: Tables, shapes: Sequence[_OfferShape]) -> _BatchTable:
     size = (len(shapes), max(len(shape.batches) for shape in shapes))
     table = _BatchTable(
         stairs=np.full(size, np.inf),
@@ -100,7 +100,7 @@ def _batch_table(t: Tables, shapes: Sequence[_Shape]) -> _BatchTable:
     return table
 
 
-def _shapes(t: Tables, offer: int, memory_gib: float) -> list[_Shape]:
+def _shapes(t: Tables, offer: int, memory_gib: float) -> list[_OfferShape]:
     """Lists the offer at each SM% at which a batch fits and meets the SLO alone."""
     profile = t.offer_profile[offer]
     found = []
@@ -113,5 +113,5 @@ def _shapes(t: Tables, offer: int, memory_gib: float) -> list[_Shape]:
             and t.exec_ms[profile, b, sm] * t.margin <= t.slo_ms[t.offer_service[offer]]
         ]
         if batches:
-            found.append(_Shape(offer, sm, batches))
+            found.append(_OfferShape(offer, sm, batches))
     return found

@@ -10,14 +10,12 @@ from typing import Any
 from solvers.latency import latency_at, timeout_for
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, ground, without
-from solvers.planning.explain.gpu_groups import Place, demand_of, demand_of_job, outside_of
-from solvers.planning.explain.gpu_groups import alone_ms as alone_of
+from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, gpus_with, ground, without
+from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms
 from solvers.planning.explain.remaining import ENOUGH
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
-from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
@@ -191,7 +189,7 @@ def watts_of_part(problem: Problem, nodes: set[str], known: FreeCapacity) -> flo
     if budget is None:
         return None
     mine = sum(problem.type_of(name).idle_w * problem.nodes[name].gpu_count for name in nodes)
-    mine += sum(busy_w(problem, *on) for place, on in known.at.items() if place[0] in nodes)
+    mine += sum(busy_w(gpu) for place, gpu in known.at.items() if place[0] in nodes)
     return max(budget - (known.drawn_w - mine), 0.0)
 
 
@@ -208,38 +206,18 @@ def _cap(terms: ServiceTerms, one: Instance) -> float:
 def renewed(
     problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob], places: set[Place]
 ) -> tuple[list[Instance], list[PlacedJob]]:
-    """All as they stand, with what is predicted of those on some GPUs, and their timeouts, found anew."""
-    here: dict[Place, list[Instance]] = defaultdict(list)
-    training: dict[Place, list[PlacedJob]] = defaultdict(list)
-    for one in instances:
-        if one.place in places:
-            here[one.place].append(one)
-    for job in jobs:
-        if job.place in places:
-            training[job.place].append(job)
-    stand = [one for one in instances if one.place not in places]
-    kept = [job for job in jobs if job.place not in places]
-    for place in sorted(places):
-        residents, also = here[place], training[place]
-        pressures = [value_at(demand_of(problem, one).pressure, one.sm_percent) for one in residents]
-        pressures += [value_at(demand_of_job(problem, job).pressure, job.sm_percent) for job in also]
-        free = 100 - sum(one.sm_percent for one in residents) - sum(job.sm_percent for job in also)
-        outside, total = outside_of(problem.policy, free), sum(pressures)
-        top = problem.type_of(place[0]).top_clock_mhz
-        for one, own in zip(residents, pressures, strict=False):
-            demand = demand_of(problem, one)
-            exec_ms = alone_of(problem, one) * (1 + demand.sensitivity * (total - own))
-            exec_ms *= (1 + demand.sensitivity * outside) * (top / one.clock_mhz) ** demand.clock_exponent
-            stand.append(_tuned(problem, one, exec_ms))
-        clock = residents[0].clock_mhz if residents else top
-        for job, own in zip(also, pressures[len(residents) :], strict=True):
-            demand = demand_of_job(problem, job)
-            profile = problem.jobs[job.job].profiles[problem.nodes[job.node].gpu_type]
-            slower = (1 + demand.sensitivity * (total - own)) * (1 + demand.sensitivity * outside)
-            slower *= (top / clock) ** demand.clock_exponent
-            alone = value_at(profile.units_per_second, job.sm_percent)
-            kept.append(replace(job, units_per_second=alone / slower))
-    return stand, kept
+    """Returns all instances and jobs, those on these GPUs with new predictions and timeouts and at the end."""
+    gpus = gpus_with(
+        problem,
+        [instance for instance in instances if instance.place in places],
+        [job for job in jobs if job.place in places],
+    )
+    found = [instance for instance in instances if instance.place not in places]
+    training = [job for job in jobs if job.place not in places]
+    for place in sorted(gpus):
+        found += [_tuned(problem, line.instance, line.exec_ms or 0.0) for line in gpus[place].residents]
+        training += [replace(job.placed, units_per_second=job.units_per_second or 0.0) for job in gpus[place].jobs]
+    return found, training
 
 
 def _tuned(problem: Problem, one: Instance, exec_ms: float) -> Instance:

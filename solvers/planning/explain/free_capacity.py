@@ -1,24 +1,16 @@
-"""What a plan leaves of the whole fleet: GPUs with room, and what nodes, tenants and the power budget still give."""
+"""Computes what a plan leaves of the fleet: GPUs with room, and what nodes, tenants and the budget of watts allow."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from solvers.latency import busy_fraction
-from solvers.planning.explain.gpu_groups import (
-    GpuGroup,
-    Place,
-    demand_of,
-    demand_of_job,
-    empty,
-    is_borne,
-    lot,
-    shares,
-    taken,
-)
-from solvers.planning.judge.readings import value_at
+from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty, is_borne, lot, taken
+from solvers.planning.judge.plan_lines import PlanLines
+from solvers.planning.judge.readings import JudgedGpu, slow_down, watts
+from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
 MOST_SHARED = 32  # GPUs of one kind that are looked at, those with most SM% left; empty ones count as one
@@ -27,7 +19,7 @@ MOST_LOOKED_AT = 512  # of all kinds
 
 @dataclass(frozen=True)
 class FreeCapacity:
-    """A plan's leavings, for one service more."""
+    """What a plan leaves for one service more."""
 
     problem: Problem
     lots: tuple[GpuGroup, ...]
@@ -36,80 +28,122 @@ class FreeCapacity:
     gpus_taken: Mapping[str, float]  # by tenant
     price_taken: Mapping[str, float]
     drawn_w: float
-    at: Mapping[Place, tuple[Sequence[Instance], Sequence[PlacedJob]]]
+    at: Mapping[Place, JudgedGpu]  # those on which something runs
     of: Mapping[str, Sequence[Instance]]  # by service
     is_partly_seen: bool = False  # GPUs with room were left out
 
 
 def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeCapacity:
-    """All that the limits of GPUs, nodes, tenants and the fleet leave beside these."""
-    at: dict[Place, tuple[list[Instance], list[PlacedJob]]] = defaultdict(lambda: ([], []))
+    """Computes what GPUs, nodes, tenants' limits and the power budget leave besides these."""
+    at = gpus_with(problem, instances, jobs)
     of: dict[str, list[Instance]] = defaultdict(list)
     for instance in instances:
-        at[instance.place][0].append(instance)
         of[instance.service].append(instance)
-    for job in jobs:
-        at[job.place][1].append(job)
-    cpu = {name: node.cpu_cores for name, node in problem.nodes.items()}
-    host = {name: node.host_memory_gib for name, node in problem.nodes.items()}
-    gpus: dict[str, float] = defaultdict(float)
-    price: dict[str, float] = defaultdict(float)
-    drawn = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
-    for (name, _), (residents, training) in at.items():
-        node = problem.nodes[name]
-        demands = [demand_of(problem, one) for one in residents] + [demand_of_job(problem, one) for one in training]
-        cpu[name] -= sum(demand.cpu_cores for demand in demands)
-        host[name] -= sum(demand.host_memory_gib for demand in demands)
-        for tenant, share in shares(problem, residents).items():
-            gpus[tenant] += share
-            price[tenant] += share * node.price_per_hour
-        if problem.policy.power_budget_w is not None:
-            drawn += busy_w(problem, residents, training)
-    roomiest, is_partly_seen = _roomiest(problem, at)
-    spots = [taken(problem, place, *at[place]) for place in roomiest]
+    idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
+    left = _Left(
+        problem,
+        {name: node.cpu_cores for name, node in problem.nodes.items()},
+        {name: node.host_memory_gib for name, node in problem.nodes.items()},
+        idle_w,
+    )
+    for gpu in at.values():
+        left.take(gpu)
+    roomiest, is_partly_seen = _roomiest(at)
+    spots = [taken(problem, at[place]) for place in roomiest]
     spots += [empty(problem, problem.nodes[places[0][0]], places) for places in _empty(problem, at)]
-    return FreeCapacity(problem, (lot(spots),), cpu, host, gpus, price, drawn, dict(at), of, is_partly_seen)
+    return FreeCapacity(
+        problem, (lot(spots),), left.cpu_cores, left.host_memory_gib, left.gpus_taken, left.price_taken, left.drawn_w,
+        at, of, is_partly_seen,
+    )  # fmt: skip
+
+
+def gpus_with(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> dict[Place, JudgedGpu]:
+    """Puts instances and jobs on their GPUs, with the execution times among them."""
+    lines = PlanLines(problem)
+    for instance in instances:
+        lines.seat(instance)
+    for job in jobs:
+        lines.seat_job(job)
+    for gpu in lines.gpus.values():
+        slow_down(gpu, problem.policy)
+    return lines.gpus
+
+
+@dataclass
+class _Left:
+    """What nodes, tenants and the power budget have left, as GPUs come and go."""
+
+    problem: Problem
+    cpu_cores: dict[str, float]
+    host_memory_gib: dict[str, float]
+    drawn_w: float
+    gpus_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    price_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def take(self, gpu: JudgedGpu) -> None:
+        """Subtracts what runs on a GPU."""
+        demands = [*(line.demand for line in gpu.residents), *(job.demand for job in gpu.jobs)]
+        self.cpu_cores[gpu.node.name] -= sum(demand.cpu_cores for demand in demands)
+        self.host_memory_gib[gpu.node.name] -= sum(demand.host_memory_gib for demand in demands)
+        self.charge(gpu, 1)
+
+    def charge(self, gpu: JudgedGpu, sign: int) -> None:
+        """Adds a GPU to what tenants and the fleet use; subtracts it if `sign` is -1."""
+        for tenant, share in shares_of(gpu).items():
+            self.gpus_taken[tenant] += sign * share
+            self.price_taken[tenant] += sign * share * gpu.node.price_per_hour
+        if self.problem.policy.power_budget_w is not None:
+            self.drawn_w += sign * busy_w(gpu)
 
 
 def without(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | None:
-    """What is left when these, all of one service, are gone; None where those beside them do not bear that."""
+    """Returns what is left without these, all of one service; None if their neighbours do not bear that."""
     problem = known.problem
-    cpu, host = dict(known.cpu_cores), dict(known.host_memory_gib)
-    gpus, price, drawn = dict(known.gpus_taken), dict(known.price_taken), known.drawn_w
-    names, fresh = {one.service for one in gone}, []
-    is_shared = problem.policy.pricing == "share"
-    places = {one.place for one in gone}
-    for place in sorted(places):
-        before, jobs = known.at[place]
-        after = [one for one in before if one.service not in names]
-        node = problem.nodes[place[0]]
-        for one in before:
-            if one.service in names:
-                cpu[node.name] += demand_of(problem, one).cpu_cores
-                host[node.name] += demand_of(problem, one).host_memory_gib
-        for residents, sign in ((before, -1), (after, 1)):
-            for tenant, share in shares(problem, residents).items():
-                gpus[tenant] += sign * share
-                price[tenant] += sign * share * node.price_per_hour
-            if problem.policy.power_budget_w is not None:
-                drawn += sign * busy_w(problem, residents, jobs)
-        fresh.append(taken(problem, place, after, jobs))
-        if is_shared and not is_borne(problem, fresh[-1], after):
+    left = _Left(
+        problem, dict(known.cpu_cores), dict(known.host_memory_gib), known.drawn_w, dict(known.gpus_taken),
+        dict(known.price_taken),
+    )  # fmt: skip
+    names, fresh = {instance.service for instance in gone}, []
+    places = sorted({instance.place for instance in gone})
+    stay: list[Instance] = []
+    for place in places:
+        for line in known.at[place].residents:
+            if line.instance.service in names:
+                left.cpu_cores[place[0]] += line.demand.cpu_cores
+                left.host_memory_gib[place[0]] += line.demand.host_memory_gib
+            else:
+                stay.append(line.instance)
+    after = gpus_with(problem, stay, [job.placed for place in places for job in known.at[place].jobs])
+    for place in places:
+        left.charge(known.at[place], -1)
+        gpu = after.get(place)
+        if gpu is None:
+            fresh.append(empty(problem, problem.nodes[place[0]], (place,)))
+            continue
+        left.charge(gpu, 1)
+        fresh.append(taken(problem, gpu))
+        instances = [line.instance for line in gpu.residents]
+        if problem.policy.pricing == "share" and not is_borne(problem, fresh[-1], instances):
             return None
-    lots = (lot(fresh), *aside(known, places).lots)
     return replace(
-        known, lots=lots, cpu_cores=cpu, host_memory_gib=host, gpus_taken=gpus, price_taken=price, drawn_w=drawn
+        known,
+        lots=(lot(fresh), *aside(known, set(places)).lots),
+        cpu_cores=left.cpu_cores,
+        host_memory_gib=left.host_memory_gib,
+        gpus_taken=left.gpus_taken,
+        price_taken=left.price_taken,
+        drawn_w=left.drawn_w,
     )
 
 
 def aside(known: FreeCapacity, places: set[Place]) -> FreeCapacity:
-    """The same ground but for some GPUs that something stands on."""
-    kept = tuple(lot([one for one in some.spots if one.places[0] not in places]) for some in known.lots)
-    return replace(known, lots=kept)
+    """Returns the same capacity without some GPUs on which something runs."""
+    lots = tuple(lot([spot for spot in some.spots if spot.places[0] not in places]) for some in known.lots)
+    return replace(known, lots=lots)
 
 
 def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
-    """The ground with these nodes in it, which are alike and of one GPU each."""
+    """Returns the capacity with more nodes, which are alike and have one GPU each."""
     problem = known.problem
     return replace(
         known,
@@ -121,23 +155,21 @@ def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
 
 
 def kind_of(node: Node) -> tuple[object, ...]:
-    """Empty GPUs of one kind differ by their node's room at most."""
+    """Names the kind of a node: empty GPUs of one kind differ by their node's room at most."""
     return (node.gpu_type, node.price_per_hour, node.templates)
 
 
-def _roomiest(
-    problem: Problem, at: Mapping[Place, tuple[Sequence[Instance], Sequence[PlacedJob]]]
-) -> tuple[list[Place], bool]:
-    """GPUs with SM% left beside what runs there: the roomiest few of each kind, and whether there are more."""
-    seen: Counter[tuple[object, ...]] = Counter()
+def _roomiest(at: Mapping[Place, JudgedGpu]) -> tuple[list[Place], bool]:
+    """Returns GPUs with SM% left besides what runs there, the roomiest few of each kind, and if there are more."""
+    counts: Counter[tuple[object, ...]] = Counter()
     found: list[Place] = []
     is_partly_seen = False
-    for left, place in sorted((-_left(*on), place) for place, on in at.items()):
-        kind = kind_of(problem.nodes[place[0]])
-        seen[kind] += 1
-        if left >= 0:
+    for taken_sm, place in sorted((gpu.sm_percent, place) for place, gpu in at.items()):
+        kind = kind_of(at[place].node)
+        counts[kind] += 1
+        if taken_sm >= 100:
             break
-        if seen[kind] <= MOST_SHARED and len(found) < MOST_LOOKED_AT:
+        if counts[kind] <= MOST_SHARED and len(found) < MOST_LOOKED_AT:
             found.append(place)
         else:
             is_partly_seen = True
@@ -145,7 +177,7 @@ def _roomiest(
 
 
 def _empty(problem: Problem, at: Mapping[Place, object]) -> list[list[Place]]:
-    """GPUs that nothing runs on, by kind."""
+    """Returns the GPUs on which nothing runs, by kind."""
     found: dict[tuple[object, ...], list[Place]] = defaultdict(list)
     for name in sorted(problem.nodes):
         node = problem.nodes[name]
@@ -155,21 +187,11 @@ def _empty(problem: Problem, at: Mapping[Place, object]) -> list[list[Place]]:
     return list(found.values())
 
 
-def _left(instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> int:
-    return 100 - sum(one.sm_percent for one in instances) - sum(job.sm_percent for job in jobs)
-
-
-def busy_w(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> float:
-    """Watts above idle, in the mean."""
-    found = 0.0
-    for one in instances:
-        top = problem.type_of(one.node).top_clock_mhz
-        demand = demand_of(problem, one)
-        load = min(one.rate_per_second * one.exec_ms / one.batch / 1000, 1.0)
-        watts = value_at(demand.power_w, one.sm_percent) * (one.clock_mhz / top) ** demand.power_exponent
-        found += watts * busy_fraction(one.batch, load)
-    clock = instances[0].clock_mhz if instances else None
-    for job in jobs:
-        demand, top = demand_of_job(problem, job), problem.type_of(job.node).top_clock_mhz
-        found += value_at(demand.power_w, job.sm_percent) * ((clock or top) / top) ** demand.power_exponent
-    return found
+def busy_w(gpu: JudgedGpu) -> float:
+    """Returns the mean watts above idle of all that runs on a GPU."""
+    total = 0.0
+    for line in gpu.residents:
+        instance = line.instance
+        load = min(instance.rate_per_second * instance.exec_ms / instance.batch / 1000, 1.0)
+        total += watts(line, gpu) * busy_fraction(instance.batch, load)
+    return total + sum(watts(job, gpu) for job in gpu.jobs)

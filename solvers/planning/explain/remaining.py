@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from solvers.planning.explain.free_capacity import FreeCapacity
-from solvers.planning.explain.options import SURE, ServiceTerms, ShapeOptions
+from solvers.planning.explain.options import SURE, ServiceTerms, ShapeOptions, Way
 from solvers.planning.problem import Demand
 from solvers.planning.search.tables import SM, Floats
 
@@ -142,4 +142,5 @@ class RemainingLimits:
 
 
 def _demand(options: ShapeOptions, row: int) -> Demand:
-    return options.ways[options.way[row]].profile.demand
+    way: Way = options.ways[options.way[row]]
+    return way.profile.demand

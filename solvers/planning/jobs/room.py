@@ -100,7 +100,9 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
         node=node_of,
         spare=np.maximum(spare, 0).astype(np.int64),
         memory_gib=of_type(gpu_types[name].memory_gib for name in types) - summed(residents.memory_gib),
-        watts=of_type(gpu_types[name].max_w - gpu_types[name].idle_w for name in types) - summed(residents.watts) + KEPT,
+        watts=of_type(gpu_types[name].max_w - gpu_types[name].idle_w for name in types)
+        - summed(residents.watts)
+        + KEPT,
         clock=clock,
         pressure=pressure,
         bears=_bears(gpus, residents, most, among),

@@ -12,7 +12,7 @@ from solvers.planning.search import dive
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.master import ResourcePrices
 from solvers.planning.search.prices import resource_prices
-from solvers.planning.search.realise import PlacedInstances, leave_out, placed_instances, prune
+from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
@@ -26,10 +26,6 @@ TRIES_PER_GPU = 0.2  # more for each GPU in use
 PATIENCE_TRIES = 20_000  # without gain before a search ends, and
 PATIENCE_TRIES_PER_GPU = 50  # more for each GPU in use
 HEAT_SHARE = 0.02  # of a GPU's price
-
-
-_NONE = np.zeros(0, dtype=np.int64)
-_NOBODY = PlacedInstances(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     """Yields better and better drafts without end; the caller decides when to stop."""
     t = shop.t
     if not t.pools:
-        yield SearchDraft(_NOBODY, shop.cost, 1, "no GPUs", True)
+        yield SearchDraft(NOBODY, shop.cost, 1, "no GPUs", True)
         return
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate, extra)
@@ -111,12 +107,10 @@ class _Progress:
 
     def nothing(self, *, ends_the_beginning: bool = False) -> SearchDraft:
         """Reports the steps of work alone."""
-        return SearchDraft(_NOBODY, np.inf, self.work, "", ends_the_beginning)
+        return SearchDraft(NOBODY, np.inf, self.work, "", ends_the_beginning)
 
 
-def _price(
-    progress: _Progress, course: dive.Dive, rounds: int
-) -> Generator[SearchDraft, None, ResourcePrices | None]:
+def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[SearchDraft, None, ResourcePrices | None]:
     """Yields drafts of patterns while prices become those of an LP, and returns the last prices."""
     latest = None
     for prices in dive.generate(progress.shop, course, rounds):
@@ -149,9 +143,7 @@ def _dive_again(
         yield from _search(progress, local_search, start, "best of several local searches")
 
 
-def _search(
-    progress: _Progress, local_search: _LocalSearch, start: _DiveStart, method: str
-) -> Iterator[SearchDraft]:
+def _search(progress: _Progress, local_search: _LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
     for _ in local_search.run(start.rate, start.extra):
         progress.work += 1
         yield progress.draft(method) or progress.nothing()
@@ -179,4 +171,3 @@ class _LocalSearch:
             yield
             since = 0 if shop.cost < least - 1e-9 else since + tries
             least = min(least, shop.cost)
-

@@ -27,6 +27,13 @@ class PlacedInstances:
     cap: Floats
     clock: Floats  # highest clock / its GPU's
 
+    def __len__(self) -> int:
+        return len(self.gpu)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+NOBODY = PlacedInstances(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))
+
 
 @dataclass(frozen=True, slots=True)
 class _Seat:

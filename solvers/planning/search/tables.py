@@ -161,8 +161,10 @@ def _offers(problem: Problem, services: Sequence[Service], sites: Sequence[Site]
         for model in sorted(by_model):
             first = len(listed)
             for number in by_model[model]:
-                for key in _admitted(problem, services[number], site, templates):
-                    listed.append((number, number_of.setdefault(key, len(number_of)), key[1]))
+                listed += [
+                    (number, number_of.setdefault(key, len(number_of)), key[1])
+                    for key in _admitted(problem, services[number], site, templates)
+                ]
             if len(listed) > first:
                 group_start.append(first)
         site_start.append(len(listed))
@@ -227,8 +229,7 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
         alike = (number[site_of(node)], node.price_per_hour, node.is_paid_anyway)
         gpus.setdefault(alike, []).extend((node.name, index) for index in node.gpus)
     pools = tuple(
-        Pool(sites[site][0], price, paid, site, tuple(gpus[site, price, paid]))
-        for site, price, paid in sorted(gpus)
+        Pool(sites[site][0], price, paid, site, tuple(gpus[site, price, paid])) for site, price, paid in sorted(gpus)
     )
     return sites, pools
 

@@ -65,7 +65,7 @@ def find_alternatives(
     service = problem.services[instance.service]
     terms = ServiceTerms(service, problem.policy, problem.limits.get(service.tenant))
     notes = Notes()
-    looked = [options(problem, some, terms, notes) for some in _lots(problem, plan, known, instance)]
+    looked = [options(problem, some, terms, notes) for some in _lots(problem, known, instance)]
     drafts = _drafts(looked, instance, terms)
     judged = [_judged(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
     judged.sort(
@@ -82,7 +82,7 @@ def find_alternatives(
     return InstanceAlternatives(instance, tuple(judged), unfit)
 
 
-def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
+def _lots(problem: Problem, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
     """Yields the free capacity of the fleet, the GPU of the instance as a group of its own."""
     for some in known.lots:
         spots = []
@@ -91,9 +91,8 @@ def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance)
             if places:
                 spots.append(replace(spot, places=places, node=problem.nodes[places[0][0]]))
         yield lot(spots)
-    others = [line for line in plan.instances if line.place == instance.place and line is not instance]
-    jobs = [job for job in plan.jobs if job.place == instance.place]
-    yield lot([taken(problem, instance.place, others, jobs)])
+    gpu = known.at.get(instance.place)
+    yield lot([taken(problem, gpu) if gpu else empty(problem, problem.nodes[instance.node], [instance.place])])
 
 
 @dataclass(frozen=True, slots=True)
