@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, require
-from app.api import cursors
-from app.api.requests import Ctx, Who, answer
+from app.api.pages import NEWEST, answer_page, mark_of
+from app.api.requests import Ctx, Who
 from app.store.world import audit
 from app.store.world.audit import AuditFilter
 from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
-
-NEWEST = 2**62  # above every id
 
 
 class AuditQuery(BaseModel):
@@ -37,28 +35,26 @@ class AuditQuery(BaseModel):
 @router.get("", summary="Who did what, before and after, newest first")
 def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Response:
     require(who, Noun.AUDIT, AccessVerb.READ)
-    limit = query.limit
-    before = cursors.decode(query.cursor, int)[0] if query.cursor else NEWEST
+    before = mark_of(query.cursor, NEWEST)
     wanted = AuditFilter(**query.model_dump(exclude={"limit", "cursor"}))
-    rows = ctx.database.read(lambda connection: audit.page(connection, before, limit + 1, wanted))
-    following = cursors.encode(rows[limit - 1]["id"]) if len(rows) > limit else None
-    items = [
-        {
-            "id": row["id"],
-            "at": rfc3339(row["at"]),
-            "requestId": row["request_id"],
-            "principal": row["principal"],
-            "scope": row["scope"],
-            "principalTenant": row["principal_tenant"] or None,
-            "verb": row["verb"],
-            "outcome": row["outcome"],
-            "kind": row["kind"],
-            "tenant": row["tenant"] or None,
-            "name": row["name"],
-            "detail": row["detail"] or None,
-            "before": row["before"],
-            "after": row["after"],
-        }
-        for row in rows[:limit]
-    ]
-    return answer({"kind": "AuditList", "metadata": {"next": following}, "items": items})
+    rows = ctx.database.read(lambda connection: audit.page(connection, before, query.limit + 1, wanted))
+    return answer_page("AuditList", rows, query.limit, lambda row: row["id"], _wire)
+
+
+def _wire(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "at": rfc3339(row["at"]),
+        "requestId": row["request_id"],
+        "principal": row["principal"],
+        "scope": row["scope"],
+        "principalTenant": row["principal_tenant"] or None,
+        "verb": row["verb"],
+        "outcome": row["outcome"],
+        "kind": row["kind"],
+        "tenant": row["tenant"] or None,
+        "name": row["name"],
+        "detail": row["detail"] or None,
+        "before": row["before"],
+        "after": row["after"],
+    }

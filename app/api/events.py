@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -10,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors
-from app.api.requests import Ctx, Who, answer
+from app.api.pages import answer_page
+from app.api.requests import Ctx, Who
 from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
 from app.problem import HttpProblem
@@ -55,9 +57,7 @@ def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Re
         generation=query.generation,
     )
     rows = ctx.database.read(lambda connection: events.recent(connection, wanted, limit + 1))
-    following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
-    items = [_wire(row) for row in rows[:limit]]
-    return answer({"kind": "EventList", "metadata": {"next": following}, "items": items})
+    return answer_page("EventList", rows, limit, attrgetter("id"), _wire)
 
 
 def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import Field
 from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
-from app.api import cursors, requests
+from app.api import requests
+from app.api.pages import Cursor, Limit, answer_page, mark_of
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.api.tokens import Label, Wire
 from app.control.domain.events import Reason, event_of
@@ -59,15 +61,13 @@ def create_join_token(
 def list_join_tokens(
     ctx: Ctx,
     who: Who,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[str, Query(max_length=1000)] = "",
+    limit: Limit = 100,
+    cursor: Cursor = "",
 ) -> Response:
     require(who, Noun.JOIN_TOKEN, AccessVerb.READ)
-    after = cursors.decode(cursor, str)[0] if cursor else ""
+    after = mark_of(cursor, "")
     rows = ctx.database.read(lambda connection: join_tokens.page(connection, after, limit + 1))
-    following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
-    items = [_wire(row) for row in rows[:limit]]
-    return answer({"kind": "JoinTokenList", "metadata": {"next": following}, "items": items})
+    return answer_page("JoinTokenList", rows, limit, attrgetter("id"), _wire)
 
 
 @router.delete("/jointokens/{token_id}", summary="Revoke a join token: no node can join with it any more")

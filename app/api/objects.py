@@ -11,6 +11,7 @@ from app.access import AccessVerb, Reach, require
 from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
 from app.api.change_events import record_changes
+from app.api.pages import Cursor, Limit
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, Key, Kind
@@ -22,8 +23,6 @@ from app.world import declare
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Path(max_length=63, pattern=DNS_LABEL)]
-Limit = Annotated[int, Query(ge=1, le=500)]
-Cursor = Annotated[str, Query(max_length=1000, description="`metadata.next` of the previous page")]
 Tenant = Annotated[str, Query(max_length=63, description="Only this tenant's; for kinds that belong to tenants")]
 Labels = Annotated[str, Query(alias="labelSelector", max_length=2000, description="a=b,c!=d,e,!f")]
 Force = Annotated[bool, Query(description="Delete a node together with everything that runs there")]

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api import cursors, plan_wire, requests
+from app.api import plan_wire, requests
+from app.api.pages import NEWEST, Cursor, Limit, answer_page, mark_of
 from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
 from app.control.answer.explain.difference import ServiceDifference, describe_difference, find_differences
@@ -22,7 +23,6 @@ from app.store.world import audit, events
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
 
-NEWEST = 2**62
 Generation = Annotated[int, Path(ge=1, lt=NEWEST, description="The plan's number")]
 Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", description="Why, for the record")]
 
@@ -31,16 +31,14 @@ Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", d
 def list_plans(
     ctx: Ctx,
     who: Who,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[str, Query(max_length=1000)] = "",
+    limit: Limit = 100,
+    cursor: Cursor = "",
 ) -> Response:
     """A tenant sees the plans that changed something of its own."""
     tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
-    before = cursors.decode(cursor, int)[0] if cursor else NEWEST
+    before = mark_of(cursor, NEWEST)
     rows = ctx.database.read(lambda connection: plan_reads.page(connection, before, limit + 1, tenant))
-    following = cursors.encode(rows[limit - 1]["generation"]) if len(rows) > limit else None
-    items = [plan_wire.head(row, tenant) for row in rows[:limit]]
-    return answer({"kind": "PlanList", "metadata": {"next": following}, "items": items})
+    return answer_page("PlanList", rows, limit, lambda row: row["generation"], lambda row: plan_wire.head(row, tenant))
 
 
 @router.get("/current", summary="The plan in force, or the newest plan if none is")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
-from app.api import cursors, requests
+from app.api import requests
+from app.api.pages import Cursor, Limit, answer_page, mark_of
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
@@ -83,14 +85,13 @@ def create_token(
 def list_tokens(
     ctx: Ctx,
     who: Who,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[str, Query(max_length=1000)] = "",
+    limit: Limit = 100,
+    cursor: Cursor = "",
 ) -> Response:
     require(who, Noun.TOKEN, AccessVerb.READ)
-    after = cursors.decode(cursor, str)[0] if cursor else ""
+    after = mark_of(cursor, "")
     rows = ctx.database.read(lambda connection: tokens.page(connection, after, limit + 1))
-    following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
-    return answer({"kind": "TokenList", "metadata": {"next": following}, "items": [_wire(r) for r in rows[:limit]]})
+    return answer_page("TokenList", rows, limit, attrgetter("id"), _wire)
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token; its open watches end")
