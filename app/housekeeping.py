@@ -14,14 +14,14 @@ from sqlalchemy import Connection
 
 from app.clockwork import Clockwork
 from app.context import Context
-from app.ledger import keeping
+from app.ledger import ending, keeping
 from app.nodes import device_status, expansion, metrics, reporting_condition
 from app.nodes.pace import WorkPace
 from app.store.access import rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
 from app.store.fleet import gateways, node_state, refusals, service_hours
-from app.store.money import closing, rollups
+from app.store.money import quarantine, rollups
 from app.store.world import changes, events, idempotency
 
 ROLLUP_RETENTION = timedelta(days=400)
@@ -117,10 +117,12 @@ class Housekeeping:
     def account(self) -> None:
         """Money: what is final is divided among those that used it."""
         keeping.bring_up_to_date(self._database, self._pace)
+        metrics.QUARANTINED.set(self._database.read(quarantine.count))
 
     def end_usage(self) -> None:
-        self._repeat(_turn("end_usage", lambda c: closing.end_lost(c, PRUNED_AT_ONCE)))
-        self._database.write(_turn("settle_missing", closing.settle_missing))
+        """Ends usage that no agent will end; a node for which that fails is counted, and the others go on."""
+        for _ in ending.end_usage(self._database, self._pace):
+            metrics.HOUSEKEEPING_FAILED.labels("end_usage").inc()
 
     def prune(self) -> None:
         settings = self._context.settings

@@ -119,7 +119,7 @@ class Post:
         answers = self.intake.keep(reports, raws)
         for report, answer in zip(reports, answers, strict=True):
             speaker = self.lines[report.node].speaker
-            speaker.note_stored(report, [drop.what for drop in answer.dropped if drop.reason == "future"])
+            speaker.note_stored(report, [drop.what for drop in answer.dropped if drop.reason in ("future", "later")])
             speaker.start_above(answer.incarnation)
 
 

@@ -89,7 +89,7 @@ class Speaker:
             inventory=None if self._inventory_sent else inventory(node),
             gpus=gpus,
             instances=_instances(minute, alive, index, totals),
-            usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_OF_A_KIND],
+            usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_USAGE],
             copies=tuple(self._copy(copy, index[copy.gpu]) for copy in alive),
             held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
         )

@@ -94,7 +94,7 @@ class WholeNode(LightNode):
         """Notes that the report was stored."""
         body = self._bodies.pop(report.sequence, None)
         if body is not None:
-            self.agent.acknowledge(body, dropped)
+            self.agent.acknowledge(body.usage, dropped)
 
     def close(self) -> None:
         self.agent.stop()

@@ -14,6 +14,9 @@ CONTRACT = 1
 REPORT_SECONDS = 10
 
 
+MOST_REPORT_BYTES = 1 << 20  # the server accepts no more
+
+
 LONGEST_POLL_SECONDS = 60
 
 

@@ -72,6 +72,6 @@ class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class CountsTaken(Struct, rename="camel", gc=False):
-    """The answer: this gateway's highest known sequence. Counts with a lower one were dropped and are sent again."""
+    """The answer: this gateway's highest known sequence; the gateway continues above it. Other counts were dropped."""
 
     sequence: int

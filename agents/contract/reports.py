@@ -196,8 +196,10 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
 class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
     """A part of a report that was dropped, and why."""
 
-    what: str  # telemetry, usage <id>
-    reason: str  # future, too_old, superseded, not_assigned (stored, but billed to no tenant)
+    what: str  # state, telemetry, usage <id>
+    # `future` and `later` usage is sent again. `ahead`: the incarnation is later than the server's clock; the agent
+    # continues above `now`. `not_assigned` usage is billed to no tenant.
+    reason: str  # future, later, too_old, superseded, ahead, not_assigned, overlapping, too_many_starts
     message: str = ""
 
 

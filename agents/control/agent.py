@@ -12,11 +12,12 @@ from datetime import datetime
 import msgspec
 
 from agents.contract.assignments import Assignment
-from agents.contract.fields import REPORT_SECONDS
+from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
 from agents.contract.reports import Answer, GpuMinute, Inventory, Report
-from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment
+from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, find_contradiction, judge_assignment
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
+from agents.node.fitting import fit
 from agents.node.node import LocalNode
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.state_folder import AgentMemory, Credential, StateFolder
@@ -27,7 +28,9 @@ POLL_SECONDS = 30
 SOONEST_SECONDS = 1.0  # between two reports, whatever the news
 SOONEST_POLL_SECONDS = 0.2  # between two polls, however quickly each is answered
 MOST_LOG_LINES = 20  # for one answer
-HIGHEST_INCARNATION = 2**32 - 2**20  # a report has 32 bits for it; this leaves room for a million starts
+SENT_AGAIN = ("future", "later")  # reasons for which usage was not stored yet
+SMALLEST_REPORT_BYTES = 16 << 10
+TOO_LARGE = 413
 ANSWER_SECONDS = 10.0  # beyond the poll's own wait
 LONGEST_PAUSE_SECONDS = 30.0
 CONTACT_SECONDS = 60.0  # without an answer for this long, the assignment may be outdated
@@ -58,6 +61,7 @@ class Agent:
         self._sequence = 0
         self._stale = 0
         self._sent_inventory: Inventory | None = None
+        self._most_bytes = MOST_REPORT_BYTES
         self._answered_at = float("-inf")
         self._trouble = ""
         self._lock = threading.Lock()
@@ -134,9 +138,8 @@ class Agent:
                 excursions=body.excursions,
                 repartition=body.repartition,
             )
-        path = f"/api/v1/nodes/{self._credential.node}/report"
-        reply = link.request("POST", path, msgspec.json.encode(report), ANSWER_SECONDS)
-        answer = decode_answer(reply.body, Answer)
+        report, encoded = fit(report, self._most_bytes)
+        answer = self._send(link, encoded)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._sent_inventory = inventory
         self._note_answer()
@@ -146,15 +149,37 @@ class Agent:
                 printable(dropped.what[:200]),
                 printable(dropped.reason[:200]),
             )
-        # Usage dropped for good (too old, or closed before) is not sent again; usage from the future is.
-        resent = {dropped.what for dropped in answer.dropped if dropped.reason == "future"}
-        self._node.acknowledge(body, resent)
-        if self._memory.incarnation < answer.incarnation < HIGHEST_INCARNATION:
-            # Our state was lost, or a twin runs: continue above the known incarnation, or our reports are ignored.
-            with self._lock:
-                self._memory.incarnation = answer.incarnation + 1
-                self._folder.keep_memory(self._memory)
+        # Usage dropped for good (too old, or closed before) is not sent again; usage that is early is.
+        resent = {dropped.what for dropped in answer.dropped if dropped.reason in SENT_AGAIN}
+        self._node.acknowledge(report.usage, resent)
+        self._follow_incarnation(report.incarnation, answer)
         return answer
+
+    def _send(self, link: Link, report: bytes) -> Answer:
+        path = f"/api/v1/nodes/{self._credential.node}/report"
+        try:
+            reply = link.request("POST", path, report, ANSWER_SECONDS)
+        except LinkError as error:
+            if error.status == TOO_LARGE:  # to something on the way: the next one is smaller
+                self._most_bytes = max(SMALLEST_REPORT_BYTES, min(self._most_bytes, len(report)) // 2)
+            raise
+        return decode_answer(reply.body, Answer)
+
+    def _follow_incarnation(self, sent: int, answer: Answer) -> None:
+        """Continues above the known incarnation if our state was lost or a twin runs, or our reports are ignored.
+
+        If ours is ahead of the server's clock, it was taken from a wrong clock, and continues below.
+        """
+        wanted = self._memory.incarnation
+        if any(dropped.what == "state" and dropped.reason == "ahead" for dropped in answer.dropped):
+            wanted = max(1, answer.incarnation + 1, int(answer.now.timestamp()))
+        elif sent < answer.incarnation:
+            wanted = answer.incarnation + 1
+        if wanted != self._memory.incarnation and wanted <= HIGHEST_INCARNATION:
+            with self._lock:
+                self._memory.incarnation = wanted
+                self._folder.keep_memory(self._memory)
+            self._node.ledger.news.set()
 
     def poll_once(self, link: Link, wait_seconds: int = POLL_SECONDS) -> AssignmentVerdict | None:
         """Waits for a new assignment and takes it; returns the verdict on it, or None if none came."""

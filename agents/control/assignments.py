@@ -9,6 +9,9 @@ from enum import StrEnum
 from agents.contract.assignments import Assignment
 from agents.node.state_folder import AgentMemory, StateFolder
 
+MOST_INCARNATIONS = 2**32  # a report has 32 bits for it
+HIGHEST_INCARNATION = MOST_INCARNATIONS - 2**20  # taken from a clock or a server; leaves room for a million starts
+
 
 class AssignmentVerdict(StrEnum):
     """The agent's verdict on an assignment."""
@@ -44,8 +47,15 @@ def judge_assignment(memory: AgentMemory, offered: Assignment) -> AssignmentVerd
 
 
 def begin_incarnation(folder: StateFolder, now: datetime) -> AgentMemory:
-    """Begins a new incarnation, on disk before the first report and above the old one even if the clock went back."""
+    """Begins a new incarnation, on disk before the first report and above the old one even if the clock went back.
+
+    A clock that is too far ahead for a report does not count. A number that no report can hold is begun again at 1: the
+    control plane answers with the one to continue above.
+    """
     memory = folder.memory()
-    memory.incarnation = max(memory.incarnation + 1, int(now.timestamp()))
+    clock = int(now.timestamp())
+    memory.incarnation = max(memory.incarnation + 1, clock if clock < HIGHEST_INCARNATION else 0)
+    if memory.incarnation >= MOST_INCARNATIONS:
+        memory.incarnation = 1
     folder.keep_memory(memory)
     return memory

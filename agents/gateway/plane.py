@@ -106,7 +106,7 @@ class PlaneClient:
         if taken > self._sequence and self._is_newest:
             log.error("another process reports as gateway %s: each gateway needs its own name", self._server.name)
         self._is_newest = taken <= self._sequence
-        self._sequence = max(self._sequence, taken) + 1
+        self._sequence = taken + 1
         self._closing.wait(PUSH_SECONDS if self._is_newest else 0)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:

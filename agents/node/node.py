@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from agents.contract.assignments import Assignment
-from agents.contract.reports import Inventory
+from agents.contract.reports import Inventory, UsageInterval
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
@@ -181,7 +181,7 @@ class LocalNode:
             ),
             instances=reporting.instance_minutes(minute, copies, index, totals, watch.knobs),
             # The oldest first; the rest follows once these are acknowledged.
-            usage=tuple(interval for interval in accounts if interval is not None)[: reporting.MOST_OF_A_KIND],
+            usage=tuple(interval for interval in accounts if interval is not None)[: reporting.MOST_USAGE],
             copies=tuple(
                 reporting.reported_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy))
                 for copy in copies
@@ -198,9 +198,9 @@ class LocalNode:
             self._energy_kept_at = self._clock()
             self._folder.keep_energy(self.watch.devices.energy)
 
-    def acknowledge(self, body: ReportBody, dropped: Collection[str]) -> None:
-        """Notes that the control plane has stored a report, except `dropped`: its usage is not sent again."""
-        for interval in body.usage:
+    def acknowledge(self, usage: Iterable[UsageInterval], dropped: Collection[str]) -> None:
+        """Notes that the control plane has stored this usage, except `dropped`: it is not sent again."""
+        for interval in usage:
             if f"usage {interval.id}" not in dropped:
                 self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
 

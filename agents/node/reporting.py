@@ -18,7 +18,8 @@ from agents.policy.health import HealthVerdict
 from agents.seams.device import GpuDevice
 
 MOST_AMOUNT = 1e12  # the contract's largest amount or count
-MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
+MOST_OF_A_KIND = 4096  # instances, copies in one report
+MOST_USAGE = 1000  # intervals in one report; the server takes more of them later
 
 
 @dataclass(frozen=True, slots=True)

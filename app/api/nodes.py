@@ -19,16 +19,17 @@ from agents.contract.reports import Answer
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
+from app.control.domain.events import Reason, event_of
 from app.http.buckets import Buckets
 from app.http.visit import Scope
 from app.nodes import decoding, metrics, refusals
 from app.nodes.detail import NodeDetail
-from app.nodes.intake import NOT_ASSIGNED
 from app.nodes.running import owners_of, running, running_of_tenant
+from app.nodes.usage_bounds import BEYOND_BOUNDS, NOT_ASSIGNED
 from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.fleet import assignments, node_state, telemetry
-from app.store.world import audit
+from app.store.world import audit, events
 from app.world.write import Actor
 
 router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
@@ -37,6 +38,7 @@ LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
 AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept forever, and 20 entries say as much as a million
 AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
+NOTED_CLAIMS = Buckets(0.001, 5.0)  # by node
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -86,6 +88,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     if sent.held_back:
         await _audit_held_back(ctx, state, sent)
     await _audit_claims(ctx, state, node, stored.dropped)
+    await _note_refused_usage(ctx, node, stored.dropped)
     for dropped in stored.dropped:
         metrics.REFUSED.labels(dropped.reason).inc()
     reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
@@ -115,6 +118,17 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
     )
     with suppress(Unavailable):
         await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+
+
+async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports.Dropped]) -> None:
+    """Records an event about usage beyond the bounds, by the node's name; only some, however much there is."""
+    beyond = [part for part in dropped if part.reason in BEYOND_BOUNDS]
+    if not beyond or NOTED_CLAIMS.take(node, time.monotonic()):
+        return
+    message = f"usage of node {node} was refused: {len(beyond)} intervals; {beyond[0].reason}: {beyond[0].message}"
+    event = event_of(Reason.USAGE_REFUSED, message, kind="Node", name=node)
+    with suppress(Unavailable):
+        await run_in_threadpool(ctx.database.write, lambda connection: events.record(connection, [event]))
 
 
 async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports.Report) -> None:

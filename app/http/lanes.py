@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.contract.fields import MOST_REPORT_BYTES
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -25,7 +27,7 @@ GENERAL = RequestLane("general")
 APPLY = RequestLane("apply", body_limit=16 * MIB)
 WHAT_IF = RequestLane("whatif", body_limit=16 * MIB)  # as an apply, of which it is the question
 WATCH = RequestLane("watch", long=True)
-REPORT = RequestLane("report", node=True)
+REPORT = RequestLane("report", body_limit=MOST_REPORT_BYTES, node=True)
 ASSIGNMENT = RequestLane("assignment", node=True, long=True)
 ENDPOINTS = RequestLane("endpoints", long=True)
 COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)

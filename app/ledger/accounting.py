@@ -1,112 +1,123 @@
-"""Accounts for final usage, a few nodes in a transaction, and corrects for late reports. Twice equals once."""
+"""Accounts for a node's final usage in one transaction, and corrects for late reports. Twice equals once."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
-from app.ledger.allocation import Lines, allocate, differences
+from app.ledger.allocation import Lines, TooMuchUsage, allocate, differences
 from app.ledger.facts import FOREVER, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
-from app.store.money import allocations, usage
+from app.store.money import allocations, quarantine, usage
 from app.store.money.allocations import LedgerEntry, OpenAccount
 
-NODES_AT_ONCE = 8
-AGAIN_AT_ONCE = 24 * 4 * QUARTER  # a day of a node, in one transaction
-
-Span = tuple[int, int]
+DIVIDING_SECONDS = 10.0  # Postgres ends a transaction that is idle for longer than 15
+MOST_INTERVALS = 100_000  # of a node, in memory
 
 
-def account(connection: Connection, limit: int = NODES_AT_ONCE) -> int:
-    """Account for what is due of a few nodes, in the caller's transaction; how many nodes that were.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The most slices of a node that one transaction accounts for."""
 
-    Who holds a node's account writes its lines, the sums over them and how far it got: all of it or nothing.
+    ahead: int  # for the first time
+    again: int  # because of late reports
+
+
+LONGEST = Span(24, 96)
+
+
+def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
+    """Accounts for what is due of a node, in the caller's transaction; returns False if nothing is.
+
+    The holder of a node's account writes its lines, the sums over them and how far it got: all of it or nothing.
+    Raises TooMuchUsage if it would take too long; a shorter span may do.
     """
-    due = allocations.due(connection, limit)
-    if not due:
-        return 0
-    news = allocations.take_news(connection, [one.node for one in due])
-    again, ahead, rest = defaultdict[Span, list[OpenAccount]](list), defaultdict[Span, list[OpenAccount]](list), {}
-    for one in due:
-        since = _looked_at_again(one, news.get(one.node))
-        if since < one.allocated_until:
-            until = min(one.allocated_until, since + AGAIN_AT_ONCE)
-            again[since, until].append(one)
-            if until < one.allocated_until:
-                rest[one.node] = until
-        if one.reach > one.allocated_until:
-            ahead[one.allocated_until, one.reach].append(one)
-    for span, accounts in again.items():
-        _account_again(connection, accounts, *span)
-    for span, accounts in ahead.items():
-        facts = known(connection, {one.node: one.heard for one in accounts}, *span)
-        lines = {node: allocate(of, *span) for node, of in facts.items()}
-        allocations.write(connection, entries_of(lines, facts), correction=False)
-    allocations.look_again(connection, rest)
-    allocations.advance(connection, [(one.node, max(one.reach, one.allocated_until), _gap(one)) for one in due])
-    return len(due)
+    due = allocations.hold(connection, node, span.ahead)
+    if due is None:
+        return False
+    since = _first_to_correct(due, allocations.take_news(connection, node))
+    if since < due.allocated_until:
+        until = min(due.allocated_until, since + span.again * QUARTER)
+        _account_again(connection, due, since, until)
+        if until < due.allocated_until:
+            allocations.look_again(connection, node, until)
+    if due.reach > due.allocated_until:
+        facts = known(connection, node, due.heard, due.allocated_until, due.reach)
+        lines = _divided(facts, due.allocated_until, due.reach)
+        allocations.write(connection, entries_of(node, lines, facts), correction=False)
+    allocations.advance(connection, node, max(due.reach, due.allocated_until), _gap(due))
+    if due.is_quarantined:
+        quarantine.release(connection, node)
+    return True
 
 
-def known(connection: Connection, heard: Mapping[str, int], start: int, stop: int) -> dict[str, NodeUsage]:
-    """All that decides these nodes' lines; `heard` is when each was heard last."""
-    nodes = sorted(heard)
-    owned, used = defaultdict[str, list[OwnedGpus]](list), defaultdict[str, list[Usage]](list)
-    energy = defaultdict[str, dict[tuple[int, int], int]](dict)
+def known(connection: Connection, node: str, heard: int, start: int, stop: int) -> NodeUsage:
+    """Returns all that decides the node's lines; `heard` is when it reported last."""
+    owned = [
+        OwnedGpus(*row[:-1], FOREVER if row.stop is None else row.stop)
+        for row in usage.owned(connection, node, start, stop)
+    ]
     rates = defaultdict[tuple[str, str, str], list[GpuRate]](list)
-    for row in usage.owned(connection, nodes, start, stop):
-        whole = (*row[1:8], FOREVER if row.stop is None else row.stop)
-        owned[row.node].append(OwnedGpus(*whole))
-    types = sorted({one.gpu_type for of in owned.values() for one in of})
-    for row in usage.rates(connection, types, start, stop):
+    for row in usage.rates(connection, sorted({gpus.gpu_type for gpus in owned}), start, stop):
         rate = GpuRate(row.nano_per_hour, row.start, FOREVER if row.stop is None else row.stop)
         rates[row.gpu_type, row.region, row.purchase].append(rate)
-    for row in usage.overlapping(connection, nodes, start, stop):
-        # What nobody has ended is vouched for until its node was heard last.
-        ends = heard[row.node] if row.stop is None else row.stop
+    intervals = usage.overlapping(connection, node, start, stop, MOST_INTERVALS + 1)
+    if len(intervals) > MOST_INTERVALS:
+        raise TooMuchUsage(f"it reports more than {MOST_INTERVALS} intervals of usage")
+    used = []
+    for row in intervals:
+        # What nobody has ended is vouched for until the node reported last.
+        ends = heard if row.stop is None else row.stop
         ends = ends if row.believed is None else min(ends, row.believed)
-        told = (*row[1:12], ends, row.doubted or 0)
-        used[row.node].append(Usage(*told))
-    for row in usage.energy(connection, nodes, start, stop):
-        energy[row.node][row.slice, row.gpu] = row.energy_mj
-    return {node: NodeUsage(owned[node], rates, used[node], heard[node], energy[node]) for node in nodes}
+        reported = (*row[:11], ends, row.doubted or 0)
+        used.append(Usage(*reported))
+    energy = {(row.slice, row.gpu): row.energy_mj for row in usage.energy(connection, node, start, stop)}
+    return NodeUsage(owned, rates, used, heard, energy)
 
 
-def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeUsage]) -> list[LedgerEntry]:
-    """Lines of nodes as the store takes them."""
-    ways = {one.id: (one.gpu_type, one.region, one.purchase) for of in facts.values() for one in of.owned}
+def entries_of(node: str, lines: Lines, facts: NodeUsage) -> list[LedgerEntry]:
+    """Returns the lines of a node as the store takes them."""
+    ways = {owned.id: (owned.gpu_type, owned.region, owned.purchase) for owned in facts.owned}
     found = []
-    for node, of in lines.items():
-        for line, amount in of.items():
-            amounts = (amount.gpu_microseconds, amount.nano, amount.energy_mj)
-            entry: tuple[Any, ...] = (node, *ways[line.owned], *line, *amounts)
-            found.append(LedgerEntry(*entry))
+    for line, amount in lines.items():
+        amounts = (amount.gpu_microseconds, amount.nano, amount.energy_mj)
+        entry: tuple[Any, ...] = (node, *ways[line.owned], *line, *amounts)
+        found.append(LedgerEntry(*entry))
     return found
 
 
-def _account_again(connection: Connection, accounts: Sequence[OpenAccount], start: int, stop: int) -> None:
-    """Write counter-entries for lines that are no longer right."""
-    facts = known(connection, {one.node: one.heard for one in accounts}, start, stop)
-    stand = _standing(connection, sorted(facts), start, stop)
-    wanted = {}
-    for node, of in facts.items():
-        # Minutes are forgotten before money is: what was read of energy then still stands.
-        energy = {**_energy(stand[node]), **of.energy_mj}
-        wanted[node] = allocate(NodeUsage(of.owned, of.rates, of.usage, of.heard, energy), start, stop)
-    entries = {node: differences(lines, stand[node]) for node, lines in wanted.items()}
-    allocations.write(connection, entries_of(entries, facts), correction=True)
+def _divided(facts: NodeUsage, start: int, stop: int) -> Lines:
+    began = time.monotonic()
+    lines = allocate(facts, start, stop)
+    if time.monotonic() - began > DIVIDING_SECONDS:
+        raise TooMuchUsage(f"dividing it took longer than {DIVIDING_SECONDS:g} s")
+    return lines
 
 
-def _standing(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> dict[str, Lines]:
-    found: dict[str, Lines] = {node: {} for node in nodes}
-    for row in allocations.standing(connection, nodes, start, stop):
-        node, *line, times, nano, energy = row
-        found[node][AllocationLine(*line)] = AllocatedAmount(times, nano, energy)
+def _account_again(connection: Connection, due: OpenAccount, start: int, stop: int) -> None:
+    """Writes counter-entries for lines that are no longer right."""
+    facts = known(connection, due.node, due.heard, start, stop)
+    standing = _standing(connection, due.node, start, stop)
+    # Minutes are forgotten before money is: energy that was read then still counts.
+    energy = {**_energy(standing), **facts.energy_mj}
+    wanted = _divided(NodeUsage(facts.owned, facts.rates, facts.usage, facts.heard, energy), start, stop)
+    entries = entries_of(due.node, differences(wanted, standing), facts)
+    allocations.write(connection, entries, correction=True)
+
+
+def _standing(connection: Connection, node: str, start: int, stop: int) -> Lines:
+    found: Lines = {}
+    for row in allocations.standing(connection, node, start, stop):
+        *line, times, nano, energy = row
+        found[AllocationLine(*line)] = AllocatedAmount(times, nano, energy)
     return found
 
 
-def _energy(lines: Lines) -> dict[tuple[int, int], int]:
+def _energy(lines: Mapping[AllocationLine, AllocatedAmount]) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
     for line, amount in lines.items():
         if amount.energy_mj is not None:
@@ -115,19 +126,19 @@ def _energy(lines: Lines) -> dict[tuple[int, int], int]:
     return found
 
 
-def _looked_at_again(one: OpenAccount, news: int | None) -> int:
-    """From which slice on: usage was told late, or the node is back and vouches for what was presumed."""
-    since: Iterable[int] = [one.allocated_until]
+def _first_to_correct(due: OpenAccount, news: int | None) -> int:
+    """Returns the first slice to correct: usage was reported late, or the node is back and knows what was presumed."""
+    since: Iterable[int] = [due.allocated_until]
     since = [*since, news] if news is not None else since
-    if one.gap_since is not None and one.gap_since < one.heard:
-        since = [*since, one.gap_since]
-    first = max(min(since), one.horizon)
+    if due.gap_since is not None and due.gap_since < due.heard:
+        since = [*since, due.gap_since]
+    first = max(min(since), due.horizon)
     return first - first % QUARTER
 
 
-def _gap(one: OpenAccount) -> int | None:
-    """Since when lines of this node rest on presumption."""
-    if one.reach > max(one.heard, one.allocated_until):
-        begins = max(one.heard, one.allocated_until)
-        return begins if one.gap_since is None or one.gap_since < one.heard else one.gap_since
-    return None if one.gap_since is None or one.gap_since < one.heard else one.gap_since
+def _gap(due: OpenAccount) -> int | None:
+    """Returns since when the lines of this node rest on presumption."""
+    if due.reach > max(due.heard, due.allocated_until):
+        begins = max(due.heard, due.allocated_until)
+        return begins if due.gap_since is None or due.gap_since < due.heard else due.gap_since
+    return None if due.gap_since is None or due.gap_since < due.heard else due.gap_since

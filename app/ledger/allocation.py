@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from app.ledger.division import Shares, divided, shares_of
 from app.ledger.facts import HOUR, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
+from app.ledger.holders import Holders
 
 Lines = dict[AllocationLine, AllocatedAmount]
 
-HANDED_OVER = 2  # copies of an instance at a time: one that comes, one that goes
+MOST_PARTS = 1_000_000  # of stretches, one for each holder: some seconds of a processor
 
 
-def allocate(facts: NodeUsage, start: int, stop: int) -> Lines:
+class TooMuchUsage(Exception):
+    """What a node reports of this time takes too much work to divide in one transaction."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """The work that an allocation may still take."""
+
+    parts: int
+
+    def spend(self, parts: int) -> None:
+        self.parts -= parts
+        if self.parts < 0:
+            raise TooMuchUsage("its usage begins and ends too often")
+
+
+def allocate(facts: NodeUsage, start: int, stop: int, most_parts: int = MOST_PARTS) -> Lines:
     """Returns the lines of the node's GPUs from `start` to `stop`, both ends of slices."""
+    effort = Effort(most_parts)
     by_gpu: dict[int, list[Usage]] = {}
     for one in facts.usage:
         by_gpu.setdefault(one.gpu, []).append(one)
@@ -25,7 +45,7 @@ def allocate(facts: NodeUsage, start: int, stop: int) -> Lines:
         if begins < ends:
             rates = facts.rates.get((owned.gpu_type, owned.region, owned.purchase), ())
             for gpu in range(owned.gpus):
-                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, facts.heard, begins, ends)
+                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, facts.heard, begins, ends, effort)
     _divide_energy(found, facts.energy_mj)
     return found
 
@@ -57,26 +77,24 @@ def cost(nano_per_hour: int, start: int, stop: int) -> int:
 
 def _allocate_gpu(
     found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], heard: int, start: int,
-    stop: int,
+    stop: int, effort: Effort,
 ) -> None:  # fmt: skip
-    coming = sorted((one for one in usage if one.start < min(stop, one.stop) and one.stop > start), key=_end_of_wait)
+    present = [one for one in usage if one.start < min(stop, one.stop) and one.stop > start]
     doubts = [(one.stop, one.doubted) for one in usage if one.stop < one.doubted]
     if heard < stop:
         doubts.append((heard, stop))
+    doubtful, holding = _joined(doubts), Holders(present)
     known: dict[tuple[str, ...], Shares] = {}
-    residents: list[Usage] = []
-    for begins, ends in pairwise(_cuts(coming, rates, doubts, start, stop)):
-        while coming and coming[-1].start <= begins:
-            insort(residents, coming.pop(), key=_id)
-        residents = [one for one in residents if one.stop > begins]
-        holders = _holders(residents)
+    for begins, ends in pairwise(_cuts(present, rates, doubts, start, stop)):
+        holders = holding.at(begins)
+        effort.spend(1 + len(holders))
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
-        evidence = "gap" if doubts and _within(begins, doubts) else "measured"
+        evidence = "gap" if _within(begins, doubtful) else "measured"
         if not holders:
             line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
             found.setdefault(line, AllocatedAmount()).add(time, nano)
             continue
-        ids = tuple(map(_id, holders))
+        ids = tuple(one.id for one in holders)
         shares = known.get(ids) or known.setdefault(ids, shares_of(holders, owned.memory_gib))
         times, prices = divided(time, shares), divided(nano, shares)
         for one, part, price in zip(holders, times, prices, strict=False):
@@ -88,17 +106,6 @@ def _allocate_gpu(
         if times[-1] or prices[-1]:
             line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "idle", evidence)
             found.setdefault(line, AllocatedAmount()).add(times[-1], prices[-1])
-
-
-def _holders(residents: list[Usage]) -> list[Usage]:
-    """Returns the copies that pay: of an instance at most the last two that began. A hand-over has no more."""
-    if len(residents) <= HANDED_OVER:
-        return residents
-    by_instance: dict[str, list[Usage]] = {}
-    for one in residents:
-        by_instance.setdefault(one.instance, []).append(one)
-    kept = [sorted(copies, key=_end_of_wait)[:HANDED_OVER] for copies in by_instance.values()]
-    return sorted((one for copies in kept for one in copies), key=_id)
 
 
 def _cuts(
@@ -115,16 +122,20 @@ def _cuts(
     return sorted(cut for cut in found if start <= cut <= stop)
 
 
-def _within(at: int, times: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= at < stop for start, stop in times)
+def _joined(times: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """Returns the same times as stretches that are apart, in order."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(times):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return found
 
 
-def _end_of_wait(one: Usage) -> tuple[int, str]:
-    return -one.start, one.id
-
-
-def _id(one: Usage) -> str:
-    return one.id
+def _within(at: int, stretches: Sequence[tuple[int, int]]) -> bool:
+    place = bisect_right(stretches, at, key=itemgetter(0))
+    return place > 0 and at < stretches[place - 1][1]
 
 
 def _rate(rates: Sequence[GpuRate], at: int) -> int:

@@ -1,16 +1,27 @@
-"""The ledger brought up to date, portion after portion; any number of replicas may be at it, and any may be killed."""
+"""The ledger brought up to date, a node in a transaction; any number of replicas may do it, and any may be killed.
+
+A node that cannot be accounted for is quarantined by name, and all others are accounted for in the same minute.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Protocol
 
-from sqlalchemy import Connection
-
 from app.ledger import accounting, booking
+from app.ledger.accounting import LONGEST, Span
+from app.ledger.allocation import TooMuchUsage
 from app.store.database import partitions
-from app.store.database.database import Database
-from app.store.money import allocations
+from app.store.database.database import Database, Unavailable
+from app.store.money import allocations, quarantine
+
+SPANS = (LONGEST, Span(4, 4), Span(1, 1))  # what is too much for one transaction may not be for more of them
+ROUNDS = 100  # of all nodes; what is left is for the next call
+
+log = logging.getLogger(__name__)
 
 
 class Portions(Protocol):
@@ -20,24 +31,70 @@ class Portions(Protocol):
 
 
 def bring_up_to_date(database: Database, pace: Portions) -> int:
-    """Account for all that is final; how many nodes had something, a node of many portions as often."""
+    """Accounts for all that is final; returns how many nodes had something, a node of many portions as often."""
     database.write(booking.book_missing)
     make_room(database)
-    total = 0
-    for _ in pace.portions():
-        count = database.write(_portion, repeatable=True)  # done twice, the second finds it done
-        total += count
-        if not count:
-            break
-    return total
+    return _Pass(database).run(pace)
 
 
 def make_room(database: Database) -> None:
-    """Partitions for all that may be written now: what is told late is about months that are long over."""
+    """Makes partitions for all that may be written now: what is reported late is about months that are long over."""
     months = database.read(allocations.months_due)
     if months:
         database.write(lambda connection: partitions.ensure(connection, months, daily=()))
 
 
-def _portion(connection: Connection) -> int:
-    return accounting.account(connection)
+class _Pass:
+    """One call: rounds of all nodes that have something, a portion of each node in a round."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._count = 0
+        self._suspects: dict[str, Unavailable] = {}  # failed as if the database were away, since the last success
+
+    def run(self, pace: Portions) -> int:
+        nodes: deque[str] = deque()
+        rounds, counted = 0, -1
+        for _ in pace.portions():
+            if not nodes:
+                if rounds == ROUNDS or counted == self._count:
+                    break
+                nodes.extend(self._database.read(allocations.due))
+                rounds, counted = rounds + 1, self._count
+            if nodes:
+                self._account(nodes.popleft())
+        if self._suspects and not self._count:
+            raise next(iter(self._suspects.values()))
+        return self._count
+
+    def _account(self, node: str) -> None:
+        try:
+            did = self._in_spans(node)
+        except Unavailable as error:
+            self._suspects[node] = error
+            if len(self._suspects) > 1:  # not because of one node
+                raise
+        except Exception as error:
+            self._quarantine(node, error)
+        else:
+            self._count += did
+            for suspect, error in self._suspects.items():
+                self._quarantine(suspect, error)
+            self._suspects.clear()
+
+    def _in_spans(self, node: str) -> bool:
+        for span in SPANS[:-1]:
+            try:
+                return self._in_one(node, span)
+            except TooMuchUsage as error:
+                log.warning("account_in_shorter_spans", extra={"node": node, "error": str(error)})
+        return self._in_one(node, SPANS[-1])
+
+    def _in_one(self, node: str, span: Span) -> bool:
+        # Done twice, the second finds it done.
+        return self._database.write(partial(accounting.account, node=node, span=span), repeatable=True)
+
+    def _quarantine(self, node: str, error: Exception) -> None:
+        log.error("node_quarantined", extra={"node": node}, exc_info=error)
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        self._database.write(lambda connection: quarantine.quarantine(connection, node, reason))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
+
 import msgspec
 
 from agents.contract.fields import CONTRACT
@@ -9,6 +12,8 @@ from agents.contract.reports import Report, misnamed
 from app.manifests.faults import ManifestFault
 from app.nodes import metrics
 from app.problem import HttpProblem
+
+EARLIEST_YEAR, LATEST_YEAR = 1900, 2900  # any clock's; beyond them neither Postgres nor Python can hold every moment
 
 _DECODER = msgspec.json.Decoder(Report)
 
@@ -46,6 +51,9 @@ def _reason(message: str) -> str:
 
 def _check(report: Report) -> None:
     minute = report.minute
+    for field, moment in _moments(report):
+        if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+            raise refuse("out_of_range", field, f"{moment.isoformat()} is not in {EARLIEST_YEAR}..{LATEST_YEAR}")
     if minute.second or minute.microsecond:
         raise refuse("invalid", "minute", f"{minute.isoformat()} is not the beginning of a minute")
     if len({gpu.index for gpu in report.gpus}) != len(report.gpus):
@@ -63,3 +71,13 @@ def _check(report: Report) -> None:
             raise refuse("invalid", "usage", f"{interval.id} must name either a service or a job")
         if interval.ended_at is not None and interval.ended_at < interval.started_at:
             raise refuse("invalid", "usage", f"{interval.id} ends before it starts")
+
+
+def _moments(report: Report) -> Iterator[tuple[str, datetime]]:
+    yield "at", report.at
+    yield "minute", report.minute
+    for interval in report.usage:
+        yield "usage", interval.started_at
+        yield "usage", interval.ended_at or interval.started_at
+    for excursion in report.excursions:
+        yield "excursions", excursion.since

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 import time
-import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +17,10 @@ from sqlalchemy import Connection
 
 from agents.contract.reports import Dropped, Report, UsageInterval
 from app.nodes import detail, metrics
+from app.nodes.admission import AHEAD, Admission, Refused
 from app.nodes.detail import StoredDetails
+from app.nodes.report_rows import SEQUENCE_BITS, compressed, head_of, interval_of, inventory_of, ordinal_of
+from app.nodes.usage_bounds import BOUNDS, NOT_ASSIGNED, UsageBounds
 from app.problem import HttpProblem
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import node_reports, node_state
@@ -29,9 +31,6 @@ MOST_WAITING = 2000  # reports; beyond it an agent would give up waiting
 PAUSE_SECONDS = 2.0  # after a failure: callers are rejected at once instead of waiting for the next failure
 RETRY_SECONDS = 5
 LONGEST_USAGE = timedelta(days=400)
-SEQUENCE_BITS = 31
-NOT_ASSIGNED = "not_assigned"  # usage that is kept, but bills only the tenant that the instance was assigned for
-ZIP_LEVEL = 1  # higher levels take three times as long and save a tenth
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ class StoredReport:
     now: datetime
     incarnation: int
     dropped: Sequence[Dropped] = ()
+    is_ahead: bool = False  # its state was not stored: its incarnation is later than the database's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,14 @@ class WaitingReport:
 class Intake:
     """Writes in one thread; the event loop hands it reports and gets their results back."""
 
-    def __init__(self, database: Database, retention: timedelta) -> None:
+    def __init__(self, database: Database, retention: timedelta, bounds: UsageBounds = BOUNDS) -> None:
         self._database = database
         self._retention = retention
         self._waiting: deque[WaitingReport] = deque()
         self._news = threading.Event()
         self._stopping = False
         self._last = StoredDetails()
+        self._admission = Admission(bounds)
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -130,12 +131,14 @@ class Intake:
 
     def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[StoredReport]:
         """Stores these reports now in one statement, as decoded and as sent. Raises Unavailable."""
-        bodies = [_compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
+        bodies = [compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
         fingerprints = [detail.fingerprint(report) for report in batch]
         details = self._details(batch, fingerprints)
-        answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
-        for report, fingerprint in zip(batch, fingerprints, strict=True):
-            self._last.remember(report.node, ordinal_of(report), fingerprint, time.monotonic())
+        paced = self._admission.pace(batch)
+        answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details, paced))
+        for report, fingerprint, stored in zip(batch, fingerprints, answers, strict=True):
+            if not stored.is_ahead:
+                self._last.remember(report.node, ordinal_of(report), fingerprint, time.monotonic())
         if self.stored_since is None:
             self.stored_since = answers[0].now
         return answers
@@ -162,44 +165,58 @@ class Intake:
         batch: Sequence[Report],
         bodies: Sequence[bytes],
         details: Sequence[node_reports.ReportedDetail],
+        paced: Refused,
     ) -> list[StoredReport]:
+        admitted = self._admission.admit(connection, batch, paced)
+        heads = [(report, body) for report, body, ahead in zip(batch, bodies, admitted.ahead, strict=True) if not ahead]
+        credible = {(report.node, ordinal_of(report)) for report, _ in heads}
         now, late, unassigned = node_reports.keep(
             connection,
-            [_head(report) for report in batch],
-            bodies,
-            [_inventory(report) for report in batch if report.inventory is not None],
-            details,
-            [_interval(report.node, interval) for report in batch for interval in report.usage],
+            [head_of(report) for report, _ in heads],
+            [body for _, body in heads],
+            [inventory_of(report) for report, _ in heads if report.inventory is not None],
+            [found for found in details if (found.node, found.ordinal) in credible],
+            [
+                interval_of(report.node, interval)
+                for report in batch
+                for interval in report.usage
+                if (report.node, interval.id) not in admitted.refused
+            ],
             self._retention,
             LONGEST_USAGE,
         )
-        known = node_state.ordinals(connection, late) if late else {}
-        return [self._stored(report, now, known, unassigned) for report in batch]
-
-    def _stored(
-        self, report: Report, now: datetime, known: Mapping[str, int], unassigned: Set[tuple[str, str]]
-    ) -> StoredReport:
-        """Returns the answer to a report: which parts were not stored, and why."""
-        dropped = []
-        ordinal = ordinal_of(report)
-        newest = known.get(report.node, ordinal)
-        if newest > ordinal:
-            dropped.append(Dropped("state", "superseded", "a later report was stored first"))
-        reason = _out_of_time(report.minute, now, self._retention)
-        if reason and (report.gpus or report.instances):
-            dropped.append(Dropped("telemetry", reason, f"minute {report.minute.isoformat()}"))
-        for interval in report.usage:
-            reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
-            if reason:
-                dropped.append(Dropped(f"usage {interval.id}", reason))
-            elif (report.node, interval.id) in unassigned:
-                dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _unassigned(interval)))
-        return StoredReport(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
+        asked = late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
+        known = node_state.ordinals(connection, asked) if asked else {}
+        return [
+            _stored(report, ahead, now, self._retention, known, unassigned, admitted.refused)
+            for report, ahead in zip(batch, admitted.ahead, strict=True)
+        ]
 
 
-def ordinal_of(report: Report) -> int:
-    """Returns one number that orders the reports of a node across restarts of its agent."""
-    return report.incarnation << SEQUENCE_BITS | report.sequence
+def _stored(
+    report: Report, ahead: bool, now: datetime, retention: timedelta, known: Mapping[str, int],
+    unassigned: Set[tuple[str, str]], refused: Refused,
+) -> StoredReport:  # fmt: skip
+    """Returns the answer to a report: which parts were not stored, and why."""
+    dropped = []
+    ordinal = 0 if ahead else ordinal_of(report)
+    newest = known.get(report.node, ordinal)
+    if ahead:
+        dropped.append(Dropped("state", AHEAD, f"incarnation {report.incarnation} is later than this server's clock"))
+    elif newest > ordinal:
+        dropped.append(Dropped("state", "superseded", "a later report was stored first"))
+    reason = _out_of_time(report.minute, now, retention)
+    if reason and (report.gpus or report.instances):
+        dropped.append(Dropped("telemetry", reason, f"minute {report.minute.isoformat()}"))
+    for interval in report.usage:
+        reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
+        if reason:
+            dropped.append(Dropped(f"usage {interval.id}", reason))
+        elif (report.node, interval.id) in refused:
+            dropped.append(refused[report.node, interval.id])
+        elif (report.node, interval.id) in unassigned:
+            dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _unassigned(interval)))
+    return StoredReport(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped, ahead)
 
 
 def turn_away(reason: str) -> HttpProblem:
@@ -221,50 +238,6 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
 def _unassigned(interval: UsageInterval) -> str:
     whose = interval.owner
     return f"instance {interval.instance} on GPU {interval.gpu} was never assigned to this node for {whose}"
-
-
-def _compressed(report: Report, raw: bytes) -> bytes:
-    return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
-
-
-def _head(report: Report) -> node_reports.ReportedNode:
-    return node_reports.ReportedNode(
-        report.node,
-        ordinal_of(report),
-        report.at,
-        report.boot_id,
-        report.health,
-        report.message,
-        report.epoch,
-        report.generation,
-        report.assignment_version,
-        report.minute,
-    )
-
-
-def _inventory(report: Report) -> node_reports.ReportedInventory:
-    encoded = msgspec.json.encode(report.inventory)
-    return node_reports.ReportedInventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
-
-
-def _interval(node: str, interval: UsageInterval) -> node_reports.Interval:
-    return node_reports.Interval(
-        interval.id,
-        node,
-        interval.instance,
-        interval.gpu,
-        interval.gpu_uuid,
-        interval.tenant,
-        interval.service,
-        interval.job,
-        interval.sm_percent,
-        interval.memory_gib,
-        interval.dedicated,
-        interval.started_at,
-        interval.ended_at,
-        interval.evidence,
-        interval.model,
-    )
 
 
 def _deliver(batch: Sequence[WaitingReport], answers: Sequence[StoredReport | Exception]) -> None:

@@ -38,3 +38,8 @@ NODE_TOKEN_REUSE = Counter(
 HOUSEKEEPING_FAILED = Counter(
     "gpuwright_housekeeping_failed", "Housekeeping jobs that failed.", ["job"], registry=REGISTRY
 )
+QUARANTINED = Gauge(
+    "gpuwright_ledger_quarantined_nodes",
+    "Nodes whose usage cannot be accounted for at present.",
+    registry=REGISTRY,
+)

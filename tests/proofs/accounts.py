@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from agents.contract.reports import Report, UsageInterval
 from app.nodes.intake import Intake
+from app.nodes.usage_bounds import UsageBounds
 from app.store.database.database import Database, libpq_url
 from tests.support.figures import ran_seconds
 from tests.support.month import Fleet, account_for, load
@@ -56,12 +57,12 @@ def measured(url: str, fleet: Fleet) -> tuple[str, bool]:
 def ingested(url: str, intervals: int) -> str:
     """How fast intervals are opened and closed in reports of 20, as the server's intake stores them."""
     database = Database(url, pool_size=1, direct=True)
-    intake = Intake(database, timedelta(days=7))
+    intake = Intake(database, timedelta(days=7), UsageBounds(per_second=1e6, at_once=1e6))
     now = datetime.now(UTC)
     batches = [
-        [_report(f"node-{node}", number, now, ended_at) for node in range(100)]
+        [_report(f"node-{node}", number, now, ended) for node in range(100)]
         for number in range(intervals // 2000)
-        for ended_at in (None, now)
+        for ended in (False, True)
     ]
     raws = [b"{}"] * 100
     database.write(lambda connection: connection.execute(text(ASSIGNED)))
@@ -79,16 +80,18 @@ def ingested(url: str, intervals: int) -> str:
     )
 
 
-def _report(node: str, number: int, now: datetime, ended_at: datetime | None) -> Report:
+def _report(node: str, number: int, now: datetime, ended: bool) -> Report:
+    began = now - timedelta(minutes=number + 1)
+    ended_at = began + timedelta(seconds=30) if ended else None
     usage = tuple(
         UsageInterval(
-            id=f"{number}-{place}", instance=f"i-{place}", gpu=place % 8, started_at=now - timedelta(seconds=30),
+            id=f"{number}-{place}", instance=f"i-{place}", gpu=place % 8, started_at=began,
             ended_at=ended_at, tenant="shop", service=f"service-{place}", model="resnet50", sm_percent=30.0,
             memory_gib=2.0, evidence="observed",
         )
         for place in range(20)
     )  # fmt: skip
-    sequence = 2 * number + (ended_at is not None)
+    sequence = 2 * number + ended
     minute = now.replace(second=0, microsecond=0)
     return Report(node=node, incarnation=1, sequence=sequence, at=now, minute=minute, usage=usage)
 

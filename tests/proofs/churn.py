@@ -195,7 +195,7 @@ def agent(folder: Path, gpus: int) -> None:
                 time.sleep(0.02)
                 if time.monotonic() - reported_at > REPORT_SECONDS:
                     reported_at = time.monotonic()
-                    node.acknowledge(node.report_body(*node.current_minute()), ())
+                    node.acknowledge(node.report_body(*node.current_minute()).usage, ())
             pids = {copy.instance: copy.running.pid for copy in node.keeper.copies() if copy.running}
             sys.stdout.buffer.write(msgspec.json.encode(pids) + b"\n")
             sys.stdout.buffer.flush()
@@ -250,7 +250,7 @@ def simulated(
             look(virtual)
             if now - reported_at >= 10:
                 reported_at = now
-                virtual.node.acknowledge(virtual.node.report_body(*virtual.node.current_minute()), ())
+                virtual.node.acknowledge(virtual.node.report_body(*virtual.node.current_minute()).usage, ())
             if at_rest(virtual.node, told):
                 break
         else:

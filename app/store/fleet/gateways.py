@@ -14,17 +14,21 @@ from app.store.database.database import statement
 
 ZIP_LEVEL = 1
 
-# Counters that arrive late or twice are dropped.
+# Counters that arrive late or twice are dropped. A gateway numbers its messages from 1, one a second: a number above the
+# seconds since 1970 is refused, and counts for nothing where it is stored.
 KEEP = statement(
     "keep_counts",
     """
-    WITH kept AS (
+    WITH highest AS MATERIALIZED (
+        SELECT CAST(extract(epoch FROM moment()) AS bigint) + 86400 AS sequence
+    ), kept AS (
         INSERT INTO gateway_state AS known (gateway, received_at, sequence, endpoints, body)
-        VALUES (:gateway, moment(), :sequence, :endpoints, :body)
+        SELECT :gateway, moment(), CAST(:sequence AS bigint), :endpoints, :body
+        FROM highest WHERE CAST(:sequence AS bigint) <= highest.sequence
         ON CONFLICT (gateway) DO UPDATE SET
             received_at = excluded.received_at, sequence = excluded.sequence, endpoints = excluded.endpoints,
             body = excluded.body
-        WHERE known.sequence < excluded.sequence
+        WHERE known.sequence < excluded.sequence OR known.sequence > (SELECT sequence FROM highest)
         RETURNING sequence
     )
     SELECT coalesce((SELECT sequence FROM kept), (SELECT sequence FROM gateway_state WHERE gateway = :gateway))
@@ -61,8 +65,7 @@ def keep(connection: Connection, gateway: str, counts: GatewayCounts) -> int:
     """Stores counters unless newer ones of this gateway are stored; returns the highest sequence stored."""
     body = zlib.compress(msgspec.json.encode(counts), ZIP_LEVEL)
     row = {"gateway": gateway, "sequence": counts.sequence, "endpoints": counts.endpoints, "body": body}
-    stored = connection.execute(KEEP, row).scalar()
-    return counts.sequence if stored is None else int(stored)
+    return int(connection.execute(KEEP, row).scalar() or 0)
 
 
 def newest(connection: Connection, since: datetime | None = None) -> list[GatewayCounters]:

@@ -15,6 +15,8 @@ from app.store.database.database import statement
 K = TypeVar("K")
 
 AHEAD = timedelta(minutes=5)  # how far an agent's clock may run ahead of the database's
+# Agents number their starts by their clocks. Where a number from further ahead is stored, it counts for nothing.
+INCARNATION_AHEAD = timedelta(days=1)
 # Usage reported within a minute is stored before its slice is accounted for, however long this commit takes; the ledger
 # is notified of later usage.
 PROMPT = timedelta(minutes=1)
@@ -81,7 +83,10 @@ class Interval(msgspec.Struct):
 KEEP = statement(
     "keep_reports",
     """
-    WITH told AS MATERIALIZED (
+    WITH highest AS MATERIALIZED (
+        SELECT (CAST(extract(epoch FROM (SELECT moment()) + CAST(:incarnation_ahead AS interval)) AS bigint) + 2) << 31
+               AS ordinal
+    ), told AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:told AS jsonb)) AS told (
             node text, ordinal bigint, at timestamptz, boot_id text, health text, message text, epoch bigint,
             generation bigint, assignment_version bigint, minute timestamptz, newest_of_node boolean,
@@ -97,7 +102,7 @@ KEEP = statement(
             boot_id = excluded.boot_id, health = excluded.health, message = excluded.message,
             epoch = excluded.epoch, generation = excluded.generation,
             assignment_version = excluded.assignment_version
-        WHERE known.ordinal < excluded.ordinal
+        WHERE known.ordinal < excluded.ordinal OR known.ordinal >= (SELECT ordinal FROM highest)
         RETURNING node
     ), minutes AS (
         INSERT INTO report_minute AS known (minute, node, ordinal, received_at, body)
@@ -108,7 +113,7 @@ KEEP = statement(
                          AND (SELECT moment()) + CAST(:ahead AS interval)
         ON CONFLICT (minute, node) DO UPDATE SET
             ordinal = excluded.ordinal, received_at = excluded.received_at, body = excluded.body
-        WHERE known.ordinal < excluded.ordinal
+        WHERE known.ordinal < excluded.ordinal OR known.ordinal >= (SELECT ordinal FROM highest)
     ), inventories AS (
         INSERT INTO node_inventory AS known (node, ordinal, changed_at, inventory)
         SELECT DISTINCT ON (node) node, ordinal, (SELECT moment()), inventory
@@ -118,7 +123,8 @@ KEEP = statement(
         ON CONFLICT (node) DO UPDATE SET
             ordinal = excluded.ordinal, changed_at = excluded.changed_at, inventory = excluded.inventory,
             noted = false
-        WHERE known.ordinal < excluded.ordinal AND known.inventory IS DISTINCT FROM excluded.inventory
+        WHERE (known.ordinal < excluded.ordinal OR known.ordinal >= (SELECT ordinal FROM highest))
+              AND known.inventory IS DISTINCT FROM excluded.inventory
     ), details AS (
         INSERT INTO node_detail AS known (node, changed_at, detail)
         SELECT DISTINCT ON (node) node, (SELECT moment()), detail
@@ -132,7 +138,9 @@ KEEP = statement(
         RETURNING node
     ), usage AS MATERIALIZED (
         SELECT DISTINCT ON (node, id) id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent,
-               memory_gib, dedicated, started_at, ended_at, evidence
+               memory_gib, dedicated,
+               greatest(started_at, (SELECT moment()) - CAST(:longest_usage AS interval)) AS started_at, ended_at,
+               evidence
         FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS told (
             id text, node text, instance text, gpu smallint, gpu_uuid text, tenant text, service text, job text,
             model text, sm_percent double precision, memory_gib double precision, dedicated boolean,
@@ -223,6 +231,7 @@ def keep(
             "retention": retention,
             "longest_usage": longest_usage,
             "ahead": AHEAD,
+            "incarnation_ahead": INCARNATION_AHEAD,
             "prompt": PROMPT,
         },
     ).one()

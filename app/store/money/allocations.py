@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,6 @@ from app.store.database.database import statement
 # is reported within a minute or two is there; or nobody has heard of the node for an hour since.
 SETTLED = "3 minutes"
 GRACE = "1 hour"
-MOST_AHEAD = "6 hours"  # of a node, in one transaction
 MONTHS = 13  # further back nothing is accounted for anew
 
 _MICROSECONDS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
@@ -26,31 +25,36 @@ def _us(column: str) -> str:
     return _MICROSECONDS.format(column)
 
 
-# A node with usage that came late, or one that is back after a gap, is looked at again from then on.
-DUE = statement(
-    "nodes_to_account_for",
-    f"""
-    SELECT node, {_us("allocated_until")} AS allocated_until, {_us("gap_since")} AS gap_since,
-           {_us("least(reach, allocated_until + CAST(:most_ahead AS interval))")} AS reach,
-           coalesce({_us("received_at")}, 0) AS heard,
-           {_us("(SELECT moment()) - CAST(:horizon AS interval)")} AS horizon
-    FROM ledger_node LEFT JOIN node_state USING (node)
+# A node with usage that came late, or that is back after a gap, is accounted for again from then on. A quarantined node
+# waits for its next attempt.
+_DUE = """
+    FROM ledger_node LEFT JOIN node_state USING (node) LEFT JOIN ledger_quarantine USING (node)
     CROSS JOIN LATERAL (SELECT greatest(
         CASE WHEN received_at IS NOT NULL THEN date_bin(
             '15 minutes', least((SELECT moment()) - CAST(:settled AS interval), received_at), '1970-01-01Z') END,
         date_bin('15 minutes', (SELECT moment()) - CAST(:grace AS interval), '1970-01-01Z')) AS reach) AS final
-    WHERE reach > allocated_until AND (owned_until IS NULL OR owned_until > allocated_until)
-       OR gap_since < received_at
-       OR EXISTS (SELECT FROM usage_news WHERE usage_news.node = ledger_node.node)
-    ORDER BY allocated_until, node LIMIT :limit
+    WHERE (reach > allocated_until AND (owned_until IS NULL OR owned_until > allocated_until)
+           OR gap_since < received_at
+           OR EXISTS (SELECT FROM usage_news WHERE usage_news.node = ledger_node.node))
+      AND (retry_at IS NULL OR retry_at <= (SELECT moment()))
+"""
+DUE = statement("nodes_to_account_for", f"SELECT node {_DUE} ORDER BY allocated_until, node")
+HOLD = statement(
+    "hold_account",
+    f"""
+    SELECT node, {_us("allocated_until")} AS allocated_until, {_us("gap_since")} AS gap_since,
+           {_us("least(reach, allocated_until + CAST(:slices AS integer) * interval '15 minutes')")} AS reach,
+           coalesce({_us("received_at")}, 0) AS heard,
+           {_us("(SELECT moment()) - CAST(:horizon AS interval)")} AS horizon, retry_at IS NOT NULL AS is_quarantined
+    {_DUE} AND node = :node
     FOR UPDATE OF ledger_node SKIP LOCKED
     """,
 )
 NEWS = statement(
     "take_usage_news",
     f"""
-    WITH taken AS (DELETE FROM usage_news WHERE node = ANY(CAST(:nodes AS text[])) RETURNING node, since)
-    SELECT node, {_us("min(since)")} AS since FROM taken GROUP BY node
+    WITH taken AS (DELETE FROM usage_news WHERE node = :node RETURNING since)
+    SELECT {_us("min(since)")} AS since FROM taken
     """,
 )
 FIRST_DUE = statement(
@@ -65,13 +69,13 @@ FIRST_DUE = statement(
 STANDING = statement(
     "standing_allocations",
     f"""
-    SELECT node, {_us("slice")} AS slice, gpu, owned, instance, tenant, service, job, model, kind, evidence,
+    SELECT {_us("slice")} AS slice, gpu, owned, instance, tenant, service, job, model, kind, evidence,
            CAST(sum(gpu_microseconds) AS bigint) AS gpu_microseconds, CAST(sum(nano) AS bigint) AS nano,
            CAST(sum(energy_mj) AS bigint) AS energy_mj
     FROM allocation
     WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
-      AND slice < to_timestamp(CAST(:stop AS bigint) / 1000000) AND node = ANY(CAST(:nodes AS text[]))
-    GROUP BY node, slice, gpu, owned, instance, tenant, service, job, model, kind, evidence
+      AND slice < to_timestamp(CAST(:stop AS bigint) / 1000000) AND node = :node
+    GROUP BY slice, gpu, owned, instance, tenant, service, job, model, kind, evidence
     """,
 )
 _KEYS = "node, gpu, owned, tenant, service, job, model, kind, evidence"
@@ -112,21 +116,17 @@ WRITE = statement(
     """,
 )
 ADVANCE = statement(
-    "advance_accounts",
+    "advance_account",
     """
-    UPDATE ledger_node SET allocated_until = to_timestamp(done.allocated_until / 1000000),
-        gap_since = to_timestamp(done.gap_since / 1000000) + done.gap_since % 1000000 * interval '1 microsecond'
-    FROM unnest(CAST(:nodes AS text[]), CAST(:until AS bigint[]), CAST(:gaps AS bigint[]))
-        AS done (node, allocated_until, gap_since)
-    WHERE ledger_node.node = done.node
+    UPDATE ledger_node SET allocated_until = to_timestamp(CAST(:until AS bigint) / 1000000),
+        gap_since = to_timestamp(CAST(:gap_since AS bigint) / 1000000)
+                    + CAST(:gap_since AS bigint) % 1000000 * interval '1 microsecond'
+    WHERE node = :node
     """,
 )
 LATER = statement(
     "look_again_later",
-    """
-    INSERT INTO usage_news (node, since) SELECT node, to_timestamp(since / 1000000)
-    FROM unnest(CAST(:nodes AS text[]), CAST(:since AS bigint[])) AS rest (node, since)
-    """,
+    "INSERT INTO usage_news (node, since) VALUES (:node, to_timestamp(CAST(:since AS bigint) / 1000000))",
 )
 
 
@@ -162,17 +162,25 @@ class OpenAccount:
     reach: int  # what is final
     heard: int  # 0: never
     horizon: int  # what lies before is not accounted for any more
+    is_quarantined: bool
 
 
-def due(connection: Connection, limit: int) -> list[OpenAccount]:
-    """Accounts that nobody else is at."""
-    given = {"settled": SETTLED, "grace": GRACE, "most_ahead": MOST_AHEAD, "horizon": f"{MONTHS} months"}
-    return [OpenAccount(*row) for row in connection.execute(DUE, given | {"limit": limit})]
+def due(connection: Connection) -> list[str]:
+    """Returns the nodes with something to account for, the one that is furthest behind first."""
+    return list(connection.execute(DUE, {"settled": SETTLED, "grace": GRACE}).scalars())
 
 
-def take_news(connection: Connection, nodes: Sequence[str]) -> dict[str, int]:
-    """By node: from when on usage was told late. Of held accounts only: what comes later is found the next time."""
-    return {row.node: row.since for row in connection.execute(NEWS, {"nodes": list(nodes)})}
+def hold(connection: Connection, node: str, slices: int) -> OpenAccount | None:
+    """Returns the node's account if something is due and nobody else holds it, with at most so many new slices."""
+    given = {"settled": SETTLED, "grace": GRACE, "horizon": f"{MONTHS} months", "slices": slices, "node": node}
+    row = connection.execute(HOLD, given).one_or_none()
+    return OpenAccount(*row) if row else None
+
+
+def take_news(connection: Connection, node: str) -> int | None:
+    """Returns from when on usage was reported late. Of a held account only: what comes later is found the next time."""
+    since: int | None = connection.execute(NEWS, {"node": node}).scalar()
+    return since
 
 
 def months_due(connection: Connection) -> list[datetime]:
@@ -187,24 +195,22 @@ def months_due(connection: Connection) -> list[datetime]:
     ]  # fmt: skip
 
 
-def standing(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """What was written of these nodes' slices so far, with its counter-entries."""
-    return list(connection.execute(STANDING, {"nodes": list(nodes), "start": start, "stop": stop}))
+def standing(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+    """Returns what was written of the node's slices so far, with its counter-entries."""
+    return list(connection.execute(STANDING, {"node": node, "start": start, "stop": stop}))
 
 
 def write(connection: Connection, entries: Sequence[LedgerEntry], *, correction: bool) -> None:
-    """Entries, and the sums of hours and days with them."""
+    """Writes entries, and the sums of hours and days with them."""
     if entries:
         connection.execute(WRITE, {"entries": msgspec.json.encode(entries).decode(), "correction": correction})
 
 
-def advance(connection: Connection, done: Sequence[tuple[str, int, int | None]]) -> None:
-    """(node, accounted for until, gap since)"""
-    nodes, until, gaps = (list(column) for column in zip(*done, strict=True))
-    connection.execute(ADVANCE, {"nodes": nodes, "until": until, "gaps": gaps})
+def advance(connection: Connection, node: str, until: int, gap_since: int | None) -> None:
+    """Notes how far the node is accounted for, and from when on by presumption."""
+    connection.execute(ADVANCE, {"node": node, "until": until, "gap_since": gap_since})
 
 
-def look_again(connection: Connection, rest: Mapping[str, int]) -> None:
-    """Go on from here the next time."""
-    if rest:
-        connection.execute(LATER, {"nodes": list(rest), "since": list(rest.values())})
+def look_again(connection: Connection, node: str, since: int) -> None:
+    """Notes where the next transaction goes on to correct."""
+    connection.execute(LATER, {"node": node, "since": since})

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-LOST = "24 hours"  # of silence: what ran there is taken to have ended when its node was heard last
+LOST = "24 hours"  # of silence: what ran there is taken to have ended at the last report
 DELETED = "1 hour"  # the same, where the node is not declared any more
-MISSING = "15 minutes"  # not named by a node that is heard
+MISSING = "15 minutes"  # not listed by a node that reports
 HEARD = "1 minute"
 
-# Each of them tells the ledger from when on to look again.
+# Where anything may have to be ended. Of open usage the first of each node: one descent of the index each.
+NODES = statement(
+    "nodes_with_usage",
+    """
+    WITH RECURSIVE open AS (
+        (SELECT node FROM usage_interval WHERE ended_at IS NULL ORDER BY node LIMIT 1)
+        UNION ALL
+        SELECT (SELECT usage_interval.node FROM usage_interval
+                WHERE ended_at IS NULL AND usage_interval.node > open.node ORDER BY node LIMIT 1)
+        FROM open WHERE open.node IS NOT NULL
+    )
+    SELECT node FROM open WHERE node IS NOT NULL UNION SELECT node FROM node_state ORDER BY node
+    """,
+)
+# Each of the following is about a few nodes only, and tells the ledger from when on to look again.
 END_LOST = statement(
     "end_usage_of_lost_nodes",
     """
     WITH lost AS (
         SELECT node, id, greatest(started_at, received_at) AS ended_at
         FROM usage_interval LEFT JOIN node_state USING (node)
-        WHERE ended_at IS NULL
+        WHERE node = ANY(CAST(:nodes AS text[])) AND ended_at IS NULL
           AND coalesce(received_at, opened_at) < (SELECT moment()) - CASE
               WHEN EXISTS (SELECT FROM object WHERE kind = 'Node' AND tenant = '' AND name = node)
               THEN CAST(:lost AS interval) ELSE CAST(:deleted AS interval) END
@@ -34,66 +50,78 @@ END_LOST = statement(
     SELECT count(*) FROM ended
     """,
 )
-# A copy that a node's agent has forgotten: its journal was lost. An agent that names no copies at all names instances
-# in its minutes.
-_UNNAMED = """
-    CASE WHEN detail ? 'copies'
-         THEN NOT detail -> 'copies' @> jsonb_build_array(jsonb_build_object('id', usage_interval.id))
-         ELSE NOT EXISTS (
-             SELECT FROM instance_minute WHERE instance_minute.node = usage_interval.node
-                AND instance_minute.instance = usage_interval.instance
-                AND minute > (SELECT moment()) - CAST(:missing AS interval))
-         END
-"""
+# A copy that a node's agent has forgotten: its journal was lost. An agent that lists no copies at all lists instances
+# in its minutes. Lists are unfolded once, so that a node with long ones costs no more than they are long.
 NOTE_MISSING = statement(
     "note_missing_usage",
-    f"""
-    WITH unnamed AS (
-        SELECT usage_interval.node, id FROM usage_interval
-        JOIN node_state USING (node) JOIN node_detail USING (node)
-        WHERE ended_at IS NULL AND received_at > (SELECT moment()) - CAST(:heard AS interval)
-          AND opened_at < (SELECT moment()) - CAST(:heard AS interval) AND {_UNNAMED}
+    """
+    WITH reporting AS MATERIALIZED (
+        SELECT node, detail FROM node_state JOIN node_detail USING (node)
+        WHERE node = ANY(CAST(:nodes AS text[])) AND received_at > (SELECT moment()) - CAST(:heard AS interval)
+    ), listed AS MATERIALIZED (
+        SELECT node, copy ->> 'id' AS id FROM reporting, jsonb_array_elements(detail -> 'copies') AS copy
+    ), counted AS MATERIALIZED (
+        SELECT DISTINCT node, instance FROM instance_minute
+        WHERE node IN (SELECT node FROM reporting WHERE NOT detail ? 'copies')
+          AND minute > (SELECT moment()) - CAST(:missing AS interval)
+    ), unnamed AS MATERIALIZED (
+        SELECT usage.node, usage.id FROM usage_interval AS usage JOIN reporting USING (node)
+        LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, usage.id)
+        LEFT JOIN counted ON (counted.node, counted.instance) = (usage.node, usage.instance)
+        WHERE usage.ended_at IS NULL AND usage.opened_at < (SELECT moment()) - CAST(:heard AS interval)
+          AND listed.node IS NULL AND counted.node IS NULL
     ), named AS (
-        DELETE FROM usage_missing USING node_state
-        WHERE usage_missing.node = node_state.node AND received_at > (SELECT moment()) - CAST(:heard AS interval)
-          AND (usage_missing.node, id) NOT IN (SELECT node, id FROM unnamed)
+        DELETE FROM usage_missing USING reporting
+        WHERE usage_missing.node = reporting.node
+          AND (usage_missing.node, usage_missing.id) NOT IN (SELECT node, id FROM unnamed)
     )
     INSERT INTO usage_missing SELECT node, id, (SELECT moment()) FROM unnamed
     ON CONFLICT DO NOTHING
     """,
 )
+# It ended with the last minute of its instance in the day before it was missing.
 END_MISSING = statement(
     "end_missing_usage",
     """
-    WITH missing AS (
-        DELETE FROM usage_missing USING node_state
-        WHERE node_state.node = usage_missing.node AND received_at > since + CAST(:missing AS interval)
-        RETURNING usage_missing.node, id, since
+    WITH missing AS MATERIALIZED (
+        SELECT usage_missing.node, id, since FROM usage_missing JOIN node_state USING (node)
+        WHERE usage_missing.node = ANY(CAST(:nodes AS text[])) AND received_at > since + CAST(:missing AS interval)
+        ORDER BY usage_missing.node, id LIMIT :limit
+    ), done AS (
+        DELETE FROM usage_missing USING missing
+        WHERE (usage_missing.node, usage_missing.id) = (missing.node, missing.id)
+    ), minutes AS MATERIALIZED (
+        SELECT missing.node, missing.id, max(minute) + interval '1 minute' AS last
+        FROM missing JOIN usage_interval USING (node, id)
+        JOIN instance_minute ON (instance_minute.node, instance_minute.instance)
+                                = (usage_interval.node, usage_interval.instance)
+        WHERE minute < since AND minute >= (SELECT min(since) FROM missing) - interval '1 day'
+        GROUP BY missing.node, missing.id
     ), ended AS (
         UPDATE usage_interval AS known
-        SET ended_at = greatest(started_at, least(since, (
-                SELECT max(minute) + interval '1 minute' FROM instance_minute
-                WHERE instance_minute.node = known.node AND instance_minute.instance = known.instance
-                  AND minute < since))),
+        SET ended_at = greatest(started_at, least(since, minutes.last)),
             closed_at = (SELECT moment()), evidence = 'gap'
-        FROM missing WHERE (known.node, known.id) = (missing.node, missing.id) AND known.ended_at IS NULL
+        FROM missing LEFT JOIN minutes USING (node, id)
+        WHERE (known.node, known.id) = (missing.node, missing.id) AND known.ended_at IS NULL
         RETURNING known.node, known.ended_at
     ), news AS (
         INSERT INTO usage_news SELECT node, min(ended_at) FROM ended GROUP BY node
     )
-    SELECT count(*) FROM ended
+    SELECT count(*) FROM missing
     """,
 )
 GOES_ON = statement(
     "usage_that_goes_on",
     """
-    WITH named AS (
+    WITH listed AS MATERIALIZED (
+        SELECT DISTINCT node, copy ->> 'id' AS id, received_at
+        FROM node_state JOIN node_detail USING (node), jsonb_array_elements(detail -> 'copies') AS copy
+        WHERE node = ANY(CAST(:nodes AS text[])) AND copy ->> 'stage' <> 'gone'
+    ), named AS (
         INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
-        SELECT usage_interval.node, usage_interval.id, (SELECT moment()), NULL, 'named'
-        FROM usage_interval JOIN node_state USING (node) JOIN node_detail USING (node)
+        SELECT node, id, (SELECT moment()), NULL, 'named'
+        FROM listed JOIN usage_interval USING (node, id)
         WHERE usage_interval.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
-          AND EXISTS (SELECT FROM jsonb_array_elements(detail -> 'copies') AS copy
-                      WHERE copy ->> 'id' = usage_interval.id AND copy ->> 'stage' <> 'gone')
           AND NOT EXISTS (SELECT FROM usage_truth AS said
                           WHERE said.node = usage_interval.node AND said.id = usage_interval.id)
         RETURNING node, id
@@ -105,14 +133,27 @@ GOES_ON = statement(
 )
 
 
-def end_lost(connection: Connection, limit: int) -> int:
-    """End the usage of nodes that will not be heard again; how much that was."""
-    given = {"lost": LOST, "deleted": DELETED, "limit": limit}
+def nodes(connection: Connection) -> list[str]:
+    """Returns the nodes whose usage may have to be ended by rule."""
+    return list(connection.execute(NODES).scalars())
+
+
+def end_lost(connection: Connection, of: Sequence[str], limit: int) -> int:
+    """Ends usage of those nodes that will not report again; returns how much was ended."""
+    given = {"nodes": list(of), "lost": LOST, "deleted": DELETED, "limit": limit}
     return int(connection.execute(END_LOST, given).scalar_one())
 
 
-def settle_missing(connection: Connection) -> int:
-    """Note what nodes do not name, end what they have not named for long, let go on what they name again."""
-    connection.execute(NOTE_MISSING, {"heard": HEARD, "missing": MISSING})
-    ended = int(connection.execute(END_MISSING, {"missing": MISSING}).scalar_one())
-    return ended + int(connection.execute(GOES_ON).scalar_one())
+def note_missing(connection: Connection, of: Sequence[str]) -> None:
+    """Notes the usage that those nodes do not list any more."""
+    connection.execute(NOTE_MISSING, {"nodes": list(of), "heard": HEARD, "missing": MISSING})
+
+
+def end_missing(connection: Connection, of: Sequence[str], limit: int) -> int:
+    """Ends usage that those nodes have not listed for long; returns how much was looked at."""
+    return int(connection.execute(END_MISSING, {"nodes": list(of), "missing": MISSING, "limit": limit}).scalar_one())
+
+
+def go_on(connection: Connection, of: Sequence[str]) -> int:
+    """Lets usage go on that was ended and that those nodes list again; returns how much."""
+    return int(connection.execute(GOES_ON, {"nodes": list(of)}).scalar_one())

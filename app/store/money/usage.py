@@ -17,9 +17,9 @@ LEAVING = "24 hours"
 # A node reports what ran and when. The owner, the largest share and the earliest begin come from the node's
 # assignments; usage that was never assigned is billed to no tenant.
 OVERLAPPING = statement(
-    "usage_of_nodes",
+    "usage_of_node",
     """
-    WITH of AS (SELECT unnest(CAST(:nodes AS text[])) AS node,
+    WITH of AS (SELECT CAST(:node AS text) AS node,
                        to_timestamp(CAST(:start AS bigint) / 1000000) AS start,
                        to_timestamp(CAST(:stop AS bigint) / 1000000) AS stop),
     known AS (
@@ -39,7 +39,7 @@ OVERLAPPING = statement(
         ) AS truth ON true
         WHERE evidence = 'gap' AND usage.ended_at IS NOT NULL AND started_at < stop
     )
-    SELECT node, known.id, instance, gpu, assigned.tenant, assigned.service, assigned.job, known.model,
+    SELECT known.id, instance, gpu, assigned.tenant, assigned.service, assigned.job, known.model,
            least(known.sm_percent, assigned.sm_percent) AS sm_percent,
            least(known.memory_gib, assigned.memory_gib) AS memory_gib,
            known.dedicated AND assigned.dedicated AS dedicated,
@@ -48,16 +48,17 @@ OVERLAPPING = statement(
            CAST(extract(epoch FROM doubted_until) * 1000000 AS bigint) AS doubted,
            CAST(extract(epoch FROM withdrawn_at + CAST(:leaving AS interval)) * 1000000 AS bigint) AS believed
     FROM known JOIN assigned USING (node, instance, gpu)
+    LIMIT :limit
     """,
 )
 OWNED = statement(
-    "gpus_owned_by_nodes",
+    "gpus_owned_by_node",
     """
-    SELECT node, id, gpus, gpu_type, region, purchase, memory_gib,
+    SELECT id, gpus, gpu_type, region, purchase, memory_gib,
            CAST(extract(epoch FROM valid_from) * 1000000 AS bigint) AS start,
            CAST(extract(epoch FROM valid_to) * 1000000 AS bigint) AS stop
     FROM gpu_owned
-    WHERE node = ANY(CAST(:nodes AS text[])) AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
+    WHERE node = :node AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
       AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
     """,
 )
@@ -78,35 +79,35 @@ MOST_POWER_W = 100_000
 ENERGY = statement(
     "energy_of_slices",
     """
-    SELECT node, gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice,
-           CAST(sum(drawn_mj) AS bigint) AS energy_mj
-    FROM (SELECT node, gpu, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
+    SELECT gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice, CAST(sum(drawn_mj) AS bigint) AS energy_mj
+    FROM (SELECT gpu, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
                  extract(epoch FROM passed) AS seconds,
                  CASE WHEN energy_counter_mj < before THEN energy_counter_mj ELSE energy_counter_mj - before END
                      AS drawn_mj
-          FROM (SELECT node, gpu, minute, energy_counter_mj, lag(energy_counter_mj) OVER of_gpu AS before,
+          FROM (SELECT gpu, minute, energy_counter_mj, lag(energy_counter_mj) OVER of_gpu AS before,
                        minute - lag(minute) OVER of_gpu AS passed
                 FROM gpu_minute
-                WHERE node = ANY(CAST(:nodes AS text[]))
+                WHERE node = :node
                   AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
                   AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)
-                WINDOW of_gpu AS (PARTITION BY node, gpu ORDER BY minute)) AS read
+                WINDOW of_gpu AS (PARTITION BY gpu ORDER BY minute)) AS read
           WHERE before IS NOT NULL) AS drawn
     WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
       AND drawn_mj <= CAST(:most_power_w AS bigint) * 1000 * seconds
-    GROUP BY node, gpu, slice
+    GROUP BY gpu, slice
     """,
 )
 
 
-def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """Returns usage of these nodes that may overlap the time; without `stop` it goes on, but not beyond `believed`."""
-    return list(connection.execute(OVERLAPPING, {**_of(nodes, start, stop), "leaving": LEAVING}))
+def overlapping(connection: Connection, node: str, start: int, stop: int, limit: int) -> list[Any]:
+    """Returns usage of the node that may overlap the time; without `stop` it goes on, but not beyond `believed`."""
+    given = {"node": node, "start": start, "stop": stop, "leaving": LEAVING, "limit": limit}
+    return list(connection.execute(OVERLAPPING, given))
 
 
-def owned(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """Returns the GPUs of these nodes that were paid for in the time."""
-    return list(connection.execute(OWNED, _of(nodes, start, stop)))
+def owned(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+    """Returns the GPUs of the node that were paid for in the time."""
+    return list(connection.execute(OWNED, {"node": node, "start": start, "stop": stop}))
 
 
 def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[Any]:
@@ -115,10 +116,7 @@ def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: in
     return list(connection.execute(RATES, given))
 
 
-def energy(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+def energy(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
     """Returns the energy of each GPU in each slice, where it was read."""
-    return list(connection.execute(ENERGY, {**_of(nodes, start, stop), "most_power_w": MOST_POWER_W}))
-
-
-def _of(nodes: Sequence[str], start: int, stop: int) -> dict[str, object]:
-    return {"nodes": list(nodes), "start": start, "stop": stop}
+    given = {"node": node, "start": start, "stop": stop, "most_power_w": MOST_POWER_W}
+    return list(connection.execute(ENERGY, given))

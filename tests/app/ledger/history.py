@@ -10,6 +10,7 @@ from itertools import count
 
 from agents.contract.reports import Copy, UsageInterval
 from app.ledger import accounting, keeping
+from app.store.money import allocations
 from tests.app.ledger.judge import ALWAYS, Held, Paid, Priced
 from tests.app.ledger.town import Ledger, usage
 
@@ -204,7 +205,8 @@ def _account(town: Ledger) -> None:
 
 def _crash(town: Ledger) -> None:
     def killed(connection: object) -> None:
-        accounting.account(connection)  # type: ignore[arg-type]
+        for node in allocations.due(connection):  # type: ignore[arg-type]
+            accounting.account(connection, node)  # type: ignore[arg-type]
         raise Crash
 
     keeping.make_room(town.database)

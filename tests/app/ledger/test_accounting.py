@@ -141,7 +141,7 @@ def test_an_end_that_is_told_while_another_is_presumed_counts(town: Ledger) -> N
     told = Thread(target=lambda: town.report("node-1", usage("a", NOON, NOON + HOUR)))
 
     def end(connection: Connection) -> None:
-        assert closing.end_lost(connection, 1000) == 1
+        assert closing.end_lost(connection, ["node-1"], 1000) == 1
         told.start()
         sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         until(lambda: town.rows(sql) == [(1,)], "the report waits for the row")
@@ -165,7 +165,7 @@ def test_an_end_outranks_what_was_concluded_from_a_report_of_before(town: Ledger
     town.passes(MINUTE)
 
     def conclude(connection: Connection) -> None:
-        assert connection.execute(closing.GOES_ON).scalar_one() == 1
+        assert closing.go_on(connection, ["node-1"]) == 1
         town.passes(-MINUTE / 2)
         ended = Thread(target=lambda: town.report("node-1", usage("a", NOON, NOON + HOUR)))
         ended.start()

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.reports import Copy, Dropped, GpuMinute, Inventory, Report, UsageInterval
 from app.access import Principal, Scope
-from app.ledger import keeping
+from app.ledger import ending, keeping
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
@@ -22,7 +22,6 @@ from app.nodes.intake import Intake
 from app.nodes.pace import WorkPace
 from app.store.database.database import Database
 from app.store.fleet import assignments
-from app.store.money import closing
 from app.world.declare import declare, delete
 from app.world.write import Actor
 from tests.support.world import gpu_type, manifest
@@ -118,9 +117,8 @@ class Ledger:
         for _ in range(times):
             keeping.bring_up_to_date(self.database, self.pace)
 
-    def end_usage(self) -> None:
-        self.database.write(lambda c: closing.end_lost(c, 1000))
-        self.database.write(closing.settle_missing)
+    def end_usage(self) -> Sequence[str]:
+        return ending.end_usage(self.database, self.pace)
 
     def run(self, sql: str, **given: Any) -> None:
         self.database.write(lambda connection: connection.execute(text(sql), given))
