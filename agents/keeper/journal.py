@@ -11,7 +11,7 @@ import msgspec
 
 from agents.keeper.copies import NodeCopy
 
-LONGEST_BYTES = 1 << 20  # a longer file is rewritten with only the newest line of each copy
+LONGEST_BYTES = 1 << 20  # a longer file, of twice the needed size, is rewritten with only the newest line of each copy
 
 
 class JournalError(Exception):
@@ -26,6 +26,7 @@ class Journal:
         self._lock = _locked(path.with_suffix(".lock"))
         self._copies = _read(path)
         self._file = -1
+        self._needed_bytes = 0
         written = path.stat().st_mtime if path.exists() else None
         self._rewrite()
         if written is not None:
@@ -50,7 +51,7 @@ class Journal:
             raise OSError("the journal could not be written completely: no space left on device")
         os.fsync(self._file)
         self._remember(copy)
-        if os.fstat(self._file).st_size > LONGEST_BYTES:
+        if os.fstat(self._file).st_size > max(LONGEST_BYTES, 2 * self._needed_bytes):
             self._rewrite()
 
     def close(self) -> None:
@@ -70,6 +71,7 @@ class Journal:
         with os.fdopen(os.dup(handle), "wb") as file:
             file.writelines(msgspec.json.encode(copy) + b"\n" for copy in self._copies.values())
         os.fsync(handle)
+        self._needed_bytes = os.fstat(handle).st_size
         fresh.replace(self._path)
         folder = os.open(self._path.parent, os.O_RDONLY)
         os.fsync(folder)

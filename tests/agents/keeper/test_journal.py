@@ -115,6 +115,17 @@ def test_it_does_not_grow_for_ever(path: Path) -> None:
     assert kept(path)["a.1.1"].stage is Stage.READY
 
 
+def test_thousands_of_copies_that_are_still_needed_do_not_make_it_write_all_of_them_each_time(path: Path) -> None:
+    path.write_bytes(b"".join(msgspec.json.encode(copy(f"{'x' * 90}-{n}")) + b"\n" for n in range(4000)))
+    journal = Journal(path)
+    whole = path.stat()
+    assert whole.st_size > 1 << 20
+    for n in range(100):
+        journal.write(copy(f"{'x' * 90}-{n}", Stage.GONE))
+    assert path.stat().st_ino == whole.st_ino
+    journal.close()
+
+
 def test_a_second_agent_on_the_same_folder_is_refused(path: Path) -> None:
     first = Journal(path)
     with pytest.raises(JournalError, match="another agent already uses"):

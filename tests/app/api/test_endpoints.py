@@ -185,6 +185,18 @@ def test_the_newest_word_counts_and_an_older_one_is_answered_with_it(
     assert database.read(lambda connection: gateways.newest(connection, told.received_at)) == []
 
 
+def test_case_18_a_thief_that_numbers_beyond_any_clock_does_not_silence_the_gateway(
+    server: RunningServer, database: Database
+) -> None:
+    token = server.token("gateway", gateway="stolen")
+    assert put(server, token, counts(5), "stolen").json == {"sequence": 5}
+    assert put(server, token, counts(2**62 - 1, requests=99), "stolen").json == {"sequence": 5}
+    assert put(server, token, counts(6), "stolen").json == {"sequence": 6}
+    poison = "UPDATE gateway_state SET sequence = 4e18 WHERE gateway = 'stolen'"
+    database.write(lambda connection: connection.exec_driver_sql(poison))
+    assert put(server, token, counts(7), "stolen").json == {"sequence": 7}
+
+
 BAD = [
     b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"began": "x", "sequence": 1e400}', b'{"began": "x"}',
     b'{"began": "", "sequence": 1}', b'{"began": "x", "sequence": -1}', b'{"began": "x", "sequence": NaN}',
