@@ -167,6 +167,11 @@ ALERTS = (
         "The log says why (`housekeeping_failed`). Until it is fixed, old data stays and the disk fills.",
     ),
     Alert(
+        "NodeQuarantined", "max(gpuwright_ledger_quarantined_nodes) > 0", "15m", "ticket",
+        "The usage of a node cannot be accounted for; all other nodes' is.",
+        "`gpuwright events --reason node_quarantined` names the node and the reason.",
+    ),
+    Alert(
         "NodeTokenReused", "sum(increase(gpuwright_node_token_reuse_total[1h])) > 0", "0m", "page",
         "A node's token was used again after its successor: it may have been copied.",
         "The audit names the node. Delete it and join it again; its tokens end at once.",

@@ -58,9 +58,12 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
 def known(connection: Connection, node: str, heard: int, start: int, stop: int) -> NodeUsage:
     """Returns all that decides the node's lines; `heard` is when it reported last."""
     owned = [
-        OwnedGpus(*row[:-1], FOREVER if row.stop is None else row.stop)
+        OwnedGpus(
+            row.id, row.gpus, row.gpu_type, row.region, row.purchase, row.memory_gib, row.start,
+            FOREVER if row.stop is None else row.stop,
+        )
         for row in usage.owned(connection, node, start, stop)
-    ]
+    ]  # fmt: skip
     rates = defaultdict[tuple[str, str, str], list[GpuRate]](list)
     for row in usage.rates(connection, sorted({gpus.gpu_type for gpus in owned}), start, stop):
         rate = GpuRate(row.nano_per_hour, row.start, FOREVER if row.stop is None else row.stop)

@@ -78,8 +78,8 @@ class _Pass:
             self._quarantine(node, error)
         else:
             self._count += did
-            for suspect, error in self._suspects.items():
-                self._quarantine(suspect, error)
+            for suspect, trouble in self._suspects.items():
+                self._quarantine(suspect, trouble)
             self._suspects.clear()
 
     def _in_spans(self, node: str) -> bool:

@@ -14,8 +14,8 @@ from app.store.database.database import statement
 
 ZIP_LEVEL = 1
 
-# Counters that arrive late or twice are dropped. A gateway numbers its messages from 1, one a second: a number above the
-# seconds since 1970 is refused, and counts for nothing where it is stored.
+# Counters that arrive late or twice are dropped. A gateway numbers its messages from 1, one a second: a number above
+# the seconds since 1970 is refused, and counts for nothing where it is stored.
 KEEP = statement(
     "keep_counts",
     """

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment
-from agents.control.agent import HIGHEST_INCARNATION, Agent
-from agents.control.assignments import AssignmentVerdict, begin_incarnation, find_contradiction
+from agents.control.agent import Agent
+from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, begin_incarnation, find_contradiction
 from agents.gateway.client import SidecarRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
