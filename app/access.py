@@ -82,6 +82,12 @@ class Principal:
     node: str = ""
     expires_at: datetime | None = None
     gateway: str = ""
+    opened_by: str = ""  # of a console session: the token that opened it
+
+    @property
+    def account(self) -> str:
+        """The token that limits count: the sessions of a token share its limits."""
+        return self.opened_by or self.id
 
     @property
     def role(self) -> Role:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.control.solve.questions import QuestionProcess
+from app.control.tell.window_cache import WindowCache
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
 from app.sessions import Sessions
@@ -19,10 +20,12 @@ class Context:
     """Handed to routes as `request.app.state.context`."""
 
     settings: Settings
-    database: Database
+    database: Database  # for requests
+    reserved: Database  # for reports, polls, tokens and housekeeping: no request takes their connections
     notices: Notices
     authenticator: Authenticator
     parser: ParserPool
     nodes: NodeTraffic
     sessions: Sessions
+    windows: WindowCache = field(default_factory=WindowCache)
     desk: QuestionProcess = field(default_factory=QuestionProcess)

@@ -39,7 +39,7 @@ class Housekeeping:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._database = context.database
+        self._database = context.reserved
         self._pace = WorkPace()
         self._scheduler = Clockwork(3)
 

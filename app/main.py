@@ -35,6 +35,7 @@ from app.console import routes as console
 from app.context import Context
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
+from app.http.buckets import sign_in_buckets
 from app.http.gate import Gate
 from app.manifests.model import STORED
 from app.manifests.parsing import ParserPool
@@ -65,23 +66,20 @@ def create_app(settings: Settings) -> Gate:
 
 def assemble(settings: Settings) -> FastAPI:
     """The API over the database that the settings name."""
-    database = Database(
-        settings.database_url,
-        pool_size=settings.pool_size,
-        direct=settings.database_direct,
-        slow_query_ms=settings.slow_query_ms,
-    )
+    database = _database(settings, settings.pool_size, writers=max(1, settings.pool_size * 6 // 10))
+    reserved = _database(settings, settings.reserved_pool_size)
     listen_url = settings.database_listen_url or settings.database_url
     notices = Notices(libpq_url(listen_url), listen=settings.database_direct or bool(settings.database_listen_url))
-    authenticator = Authenticator(database, alarmed=node_metrics.NODE_TOKEN_REUSE.inc)
+    authenticator = Authenticator(reserved, alarmed=node_metrics.NODE_TOKEN_REUSE.inc)
     context = Context(
         settings=settings,
         database=database,
+        reserved=reserved,
         notices=notices,
         authenticator=authenticator,
-        sessions=Sessions(database, authenticator),
+        sessions=Sessions(database, authenticator, sign_in_buckets(settings.sign_ins_per_hour)),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
-        nodes=NodeTraffic(settings, database, notices),
+        nodes=NodeTraffic(settings, reserved, notices, authenticator),
     )
 
     @asynccontextmanager
@@ -98,6 +96,7 @@ def assemble(settings: Settings) -> FastAPI:
         context.parser.close()
         context.desk.close()
         database.close()
+        reserved.close()
 
     app = FastAPI(
         title="gpuwright",
@@ -108,8 +107,9 @@ def assemble(settings: Settings) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    pool = database.engine.pool
-    metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
+        pool = used.engine.pool
+        metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
     for router in (
         *map(objects.router, STORED),
         *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
@@ -121,3 +121,13 @@ def assemble(settings: Settings) -> FastAPI:
     errors.install(app)
     document.install(app)
     return app
+
+
+def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:
+    return Database(
+        settings.database_url,
+        pool_size=pool_size,
+        writers=writers,
+        direct=settings.database_direct,
+        slow_query_ms=settings.slow_query_ms,
+    )

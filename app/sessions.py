@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hmac
+import time
 from dataclasses import dataclass
 
 from app import tokens
 from app.access import Principal, Scope
+from app.http.buckets import Buckets, too_many
 from app.problem import HttpProblem
 from app.store.access import sessions
 from app.store.access.sessions import SessionRow
@@ -30,9 +32,11 @@ class Opened:
 class Sessions:
     """Turns cookies into principals. Nothing is remembered: a token that ends, ends its sessions at once."""
 
-    def __init__(self, database: Database, authenticator: Authenticator) -> None:
+    def __init__(self, database: Database, authenticator: Authenticator, sign_ins: Buckets) -> None:
+        """`sign_ins` limits how often each token opens a session: every one leaves a row in the audit."""
         self._database = database
         self._authenticator = authenticator
+        self._sign_ins = sign_ins
 
     def principal(self, cookie: str | None) -> Principal:
         """Whose session it is; 401 where it is none."""
@@ -49,6 +53,9 @@ class Sessions:
     def open(self, token: str) -> Opened:
         """A session for whoever holds this token."""
         who = self._authenticator.principal(f"Bearer {token}")
+        wait = self._sign_ins.take(who.id, time.monotonic())
+        if wait:
+            raise too_many("sessions opened with this token", wait, self._sign_ins)
         new = fresh(COOKIE_PREFIX)
         row = self._database.write(
             lambda connection: sessions.open_for(connection, who.id, new.id, new.secret_hash, SESSION_SECONDS)
@@ -96,4 +103,4 @@ def hashed(prefix: str, secret: str) -> bytes:
 
 
 def _principal(row: SessionRow) -> Principal:
-    return Principal(row.id, Scope.VIEWER, tenant=row.tenant, expires_at=row.expires_at)
+    return Principal(row.id, Scope.VIEWER, tenant=row.tenant, expires_at=row.expires_at, opened_by=row.parent)

@@ -23,7 +23,8 @@ class Settings:
     database_url: str = ""  # Postgres 15 or newer; `up` sets it to its own
     database_listen_url: str = ""  # a direct connection for LISTEN when database_url goes through a pooler
     database_direct: bool = False  # no pooler in between: LISTEN and prepared statements work
-    pool_size: int = 10  # connections to the database
+    pool_size: int = 10  # connections to the database, for requests
+    reserved_pool_size: int = 6  # connections for reports, polls, tokens and housekeeping alone
     host: str = "127.0.0.1"  # address to listen on
     port: int = 8080  # port to listen on; 0 takes any free one
     tls_cert: Path | None = None  # certificate, PEM
@@ -32,6 +33,7 @@ class Settings:
     trusted_proxies: str = ""  # proxies' addresses and networks, comma-separated: their X-Forwarded-For is trusted
     rate_per_second: float = 100.0  # requests a second of one principal
     rate_burst: int = 300  # requests of one principal at once
+    sign_ins_per_hour: float = 60.0  # console sessions that one token may open; ten times as many from one address
     report_rate_per_second: float = 10.0  # node reports a second of one node, in a lane of their own
     body_seconds: float = 20.0  # time for a request to arrive
     write_stall_seconds: float = 30.0  # a reader that takes nothing for this long is cut off

@@ -74,6 +74,11 @@ def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
     )
 
 
+def revoked() -> HttpProblem:
+    """Returns the answer to a request whose token ended while it waited."""
+    return HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
+
+
 class Authenticator:
     """Turns an Authorization header into a Principal. Safe to call from any thread."""
 
@@ -81,6 +86,7 @@ class Authenticator:
         self._database = database
         self._count_alarm = alarmed
         self._cache: dict[bytes, tuple[Principal, float, int]] = {}  # whose, until when, checked in which era
+        self._eras: dict[str, int] = {}  # by token id: the era in which it was last known to be live
         self._used: dict[str, datetime] = {}
         self._alarmed: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -127,6 +133,8 @@ class Authenticator:
             if era == self._era:  # no revocation came while we read
                 if len(self._cache) >= CACHE_SIZE:
                     self._cache.clear()
+                    self._eras.clear()
+                self._eras[principal.id] = era
                 digest = hashlib.sha256(authorization.encode()).digest()
                 self._cache[digest] = (principal, time.monotonic() + CACHE_SECONDS, era)
         self._used[principal.id] = datetime.now(UTC)
@@ -157,10 +165,20 @@ class Authenticator:
         alarm = reused(spent.id, spent.node, spent.successor)
         self._database.write(lambda connection: audit.record(connection, [alarm]))
 
+    def is_current(self, principal: Principal) -> bool:
+        """Tells if no token was revoked since this one was known to be live; asks nobody."""
+        return self._eras.get(principal.id) == self._era
+
     def live(self, principal: Principal) -> bool:
-        """Tells if the token is still valid; an open watch asks this when tokens change."""
-        row = self._database.read(lambda connection: tokens.live(connection, principal.id))
-        return row is not None
+        """Tells if the token is still valid; requests that wait ask this when tokens change."""
+        if self.is_current(principal):
+            return True
+        era = self._era
+        if self._database.read(lambda connection: tokens.live(connection, principal.id)) is None:
+            return False
+        with self._lock:
+            self._eras[principal.id] = era
+        return True
 
     def refresh(self) -> None:
         """Ask once for all cached tokens which of them still stand; the others are forgotten.
@@ -178,10 +196,12 @@ class Authenticator:
         until = time.monotonic() + CACHE_SECONDS
         with self._lock:
             for digest, (principal, _, _) in held:
+                entry = self._cache.get(digest)
                 if principal.id not in live:
                     self._cache.pop(digest, None)
-                elif digest in self._cache:
-                    self._cache[digest] = (principal, until, era)
+                elif entry is not None:  # its end may have been set meanwhile
+                    self._cache[digest] = (entry[0], until, max(era, entry[2]))
+            self._eras |= {token_id: max(era, self._eras.get(token_id, era)) for token_id in live}
 
     def changed(self) -> None:
         """Some token was revoked, here or elsewhere: from now on none is good before it was asked for again."""
@@ -201,6 +221,7 @@ class Authenticator:
                     del self._cache[digest]
                 elif era == before:
                     self._cache[digest] = (principal, until, self._era)
+                    self._eras[principal.id] = self._era
 
     def used(self) -> list[tuple[str, datetime]]:
         """Tokens used since the last call, and when."""

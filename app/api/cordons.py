@@ -31,7 +31,7 @@ class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     gpu: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
     deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")] = ""
 
 
 _asking = msgspec.json.Decoder(CordonRequest)

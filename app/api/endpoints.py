@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Response
-from starlette.concurrency import run_in_threadpool
 
 from agents.contract.fields import LONGEST_POLL_SECONDS
 from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts
@@ -68,7 +67,7 @@ async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pa
     """Only the newest counts matter: older or repeated ones change nothing and are answered with the newest."""
     require(who, Noun.GATEWAY_COUNTS, AccessVerb.WRITE, name)
     sent = _read(raw)
-    newest = await run_in_threadpool(ctx.database.repeatable, lambda connection: gateways.keep(connection, name, sent))
+    newest = await ctx.nodes.lane.repeatable(lambda connection: gateways.keep(connection, name, sent))
     return Response(msgspec.json.encode(CountsTaken(newest)), media_type=JSON)
 
 

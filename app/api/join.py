@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
@@ -15,12 +16,14 @@ from app.access import Noun, Principal, Scope
 from app.api.requests import Ctx, answer
 from app.api.rotation import DAY_SECONDS, describe_token
 from app.api.tokens import Label
+from app.http.buckets import Buckets
 from app.http.metrics import REGISTRY
 from app.problem import HttpProblem
 from app.store.access import join_tokens, tokens
 from app.store.access.join_tokens import JoinTokenRow
 from app.store.database import versions
 from app.store.world import audit
+from app.store.world.audit import AuditEntry
 from app.world.join import join_node
 from app.world.write import Actor
 
@@ -29,6 +32,7 @@ router = APIRouter(prefix="/api/v1", tags=["tokens"])
 JOIN_TOKEN_REUSE = Counter(
     "gpuwright_join_token_reuse", "One-time tokens that were used a second time: stolen?", registry=REGISTRY
 )
+AUDITED_REFUSALS = Buckets(1 / 60, 10.0)  # by join token
 
 
 class JoinRequest(BaseModel):
@@ -46,24 +50,26 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
     if parsed is None:
         raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
     token_id, secret = parsed
+    # Without a lock: whoever has no valid token must not make writers wait.
+    brought = _checked(ctx.database.read(lambda connection: join_tokens.find(connection, token_id)), secret)
+    if brought is None:
+        raise _refused()
+    was_used = brought.used_at is not None
     newcomer = Actor(Principal(f"join:{token_id}", Scope.OPERATOR), request.scope["state"]["request_id"])
 
     def admit(connection: Connection) -> Response | HttpProblem:
-        versions.lock(connection, "object")
-        row = join_tokens.for_use(connection, token_id)
-        expected = row.secret_hash if row else bytes(32)
-        is_right = hmac.compare_digest(expected, secrets.hash_secret(secret))
-        # A used token raises the alarm even after it has expired: either its holder or the node that used it stole it.
-        if not is_right or row is None or (row.expired and row.used_at is None):
-            return HttpProblem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
+        if not was_used:
+            versions.lock(connection, "object")
+        row = _checked(join_tokens.for_use(connection, token_id), secret)
+        if row is None:
+            return _refused()
         if row.used_at is not None:
             return _raise_alarm(connection, newcomer, row, wanted.node)
         slug, detail = _find_refusal(connection, row, wanted.node)
         if not detail:
             slug, detail = "conflict", join_node(connection, newcomer, wanted.node, wanted.model_extra or {})
         if detail:
-            entry = newcomer.entry("join", "Node", name=wanted.node, outcome="refused", detail=detail)
-            audit.record(connection, [entry])
+            _audit(connection, newcomer.entry("join", "Node", name=wanted.node, outcome="refused", detail=detail), row)
             return HttpProblem(slug, detail)
         return _issue_token(connection, newcomer, row, wanted.node, ctx.settings.node_token_days)
 
@@ -74,12 +80,32 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
     return outcome
 
 
+def _checked(row: JoinTokenRow | None, secret: str) -> JoinTokenRow | None:
+    """Returns the token if the secret fits it and it has not expired unused.
+
+    A used token raises the alarm even after it has expired: either its holder or the node that used it stole it.
+    """
+    expected = row.secret_hash if row else bytes(32)
+    is_right = hmac.compare_digest(expected, secrets.hash_secret(secret))
+    return row if is_right and row and not (row.expired and row.used_at is None) else None
+
+
+def _refused() -> HttpProblem:
+    return HttpProblem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
+
+
 def _raise_alarm(connection: Connection, newcomer: Actor, row: JoinTokenRow, node: str) -> HttpProblem:
     """Records that a join token was presented a second time."""
-    detail = f"node {row.used_by} used join token {row.id} before, and now {node} presents it"
-    audit.record(connection, [newcomer.entry("join", "Node", name=node, outcome="alarm", detail=detail)])
     JOIN_TOKEN_REUSE.inc()
+    detail = f"node {row.used_by} used join token {row.id} before, and now {node} presents it"
+    _audit(connection, newcomer.entry("join", "Node", name=node, outcome="alarm", detail=detail), row)
     return HttpProblem("conflict", "this join token has been used; ask for a new one")
+
+
+def _audit(connection: Connection, entry: AuditEntry, row: JoinTokenRow) -> None:
+    """Records a refusal; the holder of a token may repeat it without end, and the audit is kept forever."""
+    if not AUDITED_REFUSALS.take(row.id, time.monotonic()):
+        audit.record(connection, [entry])
 
 
 def _find_refusal(connection: Connection, row: JoinTokenRow, node: str) -> tuple[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from agents.contract import reports
 from agents.contract.assignments import Assignment
@@ -36,6 +35,7 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
 
 LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
+OUTERMOST_YEARS = (MINYEAR, MAXYEAR)  # an hour or a time zone away from them, no moment can be represented
 AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept forever, and 20 entries say as much as a million
 AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
 NOTED_CLAIMS = Buckets(0.001, 5.0)  # by node
@@ -104,7 +104,7 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
     entry = Actor(who, state["request_id"]).entry(
         "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
     )
-    await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+    await ctx.nodes.lane.write(lambda connection: audit.record(connection, [entry]))
 
 
 async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[reports.Dropped]) -> None:
@@ -117,7 +117,7 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
         "report", Noun.REPORT, name=node, outcome="refused", detail=detail
     )
     with suppress(Unavailable):
-        await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+        await ctx.nodes.lane.write(lambda connection: audit.record(connection, [entry]))
 
 
 async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports.Dropped]) -> None:
@@ -138,7 +138,7 @@ async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports
         return
     actor = Actor(state["principal"], state["request_id"])
     try:
-        await run_in_threadpool(ctx.database.write, lambda c: refusals.write_refusals(c, actor, sent, fresh))
+        await ctx.nodes.lane.write(lambda c: refusals.write_refusals(c, actor, sent, fresh))
     except Unavailable:
         return  # the next report repeats it
     refusals.remember(ctx.nodes.refusals, sent, fresh)
@@ -175,6 +175,8 @@ def node_telemetry(
 ) -> Response:
     require(who, Noun.TELEMETRY, AccessVerb.READ, name)
     until = _utc(stop) or datetime.now(UTC)
+    if (start and start.year in OUTERMOST_YEARS) or until.year in OUTERMOST_YEARS:
+        raise HttpProblem("bad-request", "start and stop must be in the years 2 to 9998")
     since = _utc(start) or until - timedelta(hours=1)
     if not timedelta(0) <= until - since <= LONGEST_SPAN:
         raise HttpProblem("bad-request", "start must be before stop, and by at most 31 days")

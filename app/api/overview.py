@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib import import_module
@@ -14,7 +15,6 @@ from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire
 from app.api.questions import read_recorded
 from app.api.requests import Ctx, Who, answer
-from app.api.slo import promises
 from app.api.solvers import with_solvers
 from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import costs_of_services
@@ -23,10 +23,12 @@ from app.control.tell import slo
 from app.problem import HttpProblem
 from app.store.database import lease
 from app.store.fleet import loads, telemetry
+from app.store.fleet.loads import WindowSums
 from app.store.plans import outlook, plan_reads, plans
 from app.store.world import events
 from app.store.world.events import EventFilter
 from app.store.world.objects import rfc3339
+from app.store.world.slos import slos
 
 router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
 
@@ -39,13 +41,15 @@ LAST = 10
 def overview(ctx: Ctx, who: Who) -> Response:
     """A tenant sees its own services. `leftOut` names what a server without the solvers cannot tell."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
-    return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
+    counted = ctx.windows.read(ctx.database, tenant)
+    return answer(ctx.database.read(lambda connection: _whole(connection, tenant, counted)))
 
 
-def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
+def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str, Any]:
     number = plan_reads.in_force(connection) or plan_reads.newest(connection)
     body = plan_wire.body(connection, number) if number else None
-    found: dict[str, Any] = {"services": services(connection, number, body or {}, tenant), "leftOut": _left_out()}
+    rows = services(connection, number, body or {}, tenant, counted)
+    found: dict[str, Any] = {"services": rows, "leftOut": _left_out()}
     if tenant:
         return found
     row = plan_reads.head(connection, number) if number else None
@@ -69,10 +73,13 @@ def _unserved_cost(body: dict[str, Any]) -> float:
     return float((body.get("certificate") or {}).get("unservedCost") or 0.0)
 
 
-def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
-    rates = {line.service: line for line in loads.answers_within(connection, RATE_WINDOW)}
-    promised = promises(connection, tenant)
-    kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
+def services(
+    connection: Connection, number: int, body: dict[str, Any], tenant: str, counted: WindowSums
+) -> list[dict[str, Any]]:
+    """Returns the services, all or a tenant's, with what was measured and what the plan expects."""
+    rates = {line.service: line for line in loads.answers_within(connection, RATE_WINDOW, tenant)}
+    promised = slos(connection, tenant)
+    kept = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
     planned: dict[str, list[dict[str, Any]]] = {}
     for instance in body.get("instances", ()):
@@ -103,18 +110,20 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
     if row is None:
         return {}
     key = (*row["snapshot"], bytes(row["body"]).hex())
-    if key not in _known:
-        try:
-            snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
-        except HttpProblem:
-            return {}
-        question = pose(snapshot)
-        while len(_known) >= MOST_KNOWN:
-            _known.pop(next(iter(_known)), None)
-        _known[key] = dict(costs_of_services(question.problem, drop_left_out(question.problem, plan)))
-    return _known[key]
+    with _computing:  # many readers of a new plan wait for one of them
+        if key not in _known:
+            try:
+                snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
+            except HttpProblem:
+                return {}
+            question = pose(snapshot)
+            while len(_known) >= MOST_KNOWN:
+                _known.pop(next(iter(_known)), None)
+            _known[key] = dict(costs_of_services(question.problem, drop_left_out(question.problem, plan)))
+        return _known[key]
 
 
+_computing = threading.Lock()
 _known: dict[tuple[str, ...], dict[str, float]] = {}  # by the hashes of a plan and its snapshot
 MOST_KNOWN = 8
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -16,7 +18,10 @@ from solvers.planning.plan import Plan
 from solvers.planning.wire import written
 
 ANOTHER = "another tenant"
+MOST_RECENT = 3
 Row = Mapping[str, Any]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def head(row: Row, tenant: str = "") -> dict[str, Any]:
@@ -54,15 +59,41 @@ def body(connection: Connection, generation: int) -> dict[str, Any] | None:
         return None
     plan = decoded(connection, row)
     keys = [Key(Kind.JOB, *line.job.split("/", 1)) for line in plan.jobs]
-    jobs = objects.get_many(connection, keys)
-    offline = {f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline"}
-    return written(plan, offline) | {"heldBack": row["solved_by"].get("heldBack", [])}
+    jobs = objects.get_many(connection, keys) if keys else {}
+    offline = frozenset(f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline")
+    wire = _written.get((bytes(row["body"]), offline), lambda: written(plan, offline))
+    return wire | {"heldBack": row["solved_by"].get("heldBack", [])}
 
 
 def decoded(connection: Connection, row: Row) -> Plan:
-    """Returns the plan of a row."""
+    """Returns the plan of a row. Nobody may change it: others get the same one."""
     digest = bytes(row["body"])
-    return msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan)
+    return _decoded.get(digest, lambda: msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan))
+
+
+class Recent(Generic[K, V]):
+    """The few values that were asked for last: a plan of a large fleet takes long to decode and much memory."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Returns the value of the key; makes it where it is not kept. Others that ask meanwhile wait for it."""
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = make()
+            self._values.move_to_end(key)
+            if len(self._values) > MOST_RECENT:
+                self._values.popitem(last=False)
+            return self._values[key]
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
+_decoded: Recent[bytes, Plan] = Recent()
+_written: Recent[tuple[bytes, frozenset[str]], dict[str, Any]] = Recent()
 
 
 def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from app.world.write import Actor
 
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
 JSON = "application/json"
+SALT_BYTES = 16
 
 
 def context(request: Request) -> Context:
@@ -151,24 +153,29 @@ def write_once(
         if kept is None:
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
-            masked = _masked(request, key, bytes(response.body))
+            salt = secrets.token_bytes(SALT_BYTES)
+            masked = salt + _masked(request, key, salt, bytes(response.body))
             first = idempotency.KeptAnswer(request_hash, response.status_code, headers, masked)
             idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
             return response
         if kept.request_hash != request_hash:
             raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
         replayed = {**kept.headers, "Idempotency-Replayed": "true"}
-        return Response(_masked(request, key, kept.body), kept.status, replayed, JSON)
+        salt, masked = kept.body[:SALT_BYTES], kept.body[SALT_BYTES:]
+        return Response(_masked(request, key, salt, masked), kept.status, replayed, JSON)
 
     return ctx.database.write(once, repeatable=True)
 
 
-def _masked(request: Request, key: str, body: bytes) -> bytes:
-    """Masks an answer before it is kept, and unmasks it again: only the caller's own token yields the stream."""
+def _masked(request: Request, key: str, salt: bytes, body: bytes) -> bytes:
+    """Masks an answer before it is kept, and unmasks it again: only the caller's own token yields the stream.
+
+    The salt makes the stream new for each answer, also where a key comes again after its first answer was deleted.
+    """
     # Answers to new tokens hold them, and a retry must get the same one; the database must not show it. The mask is
     # not authenticated and need not be: who can change the kept answer can change the token's row as well. No
     # dependency has a cipher, and `cryptography` would be one of 10 MB for these lines.
     token = request.headers.get("authorization", "").partition(" ")[2].strip()  # the scheme may be spelt in any case
-    secret = f"gpuwright answer\0{token}\0{key}"
-    stream = hashlib.shake_256(secret.encode()).digest(len(body))
+    secret = f"gpuwright answer\0{token}\0{key}\0".encode()
+    stream = hashlib.shake_256(secret + salt).digest(len(body))
     return (int.from_bytes(body) ^ int.from_bytes(stream)).to_bytes(len(body))

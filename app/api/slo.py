@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
-from app.manifests.model import Kind
-from app.store.world import objects
-from app.store.world.objects import Selection
+from app.store.fleet.loads import WindowSums
+from app.store.world.slos import slos
 
 router = APIRouter(prefix="/api/v1/slo", tags=["slo"])
-
-PAGE = 1000
 
 
 @router.get("", summary="Attainment and burn rates of every service, by window")
@@ -26,12 +23,13 @@ def attainment(
     """attainment: the share answered in time. A burn rate of 1 spends a month's allowance in a month."""
     if require(who, Noun.ATTAINMENT, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
-    return answer({"kind": "AttainmentList", "items": ctx.database.read(lambda c: _all(c, tenant))})
+    counted = ctx.windows.read(ctx.database, tenant)
+    promised = ctx.database.read(lambda connection: slos(connection, tenant))
+    return answer({"kind": "AttainmentList", "items": _assessed(promised, counted)})
 
 
-def _all(connection: Connection, tenant: str) -> list[dict[str, Any]]:
-    promised = promises(connection, tenant)
-    kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
+def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[dict[str, Any]]:
+    kept = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {
             "service": name,
@@ -44,15 +42,3 @@ def _all(connection: Connection, tenant: str) -> list[dict[str, Any]]:
         }
         for name, promise in promised
     ]
-
-
-def promises(connection: Connection, tenant: str) -> list[tuple[str, dict[str, Any]]]:
-    """Returns every service and its SLO, by name."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    after = ("", "")
-    while page := objects.page(connection, Selection(Kind.SERVICE, tenant), after, PAGE):
-        for stored in page:
-            promise: Any = stored.spec["slo"]
-            found.append((f"{stored.tenant}/{stored.name}", promise))
-        after = (page[-1].tenant, page[-1].name)
-    return found

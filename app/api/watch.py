@@ -26,6 +26,7 @@ from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import changes
 from app.store.world.changes import ObjectChange
+from app.tokens import revoked
 
 router = APIRouter(prefix="/api/v1", tags=["watch"])
 
@@ -68,14 +69,19 @@ async def watch(
         )
     elif start > latest:
         raise HttpProblem("gone", f"version {start} is newer than the latest here, {latest}; list again", oldest=floor)
+    tokens_seen = ctx.notices.current("token")
+    if not await ctx.nodes.lane.stands(ctx.authenticator, who):  # it may have ended since it was let in
+        raise revoked()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(ctx, who, wanted, start), media_type="text/event-stream", headers=headers)
+    events = _stream(ctx, who, wanted, start, tokens_seen)
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _stream(ctx: Context, who: Principal, wanted: WatchFilter, version: int) -> AsyncIterator[bytes]:
+async def _stream(
+    ctx: Context, who: Principal, wanted: WatchFilter, version: int, tokens_seen: int
+) -> AsyncIterator[bytes]:
     """Yields changes as they become visible, heartbeats in between, and an end when the token ends."""
     yield b": heartbeat %d\n\n" % version
-    tokens_seen = ctx.notices.current("token")
     while True:
         latest = await ctx.notices.wait("object", version, 0)
         while version < latest:
@@ -91,7 +97,7 @@ async def _stream(ctx: Context, who: Principal, wanted: WatchFilter, version: in
         if not await _until_news(ctx, version, tokens_seen, who):
             yield b": heartbeat %d\n\n" % version
         tokens_now = ctx.notices.current("token")
-        if _expired(who) or (tokens_now != tokens_seen and not await run_in_threadpool(ctx.authenticator.live, who)):
+        if _expired(who) or (tokens_now != tokens_seen and not await ctx.nodes.lane.stands(ctx.authenticator, who)):
             yield _end("the token has expired or was revoked")
             return
         tokens_seen = tokens_now

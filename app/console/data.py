@@ -16,6 +16,7 @@ from app.store.database import lease
 from app.store.database.lease import Lease
 from app.store.fleet import fleet_map, observed, telemetry
 from app.store.fleet.fleet_map import MapNode
+from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
 from app.store.plans import plan_reads
 from app.store.world import events
@@ -47,14 +48,19 @@ class ConsoleData:
     minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
 
 
-def read_data(connection: Connection, who: Principal, request: PageRequest) -> ConsoleData:
-    """Reads everything in one transaction."""
-    tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
+def shown_tenant(who: Principal) -> str:
+    """Returns the tenant whose part of the page the caller sees; empty where it sees everything."""
+    return who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
+
+
+def read_data(connection: Connection, who: Principal, request: PageRequest, counted: WindowSums) -> ConsoleData:
+    """Reads everything in one transaction, but for what was counted of each service."""
+    tenant = shown_tenant(who)
     at = observed.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.head(connection, generation) if generation else None
     body = plan_wire.body(connection, generation) if generation else None
-    services = overview.services(connection, generation, body or {}, tenant)
+    services = overview.services(connection, generation, body or {}, tenant, counted)
     shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}
     nodes = fleet_map.nodes(connection)
     if tenant:

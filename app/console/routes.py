@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.api.requests import Ctx, body
 from app.console import view
-from app.console.data import ConsoleData, read_data, read_money
+from app.console.data import ConsoleData, read_data, read_money, shown_tenant
 from app.console.money import Money
 from app.console.page_request import read_page_request
 from app.http import cookies
@@ -42,9 +42,10 @@ def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
     if who is None:
         return _to("/sign-in", cookies.drop(request.scope))
     wanted = read_page_request(request.query_params)
+    counted = ctx.windows.read(ctx.database, shown_tenant(who))
 
     def read(connection: Connection) -> tuple[ConsoleData, Money]:
-        found = read_data(connection, who, wanted)
+        found = read_data(connection, who, wanted, counted)
         return found, read_money(connection, who, found.at, ctx.settings.currency)
 
     return page(request, view.page(*ctx.database.read(read), wanted))
@@ -126,8 +127,18 @@ def _cookie(request: Request, opened: Opened) -> str:
 
 
 def _refuse_foreign(request: Request) -> None:
-    """Refuses forms of other sites, so that they cannot sign anybody in or out."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    """Refuses forms of other sites, so that they cannot sign anybody in or out.
+
+    Over plain HTTP browsers send no Sec-Fetch-Site, but each sends the origin of a form. No form can set the Host that
+    the browser asked for, nor what a proxy in front of us reports of it.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        is_own = site in ("same-origin", "none")
+    else:
+        hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"))
+        is_own = origin is None or origin.partition("://")[2] in hosts
+    if not is_own:
         raise HttpProblem("forbidden", "this form was sent from another site")
 
 

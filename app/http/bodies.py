@@ -1,4 +1,4 @@
-"""Reads a whole body: no longer than it may be, no later than it may be, and counted while it is held."""
+"""Reads a whole body within its limits of length, time and rate, and counts its bytes while it is held."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from app.problem import HttpProblem
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 BUSY_SECONDS = "1"
+# A body that brings less than this in any part of its time is cut: waiting for it would cost its sender nothing.
+PIECE_BYTES = 64 * KIB
+PIECES_IN_TIME = 4  # the parts of the time for a whole body
 
 
 class Disconnected(Exception):
@@ -32,15 +35,15 @@ class HeldBody:
         self._held = 0
 
     async def read(self, receive: Receive, length: int | None, limit: int, seconds: float) -> None:
-        """`length` is the declared one, None for a chunked body."""
-        if length is not None:
-            if length > limit:
-                raise too_large(limit)
-            self._hold(length)
+        """`length` is the declared one, None for a chunked body. Bytes count as they arrive, not when declared."""
+        if length is not None and length > limit:
+            raise too_large(limit)
         pieces: list[bytes] = []
-        total = 0
+        total = counted = 0
+        clock = asyncio.get_running_loop().time
+        end, piece_seconds = clock() + seconds, seconds / PIECES_IN_TIME
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(clock() + piece_seconds) as deadline:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -49,15 +52,29 @@ class HeldBody:
                     total += len(piece)
                     if total > limit:
                         raise too_large(limit)
-                    if length is None:
-                        self._hold(len(piece))
+                    self._hold(len(piece))
+                    if total - counted >= PIECE_BYTES:
+                        counted = total
+                        deadline.reschedule(min(end, clock() + piece_seconds))
                     if not message.get("more_body", False):
                         break
                     pieces.append(piece)
         except TimeoutError:
             metrics.REFUSED_BODIES.labels("too-slow").inc()
-            raise HttpProblem("request-timeout", f"the body did not arrive within {seconds:g} seconds") from None
+            detail = f"the body did not arrive within {seconds:g} seconds"
+            if clock() < end:
+                detail = f"the body arrived slower than {PIECE_BYTES // KIB} KiB in {piece_seconds:g} seconds"
+            raise HttpProblem("request-timeout", detail) from None
         self.data = b"".join((*pieces, piece)) if pieces else piece
+
+    @staticmethod
+    def busy() -> HttpProblem:
+        metrics.REFUSED_BODIES.labels("busy").inc()
+        return HttpProblem(
+            "unavailable",
+            "the bodies of other requests fill the server's buffer; send this request again shortly",
+            headers={"Retry-After": BUSY_SECONDS},
+        )
 
     def release(self) -> None:
         if self._held:
@@ -65,13 +82,8 @@ class HeldBody:
             self._held = 0
 
     def _hold(self, amount: int) -> None:
-        if not self._ledger.take(self._holder, amount):
-            metrics.REFUSED_BODIES.labels("busy").inc()
-            raise HttpProblem(
-                "unavailable",
-                "the bodies of other requests fill the server's buffer; send this request again shortly",
-                headers={"Retry-After": BUSY_SECONDS},
-            )
+        if amount and not self._ledger.take(self._holder, amount):
+            raise self.busy()
         self._held += amount
 
 

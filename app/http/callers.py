@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from app.access import Principal
 from app.http import metrics
-from app.http.buckets import Buckets
+from app.http.buckets import Buckets, too_many
 from app.problem import HttpProblem
 
 Authenticate = Callable[[str | None], Principal]
@@ -81,21 +80,6 @@ class Callers:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def too_many(what: str, wait: float, buckets: Buckets) -> HttpProblem:
-    """429 that says when to come back."""
-    seconds = max(1, math.ceil(wait))
-    window = math.ceil(buckets.burst / buckets.per_second)
-    return HttpProblem(
-        "rate-limited",
-        f"too many {what}; at most {buckets.per_second:g} a second, {buckets.burst:g} at once",
-        headers={
-            "Retry-After": str(seconds),
-            "RateLimit-Policy": f'"default";q={buckets.burst:g};w={window}',
-            "RateLimit": f'"default";r=0;t={seconds}',
-        },
-    )
 
 
 def peer_of(client: tuple[str, int] | None, forwarded: str, proxies: Sequence[IPv4Network | IPv6Network]) -> str:

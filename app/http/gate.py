@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
 from app.http.bodies import Disconnected, HeldBody, Receive
-from app.http.buckets import Buckets
-from app.http.callers import Authenticate, Callers, Remembered, peer_of, too_many
+from app.http.buckets import Buckets, sign_in_buckets, too_many
+from app.http.callers import Authenticate, Callers, Remembered, peer_of
+from app.http.capacity import Capacity
 from app.http.errors import problem_of, unavailable
 from app.http.head import Head, check_head
-from app.http.lanes import KIB, METRICS, MIB, RequestLane, lane_of
+from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
 from app.http.tracing import Tracing, configure
@@ -26,30 +26,9 @@ from app.settings import Settings
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+SIGN_INS_OF_AN_ADDRESS = 10  # times those of a token: an office shares an address
 SLOW_BODY_SECONDS = 0.5
 SMALL_BODY = 64 * KIB  # after refusing no more than this, reading on is cheaper than a new connection
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """Limits on concurrent work. The bytes bound the memory that hostile traffic can take from this process."""
-
-    body_bytes: int = 32 * MIB  # bodies being read or worked on
-    body_bytes_each: int = 16 * MIB  # of one principal
-    node_body_bytes: int = 16 * MIB  # node reports have their own, which nobody else can use up
-    node_body_bytes_each: int = 2 * MIB
-    anonymous_body_bytes: int = 2 * MIB
-    anonymous_body_bytes_each: int = 512 * KIB  # of one address: it cannot keep nodes from joining
-    working: int = 32  # requests in routes; the threads that run them are 40
-    working_each: int = 16
-    queue: int = 1024
-    queue_seconds: float = 10.0
-    long: int = 4096  # watches and long polls
-    long_each: int = 64
-    peer_failures_per_second: float = 2.0
-    peer_failures_burst: float = 60.0
-    peer_per_second: float = 100.0  # requests that need no token
-    peer_burst: float = 300.0
 
 
 class Gate:
@@ -83,10 +62,13 @@ class Gate:
         report_rate = settings.report_rate_per_second
         self._reports = Buckets(report_rate, max(10.0, 3 * report_rate))
         self._anonymous = Buckets(limits.peer_per_second, limits.peer_burst)
+        self._sign_ins = sign_in_buckets(SIGN_INS_OF_AN_ADDRESS * settings.sign_ins_per_hour)
         self._bodies = FairShares(limits.body_bytes, limits.body_bytes_each)
         self._node_bodies = FairShares(limits.node_body_bytes, limits.node_body_bytes_each)
         self._anonymous_bodies = FairShares(limits.anonymous_body_bytes, limits.anonymous_body_bytes_each)
+        self._anonymous_open = FairShares(limits.anonymous_bodies, limits.anonymous_bodies_each)
         self._working = Slots(limits.working, limits.working_each, limits.queue)
+        self._heavy = Slots(limits.heavy, limits.heavy_each, limits.queue)
         self._long = FairShares(limits.long, limits.long_each)
         self._long_tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
@@ -151,14 +133,10 @@ class Gate:
             visit.scope["state"]["principal"] = principal
         if principal is None:
             holder = visit.peer
-            wait = self._anonymous.take(holder, time.monotonic())
-            if wait:
-                raise too_many("requests without a token from this address", wait, self._anonymous)
-            if lane.guarded:
-                self._callers.check(holder)
+            self._limit_address(visit)
             ledger = self._anonymous_bodies
         else:
-            visit.principal_id = holder = principal.id
+            visit.principal_id, holder = principal.id, principal.account
             own_lane = lane.node and bool(principal.node or principal.gateway)
             self._limit(principal, lane, own_lane)
             ledger = self._node_bodies if own_lane else self._bodies
@@ -166,7 +144,7 @@ class Gate:
         try:
             if head.has_body:
                 began = time.monotonic()
-                await body.read(receive, head.length, lane.body_limit, self._settings.body_seconds)
+                await self._read(body, head, lane, "" if principal else holder, receive)
                 if principal and not lane.page and time.monotonic() - began > SLOW_BODY_SECONDS:
                     # The token may have been revoked while the body trickled in.
                     await self._callers.principal(head.authorization, visit.peer)
@@ -180,6 +158,16 @@ class Gate:
         if lane.guarded and visit.status in (401, 403, 404, 409):
             self._callers.failed(visit.peer)
 
+    async def _read(self, body: HeldBody, head: Head, lane: RequestLane, address: str, receive: Receive) -> None:
+        """Reads the body; of one address without a token only so many at a time."""
+        if address and not self._anonymous_open.take(address, 1):
+            raise body.busy()
+        try:
+            await body.read(receive, head.length, lane.body_limit, self._settings.body_seconds)
+        finally:
+            if address:
+                self._anonymous_open.give(address, 1)
+
     async def _visitor(self, visit: Visit) -> Principal | None:
         """Whose session a page is asked for in; None: nobody's, and the page sends them to the door."""
         cookie = cookies.session_of(visit.scope)
@@ -192,9 +180,22 @@ class Gate:
                 raise
             return None
 
+    def _limit_address(self, visit: Visit) -> None:
+        """Refuses requests without a token that an address sends too fast."""
+        peer, now = visit.peer, time.monotonic()
+        wait = self._anonymous.take(peer, now)
+        if wait:
+            raise too_many("requests without a token from this address", wait, self._anonymous)
+        if visit.lane is SIGN_IN and visit.method == "POST":
+            wait = self._sign_ins.take(peer, now)
+            if wait:
+                raise too_many("sign-ins from this address", wait, self._sign_ins)
+        if visit.lane.guarded:
+            self._callers.check(peer)
+
     def _limit(self, principal: Principal, lane: RequestLane, own_lane: bool) -> None:
         buckets = self._reports if own_lane else self._requests
-        wait = buckets.take(principal.id, time.monotonic())
+        wait = buckets.take(principal.account, time.monotonic())
         if wait:
             raise too_many("requests with this token", wait, buckets)
         if lane is METRICS and reach(principal, Noun.METRICS, AccessVerb.READ) is None:
@@ -207,17 +208,21 @@ class Gate:
             await self._stay(visit, holder, receive)
         elif lane.node or lane.anonymous:
             await self._run(visit, receive)  # never behind the queue of the others
-        else:
-            if not self._working.try_take(holder) and not await self._working.take(
-                holder, self._capacity.queue_seconds
-            ):
-                raise unavailable(
-                    "the server already works on as many requests as it may; send this request again shortly"
-                )
-            try:
+        elif lane.heavy:
+            async with self._place(self._heavy, holder), self._place(self._working, holder):
                 await self._run(visit, receive)
-            finally:
-                self._working.give(holder)
+        else:
+            async with self._place(self._working, holder):
+                await self._run(visit, receive)
+
+    @contextlib.asynccontextmanager
+    async def _place(self, slots: Slots, holder: str) -> AsyncIterator[None]:
+        if not slots.try_take(holder) and not await slots.take(holder, self._capacity.queue_seconds):
+            raise unavailable("the server already works on as many requests as it may; send this request again shortly")
+        try:
+            yield
+        finally:
+            slots.give(holder)
 
     async def _stay(self, visit: Visit, holder: str, receive: Receive) -> None:
         if self._draining:

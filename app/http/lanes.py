@@ -20,6 +20,7 @@ class RequestLane:
     node: bool = False  # tokens of nodes and gateways get a bucket and a store of body bytes of their own here
     long: bool = False  # waits for something to happen: takes no slot, ended at once on shutdown
     guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
+    heavy: bool = False  # reads much: few at a time, and of one caller one, so that they starve nobody of the processor
     page: bool = False  # for a browser: whoever has no session passes, as nobody; refusals are pages
 
 
@@ -31,10 +32,11 @@ REPORT = RequestLane("report", body_limit=MOST_REPORT_BYTES, node=True)
 ASSIGNMENT = RequestLane("assignment", node=True, long=True)
 ENDPOINTS = RequestLane("endpoints", long=True)
 COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)
+HEAVY = RequestLane("heavy", heavy=True)
 METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
-CONSOLE = RequestLane("console", body_limit=4 * KIB, page=True)
+CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
@@ -51,6 +53,9 @@ _BY_PATH = {
     "/sign-out": CONSOLE,
     "/sign-in": SIGN_IN,
 }
+
+
+_HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
 
 
 def lane_of(method: str, path: str) -> RequestLane:
@@ -70,4 +75,6 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
+    if method == "GET" and path.startswith(_HEAVY):
+        return HEAVY
     return GENERAL

@@ -49,6 +49,12 @@ CUT_CONNECTIONS = Counter(
     registry=REGISTRY,
 )
 POOL = Gauge("gpuwright_database_pool_connections", "Pooled connections.", ["state"], registry=REGISTRY)
+RESERVED_POOL = Gauge(
+    "gpuwright_database_reserved_pool_connections",
+    "Pooled connections for reports, polls, tokens and housekeeping.",
+    ["state"],
+    registry=REGISTRY,
+)
 
 _METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
 _requests: dict[tuple[str, str, int], Counter] = {}
@@ -71,10 +77,10 @@ def answered(method: str, route: str, status: int, seconds: float | None) -> Non
         histogram.observe(seconds)
 
 
-def watch_pool(size: Callable[[], int], in_use: Callable[[], int]) -> None:
-    """Show the database pool: `engine.pool.size` and `engine.pool.checkedout`."""
-    POOL.labels("size").set_function(size)
-    POOL.labels("in_use").set_function(in_use)
+def watch_pool(gauge: Gauge, size: Callable[[], int], in_use: Callable[[], int]) -> None:
+    """Shows a database pool: `engine.pool.size` and `engine.pool.checkedout`."""
+    gauge.labels("size").set_function(size)
+    gauge.labels("in_use").set_function(in_use)
 
 
 def render() -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+QUEUE_SHARES = 4  # a caller fills at most one of so many parts of a queue
+
 
 class FairShares:
     """Counts what is held of a total, and how much of it by whom; nobody may hold more than `share`."""
@@ -44,8 +46,8 @@ class Slots:
 
     def __init__(self, total: int, share: int, queue: int) -> None:
         self._places = FairShares(total, share)
+        self._waiting = FairShares(queue, max(1, queue // QUEUE_SHARES))
         self._queue: deque[tuple[str, asyncio.Future[None]]] = deque()
-        self._longest = queue
 
     @property
     def waiting(self) -> int:
@@ -62,8 +64,14 @@ class Slots:
         """Waits for a place; returns False if none came free in time."""
         if self._places.take(holder, 1):
             return True
-        if len(self._queue) >= self._longest:
+        if not self._waiting.take(holder, 1):
             return False
+        try:
+            return await self._wait(holder, seconds)
+        finally:
+            self._waiting.give(holder, 1)
+
+    async def _wait(self, holder: str, seconds: float) -> bool:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (holder, turn)
         self._queue.append(entry)

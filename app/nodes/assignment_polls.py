@@ -7,17 +7,16 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from app.access import Principal
-from app.problem import HttpProblem
+from app.nodes.node_lane import NodeLane
 from app.store.access import tokens
-from app.store.database.database import Database, Unavailable
+from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
 from app.store.fleet import assignments
-from app.tokens import UNAUTHORIZED
+from app.tokens import Authenticator, revoked
 
 PAUSE_SECONDS = 1.0
 RECHECK_SECONDS = 30.0  # notices check the versions every second; this only bounds a stop
@@ -38,9 +37,11 @@ class Poll:
 class AssignmentPolls:
     """Keeps the newest version of every node's assignment, and the agents that wait for a newer one."""
 
-    def __init__(self, database: Database, notices: Notices) -> None:
-        self._database = database
+    def __init__(self, lane: NodeLane, notices: Notices, authenticator: Authenticator) -> None:
+        self._lane = lane
         self._notices = notices
+        self._authenticator = authenticator
+        self._token_version: int | None = None  # up to which revoked tokens have ended their polls
         self._newest: dict[str, int] = {}
         self._version = 0
         self._loaded = False
@@ -70,9 +71,7 @@ class AssignmentPolls:
         """Returns the node's assignment once its version differs from `after`; None when the time is up."""
         if not self._loaded or self.newest(node) != after:
             # Also when it is lower than the agent's: the database was restored, and its content counts.
-            found = await run_in_threadpool(
-                self._database.read, lambda connection: assignments.of_node(connection, node)
-            )
+            found = await self._lane.read(lambda connection: assignments.of_node(connection, node))
             if found is not None and found[0] != after:
                 return found[1]
         if who.expires_at is not None:
@@ -81,6 +80,9 @@ class AssignmentPolls:
         waiting = self._polls.setdefault(node, set())
         waiting.add(poll)
         try:
+            # Only now: a token that ends from here on ends this poll as well.
+            if not await self._lane.stands(self._authenticator, who):
+                raise revoked()
             if self.newest(node) > after:  # it arrived during the read
                 await self._serve({node})
             return await asyncio.wait_for(poll.body, seconds)
@@ -103,9 +105,7 @@ class AssignmentPolls:
 
     async def _read_changes(self, version: int) -> None:
         waiting = list(self._polls)
-        rows = await run_in_threadpool(
-            self._database.read, lambda connection: assignments.since(connection, self._version, waiting)
-        )
+        rows = await self._lane.read(lambda connection: assignments.since(connection, self._version, waiting))
         # Versions become visible in commit order, so nothing below the last one is still to come.
         self._version = max([version, self._version, *(row[1] for row in rows)])
         self._loaded = True
@@ -122,9 +122,7 @@ class AssignmentPolls:
     async def _serve(self, nodes: set[str]) -> None:
         """Answers polls that began during the read."""
         for node in nodes:
-            found = await run_in_threadpool(
-                self._database.read, lambda connection, node=node: assignments.of_node(connection, node)
-            )
+            found = await self._lane.read(partial(assignments.of_node, node=node))
             if found is not None:
                 self._answer(node, *found)
 
@@ -134,19 +132,19 @@ class AssignmentPolls:
                 poll.body.set_result(body)
 
     async def _follow_tokens(self) -> None:
-        known = self._notices.current("token")
+        """Ends the polls of revoked tokens; a change that could not be looked at is looked at again."""
+        if self._token_version is None:
+            self._token_version = self._notices.current("token")
         while True:
-            version = await self._notices.wait("token", known, RECHECK_SECONDS)
-            if version == known:
+            version = await self._notices.wait("token", self._token_version, RECHECK_SECONDS)
+            if version == self._token_version:
                 continue
             ids = sorted({poll.who.id for poll in self._all()})
-            live = await run_in_threadpool(
-                self._database.read, lambda connection, ids=ids: tokens.live_ids(connection, ids)
-            )
+            live = await self._lane.read(partial(tokens.live_ids, ids=ids))
             for poll in self._all():
                 if poll.who.id in set(ids) - live and not poll.body.done():
-                    poll.body.set_exception(HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED))
-            known = version
+                    poll.body.set_exception(revoked())
+            self._token_version = version
 
     def _all(self) -> list[Poll]:
         return [poll for polls in self._polls.values() for poll in polls]

@@ -11,19 +11,17 @@ from datetime import UTC, datetime
 
 import msgspec
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 
 from agents.contract.assignments import Assignment
 from agents.contract.gateways import Endpoints, ServiceEndpoints
 from app.access import Principal
 from app.nodes.detail import NodeDetail
 from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
-from app.problem import HttpProblem
-from app.store.access import tokens
-from app.store.database.database import Database, Unavailable
+from app.nodes.node_lane import NodeLane
+from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
 from app.store.fleet import endpoints
-from app.tokens import UNAUTHORIZED
+from app.tokens import Authenticator, revoked
 
 PAUSE_SECONDS = 1.0
 RECHECK_SECONDS = 30.0
@@ -54,9 +52,10 @@ class NodeEndpoints:
 class EndpointPolls:
     """Keeps the current endpoints, and the gateways that wait for newer ones."""
 
-    def __init__(self, database: Database, notices: Notices) -> None:
-        self._database = database
+    def __init__(self, lane: NodeLane, notices: Notices, authenticator: Authenticator) -> None:
+        self._lane = lane
         self._notices = notices
+        self._authenticator = authenticator
         self._known = EndpointSnapshot()
         self._nodes: dict[str, NodeEndpoints] = {}
         self._changed = asyncio.Event()
@@ -81,7 +80,6 @@ class EndpointPolls:
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
         until = time.monotonic() + seconds
-        token_version = self._notices.current("token")
         if self._known.read < max(after, self._notices.current("endpoint")):
             await self._read()
         while True:
@@ -96,14 +94,9 @@ class EndpointPolls:
                 await asyncio.wait_for(changed.wait(), left)
             except TimeoutError:
                 return None
-        if self._notices.current("token") != token_version:
-            await self._refuse_revoked(who)
+        if not await self._lane.stands(self._authenticator, who):
+            raise revoked()
         return _body(known, who, service)
-
-    async def _refuse_revoked(self, who: Principal) -> None:
-        live = await run_in_threadpool(self._database.read, lambda connection: tokens.live_ids(connection, [who.id]))
-        if who.id not in live:
-            raise HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
 
     async def _forever(self) -> None:
         while True:
@@ -121,7 +114,7 @@ class EndpointPolls:
 
     async def _read(self) -> None:
         async with self._reading:
-            read, nodes, found = await run_in_threadpool(self._database.read, self._read_all)
+            read, nodes, found = await self._lane.read(self._read_all)
             before = self._known
             version = read if found != before.endpoints.services or not before.body else before.endpoints.version
             self._nodes = nodes

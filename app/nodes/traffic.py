@@ -7,19 +7,24 @@ from datetime import timedelta
 from app.nodes.assignment_polls import AssignmentPolls
 from app.nodes.endpoint_polls import EndpointPolls
 from app.nodes.intake import Intake
+from app.nodes.node_lane import NodeLane
 from app.nodes.refusals import Known
 from app.settings import Settings
 from app.store.database.database import Database
 from app.store.database.notices import Notices
+from app.tokens import Authenticator
 
 
 class NodeTraffic:
     """Started in the event loop that serves, stopped before the database is closed."""
 
-    def __init__(self, settings: Settings, database: Database, notices: Notices) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, notices: Notices, authenticator: Authenticator
+    ) -> None:  # fmt: skip
+        self.lane = NodeLane(database)
         self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
-        self.polls = AssignmentPolls(database, notices)
-        self.endpoints = EndpointPolls(database, notices)
+        self.polls = AssignmentPolls(self.lane, notices, authenticator)
+        self.endpoints = EndpointPolls(self.lane, notices, authenticator)
         self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:
@@ -31,3 +36,4 @@ class NodeTraffic:
         await self.polls.stop()
         await self.endpoints.stop()
         self.intake.stop()
+        self.lane.close()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -63,6 +66,40 @@ def test_no_cached_token_is_good_while_a_busy_database_keeps_a_revocation_from_b
     flood.join()
     notice.join()
     until(lambda: authenticator.cached(header) is not None, "the others are remembered again")
+
+
+def test_case_24_a_request_that_waits_is_looked_at_after_any_revocation(database: Database) -> None:
+    authenticator, header, other = Authenticator(database), bearer(database), bearer(database)
+    who, ended = authenticator.principal(header), authenticator.principal(other)
+    assert authenticator.is_current(who)
+    assert authenticator.is_current(ended)
+    database.write(lambda connection: rows.revoke(connection, ended.id))
+    authenticator.changed()
+    assert authenticator.live(who)
+    assert not authenticator.is_current(ended)
+    assert not authenticator.live(ended)
+    authenticator.forget("another-one")
+    assert authenticator.is_current(who)
+    assert not authenticator.is_current(ended)
+
+
+def test_the_end_that_a_token_gets_while_all_are_looked_up_is_kept(database: Database) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    who = authenticator.principal(header)
+    ends = datetime.now(UTC) + timedelta(minutes=1)
+    ended = replace(who, expires_at=ends)
+
+    class Meanwhile:
+        """Reads as the database does, and in the meantime the token's successor is used for the first time."""
+
+        def read(self, fn: Callable[[Connection], Any]) -> Any:
+            for digest, (_, until_when, era) in list(authenticator._cache.items()):
+                authenticator._cache[digest] = (ended, until_when, era)
+            return database.read(fn)
+
+    authenticator._database = Meanwhile()  # type: ignore[assignment]
+    authenticator.refresh()
+    assert authenticator.cached(header) == ended
 
 
 def test_a_token_revoked_here_ends_at_once_and_the_others_stay(database: Database) -> None:

@@ -1,4 +1,6 @@
-"""A raw fuzzer for the whole API: seeded, over a few kept connections; no answer may be a 5xx.
+"""A raw fuzzer for the whole API with tokens of every kind: seeded, over a few kept connections.
+
+No answer may be a 5xx, and none may name what belongs to a tenant that the token may not read.
 
 `python -m tests.proofs.fuzz --requests 100000`
 """
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.proofs.foreign import CANARY, declare_canary
 from tests.proofs.hostile import MEDIA, Hostile, written
 from tests.support.figures import own_rss_mb, rss_mb
 from tests.support.postgres import postgres_of_the_wheel
@@ -28,12 +31,21 @@ from tests.support.world import declare_world
 
 SEED = 1
 CONNECTIONS = 6
+ENDED = ("revoked", "none")  # kinds of tokens that must be refused
 UNLIMITED = {"GPUWRIGHT_RATE_PER_SECOND": "1000000", "GPUWRIGHT_RATE_BURST": "1000000"}
 ODD_METHODS = ["HEAD", "OPTIONS", "TRACE", "POST", "PUT", "PATCH", "DELETE", "GET", "BREW", "get"]
 ODD_HEADERS = ["If-Match", "Idempotency-Key", "X-Request-Id", "Last-Event-ID", "Accept", "traceparent"]
 LONG = re.compile(r"/(watch|assignment)$")
 WAIT_SECONDS = 60.0  # a hang guard
 GLIMPSE_SECONDS = 0.3  # of a watch or a long poll
+
+
+class FuzzToken(NamedTuple):
+    """A token, empty for none, and whether answers to it may name things of every tenant."""
+
+    kind: str
+    text: str
+    sees_all: bool
 
 
 class Route(NamedTuple):
@@ -50,12 +62,16 @@ class Findings:
 
     requests: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
+    by_kind: Counter[str] = field(default_factory=Counter)  # requests, by the kind of their token
+    accepted: Counter[str] = field(default_factory=Counter)  # answers of 2xx, by the same
     faults: list[str] = field(default_factory=list)
     unanswered: int = 0  # the server ended the connection instead: allowed after a refused head only
 
     def add(self, other: Findings) -> None:
         self.requests += other.requests
         self.statuses += other.statuses
+        self.by_kind += other.by_kind
+        self.accepted += other.accepted
         self.faults += other.faults
         self.unanswered += other.unanswered
 
@@ -63,9 +79,10 @@ class Findings:
 class Fuzzer:
     """One connection's worth of requests."""
 
-    def __init__(self, port: int, tokens: Sequence[str], routes: Sequence[Route], seed: int) -> None:
+    def __init__(self, port: int, tokens: Sequence[FuzzToken], routes: Sequence[Route], seed: int) -> None:
         self.findings = Findings()
         self._port = port
+        self._address = f"127.0.5.{1 + seed % 200}"  # failed authentications count by address
         self._tokens = tokens
         self._routes = routes
         self._hostile = Hostile(seed)
@@ -75,10 +92,12 @@ class Fuzzer:
 
     def run(self, count: int) -> None:
         for _ in range(count):
-            method, path, request = self.request()
+            token = self._token()
+            method, path, request = self.request(token.text)
             self.findings.requests += 1
+            self.findings.by_kind[token.kind] += 1
             try:
-                self._exchange(method, path, request)
+                self._exchange(method, path, request, token)
             except TimeoutError:
                 self._close()
                 if not LONG.search(path.partition("?")[0]):
@@ -88,7 +107,17 @@ class Fuzzer:
                 self.findings.unanswered += 1
         self._close()
 
-    def request(self) -> tuple[str, str, bytes]:
+    def _token(self) -> FuzzToken:
+        """Mostly one that is known to be good: an address that sends many others is told to slow down."""
+        rng = self._rng
+        if rng.random() < 0.005:
+            return FuzzToken("nonsense", rng.choice(["gw_nobody_nothing", "gw_é", "x" * 500]), False)
+        if rng.random() < 0.3:
+            return self._tokens[0]
+        good = [token for token in self._tokens if token.kind not in ENDED]
+        return rng.choice(self._tokens if rng.random() < 0.1 else good)
+
+    def request(self, token: str) -> tuple[str, str, bytes]:
         rng, hostile = self._rng, self._hostile
         method, template, known = rng.choice(self._routes)
         if rng.random() < 0.05:
@@ -103,9 +132,6 @@ class Fuzzer:
             path += hostile.query(known)
         media, body = self._body(method, template, path)
         lines = [f"{method} {path} HTTP/1.1", "Host: x"]
-        token = rng.choice(self._tokens if rng.random() < 0.3 else self._tokens[:1])
-        if rng.random() < 0.005:  # more, and the address is told to slow down
-            token = rng.choice(["", "gw_nobody_nothing", "gw_é", "x" * 500])
         if token:
             lines.append(f"Authorization: Bearer {token}")
         if media:
@@ -148,9 +174,10 @@ class Fuzzer:
                 return "application/yaml", hostile.yaml()
         return "application/json", hostile.json()
 
-    def _exchange(self, method: str, path: str, request: bytes) -> None:
+    def _exchange(self, method: str, path: str, request: bytes, token: FuzzToken) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=WAIT_SECONDS)
+            source = (self._address, 0)
+            self._socket = socket.create_connection(("127.0.0.1", self._port), WAIT_SECONDS, source)
             self._rest = b""
         self._socket.settimeout(GLIMPSE_SECONDS if LONG.search(path.partition("?")[0]) else WAIT_SECONDS)
         with suppress(OSError):  # it may have answered before it had all
@@ -168,6 +195,10 @@ class Fuzzer:
         if headers.get("connection") == "close":
             self._close()
         self.findings.statuses[status] += 1
+        if status < 300:
+            self.findings.accepted[token.kind] += 1
+        if not token.sees_all and CANARY.encode() in head.encode("latin-1") + body and CANARY.encode() not in request:
+            self._fault(request, f"{token.kind} reads of another tenant: {status} {body[:2000]!r}")
         self._judge(method, status, headers, body, request)
 
     def _judge(self, method: str, status: int, headers: dict[str, str], body: bytes, request: bytes) -> None:
@@ -219,21 +250,26 @@ def routes_of(server: RunningServer) -> list[Route]:
     ]
 
 
-def tokens_of(server: RunningServer) -> list[str]:
+def tokens_of(server: RunningServer) -> list[FuzzToken]:
     """One of each kind, used once: an address that guesses tokens is refused with those not known to be good."""
     tokens = [
-        server.token("admin"),
-        server.token("operator"),
-        server.token("operator", tenant="shop"),
-        server.token("viewer", tenant="lab"),
-        server.token("node", node="node-1"),
+        FuzzToken("admin", server.token("admin"), True),
+        FuzzToken("operator", server.token("operator"), True),
+        FuzzToken("viewer", server.token("viewer"), True),
+        FuzzToken("tenant operator", server.token("operator", tenant="shop"), False),
+        FuzzToken("tenant viewer", server.token("viewer", tenant="lab"), False),
+        FuzzToken("node", server.token("node", node="node-1"), False),
+        FuzzToken("gateway", server.token("gateway", gateway="edge-1"), True),  # which routes to every tenant
+        FuzzToken("revoked", server.token("viewer"), False),
     ]
     for token in tokens:
-        assert server.request("GET", "/api/v1/whoami", token=token).status == 200
-    return tokens
+        assert server.request("GET", "/api/v1/whoami", token=token.text).status == 200
+    revoked = tokens[-1].text
+    assert server.request("DELETE", f"/api/v1/tokens/{revoked.split('_')[1]}").status == 200
+    return [*tokens, FuzzToken("none", "", False)]
 
 
-def fuzz(server: RunningServer, tokens: Sequence[str], requests: int, seed: int) -> Findings:
+def fuzz(server: RunningServer, tokens: Sequence[FuzzToken], requests: int, seed: int) -> Findings:
     """So many requests over a few connections at once; the world is declared before."""
     fuzzers = [Fuzzer(server.port, tokens, routes_of(server), seed * 100 + n) for n in range(CONNECTIONS)]
     threads = [threading.Thread(target=fuzzer.run, args=(requests // CONNECTIONS,)) for fuzzer in fuzzers]
@@ -259,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         running_server(postgres.create(), GPUWRIGHT_DATABASE_DIRECT="1", **UNLIMITED) as server,
     ):
         declare_world(server)
+        declare_canary(server)
         tokens = tokens_of(server)
         print(f"memory at the start: {rss_mb(server.process.pid):.0f} MB", flush=True)
         begun = time.monotonic()
@@ -270,6 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"server {own_rss_mb(server.process.pid):.0f} MB, with its readers {rss_mb(server.process.pid):.0f} MB",
                 flush=True,
             )
+        print(f"by token {dict(found.by_kind)}; accepted {dict(found.accepted)}")
         print(f"seed {asked.seed}; statuses {dict(sorted(found.statuses.items()))}; unanswered {found.unanswered}")
         log = server.log_path.read_text().splitlines()
         for line in [line for line in log if '"traceback"' in line or '"ERROR"' in line][:5]:

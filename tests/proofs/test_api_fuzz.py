@@ -1,4 +1,7 @@
-"""The whole API against its own document, and against nonsense: no answer is a 5xx, each is what the document says."""
+"""The whole API against its own document, and against nonsense with tokens of every kind.
+
+No answer is a 5xx, each is what the document says, and none names what belongs to another tenant.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.fuzz import UNLIMITED, fuzz, tokens_of
+from tests.proofs.foreign import declare_canary
+from tests.proofs.fuzz import ENDED, UNLIMITED, fuzz, tokens_of
 from tests.support.figures import own_rss_mb
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
@@ -20,7 +24,7 @@ from tests.support.soak import SOAK, scaled
 from tests.support.world import WORLD, declare_world
 
 SEED = 1
-REQUESTS = scaled(60_000, 1_500)
+REQUESTS = scaled(100_000, 2_400)
 WARM_UP = scaled(3_000, 600)
 GROWTH_MB = 60
 # Phases and examples of each operation. The boundary values are seven thousand, and always the same.
@@ -45,6 +49,7 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     url = postgres.create()
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **UNLIMITED) as running:
         declare_world(running)
+        declare_canary(running)
         yield running
     postgres.drop(url)
 
@@ -84,7 +89,10 @@ def test_nonsense_of_every_kind_is_answered_and_leaves_no_memory_behind(server: 
     found.add(fuzz(server, tokens, REQUESTS, SEED + 1))
     grown = own_rss_mb(server.process.pid) - before
     print(f"\n{found.requests} requests, seed {SEED}: {dict(sorted(found.statuses.items()))}; memory {grown:+.0f} MB")
+    print(f"by token {dict(found.by_kind)}; accepted {dict(found.accepted)}")
     assert found.faults == []
+    assert all(found.by_kind[token.kind] > REQUESTS / 200 for token in tokens)
+    assert all(found.accepted[token.kind] for token in tokens if token.kind not in ENDED)
     assert found.unanswered == 0
     assert grown < GROWTH_MB
     assert {200, 201, 204, 401, 403, 404, 405, 412, 413, 415, 422} <= found.statuses.keys()  # it gets everywhere

@@ -42,7 +42,8 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
         with simulated(url, world) as simulation:
             simulation.advance(seconds)
             postgres.stands_at(url, simulation.clock.now())  # or the server would take every node for lost
-            with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", GPUWRIGHT_RATE_BURST="100000") as server:
+            rates = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_SIGN_INS_PER_HOUR": "1e6"}
+            with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **rates) as server:
                 yield Planned(server, simulation)
     finally:
         postgres.drop(url)

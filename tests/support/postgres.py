@@ -85,6 +85,11 @@ class DatabaseServer:
         name = urlsplit(url).path.lstrip("/")
         self._execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {"off" if yes else "on"}')
 
+    def takes_connections(self, url: str, yes: bool) -> None:
+        """Lets a database take new connections or refuse them; those that are open stay."""
+        name = urlsplit(url).path.lstrip("/")
+        self._execute(f'ALTER DATABASE "{name}" WITH ALLOW_CONNECTIONS {"true" if yes else "false"}')
+
     def _new(self, name: str, template: str) -> str:
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" OWNER {ROLE} STRATEGY {self._strategy}')
         return at_database(self.server.url, name)

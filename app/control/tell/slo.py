@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import Connection
-
 from app.store.database.database import Database
 from app.store.fleet import loads
+from app.store.fleet.loads import WindowSums
 from solvers.planning.problem import Problem
 
 Alarm = Literal["", "slow", "fast"]
@@ -74,9 +73,8 @@ def assess_slo(windows: Mapping[str, WindowCounts], percentile: float) -> SloSta
     )
 
 
-def assess_all(connection: Connection, percentiles: Mapping[str, float]) -> dict[str, SloStatus]:
+def assess_all(counted: WindowSums, percentiles: Mapping[str, float]) -> dict[str, SloStatus]:
     """Computes the status of every service; without requests it is empty."""
-    counted = loads.in_windows(connection)
     return {
         service: assess_slo({name: WindowCounts(*sums) for name, sums in counted.get(service, {}).items()}, percentile)
         for service, percentile in percentiles.items()
@@ -93,7 +91,7 @@ class SloReader:
     def read(self, database: Database, now: datetime, problem: Problem) -> Mapping[str, SloStatus]:
         if self._at is None or now >= self._at + READ_AGAIN_AFTER:
             percentiles = {name: service.percentile for name, service in problem.services.items()}
-            self._known, self._at = database.read(lambda connection: assess_all(connection, percentiles)), now
+            self._known, self._at = assess_all(database.read(loads.in_windows), percentiles), now
         return self._known
 
 

@@ -18,13 +18,11 @@ INSERT = statement(
     RETURNING expires_at
     """,
 )
-FOR_USE = statement(
-    "join_token_for_use",
-    """
-    SELECT id, secret_hash, node, expires_at, expires_at <= now() AS expired, used_at, used_by
-    FROM join_token WHERE id = :id FOR UPDATE
-    """,
-)
+_WHOLE_ROW = """
+    SELECT id, secret_hash, node, expires_at <= now() AS expired, used_at, used_by FROM join_token WHERE id = :id
+"""
+FIND = statement("find_join_token", _WHOLE_ROW)
+FOR_USE = statement("join_token_for_use", _WHOLE_ROW + " FOR UPDATE")
 USE = statement("use_join_token", "UPDATE join_token SET used_at = now(), used_by = :node WHERE id = :id")
 COLUMNS = "id, node, created_by, created_at, expires_at, expires_at <= now() AS expired, used_at, used_by"
 PAGE = statement("page_of_join_tokens", f"SELECT {COLUMNS} FROM join_token WHERE id > :after ORDER BY id LIMIT :limit")
@@ -70,12 +68,16 @@ def insert(
     return ends
 
 
+def find(connection: Connection, token_id: str) -> JoinTokenRow | None:
+    """Returns the join token without locking it."""
+    row = connection.execute(FIND, {"id": token_id}).one_or_none()
+    return JoinTokenRow(*row) if row else None
+
+
 def for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
     """Returns the join token, locked until the transaction ends, so that it is used once."""
     row = connection.execute(FOR_USE, {"id": token_id}).one_or_none()
-    if row is None:
-        return None
-    return JoinTokenRow(row.id, row.secret_hash, row.node, row.expired, row.used_at, row.used_by)
+    return JoinTokenRow(*row) if row else None
 
 
 def use(connection: Connection, token_id: str, node: str) -> None:

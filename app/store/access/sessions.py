@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from app.store.database.database import statement
 
 # The API accepts ASCII labels only, so no token made there has one of these.
 SESSION = "console · session"
 LINK = "console · link"
+MOST_OF_A_TOKEN = 16  # live sessions; one more ends the oldest
 
 _IS_LIVE = "{0}.revoked_at IS NULL AND ({0}.expires_at IS NULL OR {0}.expires_at > now())"
 LIVE = statement(
     "live_session",
     f"""
-    SELECT own.id, own.secret_hash, own.tenant, own.expires_at
+    SELECT own.id, own.secret_hash, own.tenant, own.expires_at, own.created_by
     FROM token AS own JOIN token AS parent ON parent.id = own.created_by
     WHERE own.id = :id AND own.label = '{SESSION}' AND {_IS_LIVE.format("own")} AND {_IS_LIVE.format("parent")}
     """,
 )
-# A session only reads, whatever its token may do.
+# A session only reads, whatever its token may do. The lock makes sign-ins with one token follow each
+# other, so that each of them counts the sessions of those before.
 _ROW = f"""
     INSERT INTO token (id, secret_hash, scope, tenant, label, created_by, expires_at)
     SELECT :id, :secret_hash, 'viewer', parent.tenant, :label, parent.id,
         least(parent.expires_at, now() + make_interval(secs => CAST(:seconds AS double precision)))
     FROM token AS parent {{also}}
     WHERE parent.id = {{parent}} AND parent.scope IN ('viewer', 'operator', 'admin') AND {_IS_LIVE.format("parent")}
-    RETURNING id, secret_hash, tenant, expires_at
+    FOR NO KEY UPDATE OF parent
+    RETURNING id, secret_hash, tenant, expires_at, created_by
 """
 OPEN = statement("open_session", _ROW.format(also="", parent=":parent"))
 # If the same link comes twice at once, the second finds it used.
@@ -50,6 +54,15 @@ REDEEM = statement(
 CLOSE = statement(
     "close_session",
     f"UPDATE token SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id AND label = '{SESSION}'",
+)
+END_OLDEST = statement(
+    "end_oldest_sessions",
+    f"""
+    UPDATE token SET revoked_at = now() WHERE id IN (
+        SELECT id FROM token
+        WHERE created_by = :parent AND label = '{SESSION}' AND {_IS_LIVE.format("token")}
+        ORDER BY created_at DESC, id OFFSET :most)
+    """,
 )
 FORGET = statement(
     "forget_sessions",
@@ -70,6 +83,7 @@ class SessionRow:
     secret_hash: bytes
     tenant: str
     expires_at: datetime
+    parent: str  # the token that opened it
 
 
 def live(connection: Connection, session_id: str) -> SessionRow | None:
@@ -83,8 +97,7 @@ def open_for(
 ) -> SessionRow | None:
     """Opens a session for the holder of a token; None if the token has ended or may not read."""
     values = {"parent": parent, "id": session_id, "secret_hash": secret_hash, "seconds": seconds, "label": SESSION}
-    row = connection.execute(OPEN, values).one_or_none()
-    return SessionRow(*row) if row else None
+    return _opened(connection, connection.execute(OPEN, values).one_or_none())
 
 
 def link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, seconds: float) -> bool:
@@ -101,8 +114,16 @@ def redeem(
         "link": link_id, "link_hash": link_hash, "id": session_id, "secret_hash": secret_hash, "seconds": seconds,
         "label": SESSION,
     }  # fmt: skip
-    row = connection.execute(REDEEM, values).one_or_none()
-    return SessionRow(*row) if row else None
+    return _opened(connection, connection.execute(REDEEM, values).one_or_none())
+
+
+def _opened(connection: Connection, row: Row[Any] | None) -> SessionRow | None:
+    """Returns the new session, and ends the oldest sessions of its token that are too many."""
+    if row is None:
+        return None
+    opened = SessionRow(row.id, row.secret_hash, row.tenant, row.expires_at, row.created_by)
+    connection.execute(END_OLDEST, {"parent": opened.parent, "most": MOST_OF_A_TOKEN})
+    return opened
 
 
 def close(connection: Connection, session_id: str) -> None:

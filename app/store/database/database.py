@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import datetime
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
 import msgspec
@@ -100,6 +101,7 @@ class Database:
     `direct` means that there is no pooler in between, so prepared statements and session settings are safe.
     Functions given to read and write may run more than once, so they touch nothing but the connection.
     `moment` gives the time in a simulation, on direct connections; otherwise the database's clock counts.
+    At most `writers` write at a time, so that writes which wait for a lock leave connections to reads; 0: no limit.
     """
 
     def __init__(
@@ -107,12 +109,14 @@ class Database:
         url: str,
         *,
         pool_size: int = 10,
+        writers: int = 0,
         direct: bool = False,
         slow_query_ms: float = 200.0,
         moment: Callable[[], datetime] | None = None,
     ):
         self.direct = direct
         self._moment = moment
+        self._writers = BoundedSemaphore(writers or pool_size)
         self._slow_seconds = slow_query_ms / 1000
         connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright", **LINK}
         if not direct:
@@ -157,24 +161,41 @@ class Database:
         with self.engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                self._guard(connection)
                 self._tell_moment(connection)
                 return fn(connection)
 
     def _repeatable_once(self, fn: Callable[[Connection], T]) -> T:
+        if not self.direct:  # time limits hold for a transaction there, so it takes one
+            with self.engine.begin() as connection:
+                self._guard(connection)
+                return fn(connection)
         with self._autocommit.connect() as connection:
             self._tell_moment(connection)
             return fn(connection)
+
+    def _guard(self, connection: Connection) -> None:
+        """Sets the time limits of this transaction, where a pooler makes those of a session impossible."""
+        if not self.direct:
+            connection.execute(LOCAL_GUARDS)
 
     def _tell_moment(self, connection: Connection) -> None:
         if self._moment is not None:
             connection.execute(SET_MOMENT, {"moment": self._moment().isoformat()})
 
     def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
+        if not self._writers.acquire(timeout=POOL_WAIT_SECONDS):
+            raise Unavailable("every database connection for writes is in use")
+        try:
+            return self._write_alone(fn, repeatable)
+        finally:
+            self._writers.release()
+
+    def _write_alone(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         with self.engine.connect() as connection:
             transaction = connection.begin()
             try:
-                if not self.direct:
-                    connection.execute(LOCAL_GUARDS)
+                self._guard(connection)
                 self._tell_moment(connection)
                 result = fn(connection)
                 xid, checkpoint = connection.execute(CURRENT_XID).one()

@@ -90,13 +90,14 @@ class Notices:
         with self._lock:
             if version <= self._versions.get(name, -1):
                 return
-            self._versions[name] = version
             callbacks = list(self._callbacks.get(name, ()))
         for call in callbacks:
             try:
                 call(version)
             except Exception:
                 log.exception("notices_callback_failed", extra={"stream": name})
+        with self._lock:  # after the callbacks: whoever knows the version may count on them
+            self._versions[name] = version
         self._release(name)
 
     def _release(self, name: str, everybody: bool = False) -> None:

@@ -62,6 +62,8 @@ class WindowAnswers:
     slow: float
 
 
+WindowSums = dict[str, dict[str, tuple[float, float, float]]]
+
 # The windows and their names. Alerts compare a long window, which is reliable, with a short one, which ends soon.
 WINDOWS = {
     "5m": timedelta(minutes=5),
@@ -108,39 +110,38 @@ COURSES = statement(
     WHERE at > moment() - CAST(:within AS interval) AND at < moment() + interval '1 minute' GROUP BY tenant, service
     """,
 )
-ANSWERED = statement(
-    "answered_within",
-    """
+_ANSWERED = """
     SELECT tenant || '/' || service AS service, sum(seconds) AS seconds, sum(requests) AS requests,
            sum(answers) AS answers, sum(errors) AS errors, sum(slow) AS slow
     FROM (
         SELECT tenant, service, seconds, requests, answers, errors, slow
-        FROM service_load WHERE at > moment() - CAST(:within AS interval)
+        FROM service_load WHERE at > moment() - CAST(:within AS interval) {of_tenant}
         UNION ALL
         SELECT tenant, service, seconds, requests, answers, errors, slow
-        FROM service_load_hour WHERE hour > moment() - CAST(:within AS interval)
-    ) AS told
+        FROM service_load_hour WHERE hour > moment() - CAST(:within AS interval) {of_tenant}
+    ) AS bucket
     GROUP BY tenant, service ORDER BY tenant, service
-    """,
-)
+"""
+_OF_TENANT = "AND tenant = :tenant"
+ANSWERED = statement("answered_within", _ANSWERED.format(of_tenant=""))
+ANSWERED_OF_TENANT = statement("answered_within_of_tenant", _ANSWERED.format(of_tenant=_OF_TENANT))
 _SUMS = ", ".join(
     f"coalesce(sum({what}) FILTER (WHERE at > moment() - interval '{window.total_seconds():.0f} seconds'), 0)"
     for window in WINDOWS.values()
     for what in ("answers", "errors", "slow")
 )
-SPENT = statement(
-    "answered_in_windows",
-    f"""
+_SPENT = f"""
     SELECT tenant || '/' || service, {_SUMS}
     FROM (
-        SELECT tenant, service, at, answers, errors, slow FROM service_load
+        SELECT tenant, service, at, answers, errors, slow FROM service_load WHERE true {{of_tenant}}
         UNION ALL
         SELECT tenant, service, hour, answers, errors, slow FROM service_load_hour
-        WHERE hour > moment() - interval '30 days'
-    ) AS told
+        WHERE hour > moment() - interval '30 days' {{of_tenant}}
+    ) AS bucket
     GROUP BY tenant, service ORDER BY tenant, service
-    """,
-)
+"""
+SPENT = statement("answered_in_windows", _SPENT.format(of_tenant=""))
+SPENT_OF_TENANT = statement("answered_in_windows_of_tenant", _SPENT.format(of_tenant=_OF_TENANT))
 # Past hours become one row a service; what a later leader adds to an hour is added to its row.
 ROLL_UP = statement(
     "roll_up_loads",
@@ -187,18 +188,20 @@ def histories(connection: Connection, within: timedelta) -> list[LoadHistory]:
     return [LoadHistory(*row) for row in connection.execute(COURSES, {"within": within})]
 
 
-def answers_within(connection: Connection, within: timedelta) -> list[WindowAnswers]:
-    """Returns the answers of every service within a window; rolled-up hours count if they began in it."""
+def answers_within(connection: Connection, within: timedelta, tenant: str = "") -> list[WindowAnswers]:
+    """Returns how the services, all or a tenant's, answered within a window; whole hours count if they began in it."""
+    sql, values = (ANSWERED_OF_TENANT, {"tenant": tenant}) if tenant else (ANSWERED, {})
     return [
         WindowAnswers(row.service, *(float(value) for value in row[1:]))
-        for row in connection.execute(ANSWERED, {"within": within})
+        for row in connection.execute(sql, {"within": within, **values})
     ]
 
 
-def in_windows(connection: Connection) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """Returns answers, errors and slow answers by service and window."""
+def in_windows(connection: Connection, tenant: str = "") -> WindowSums:
+    """Returns answers, errors and slow answers by service, all or a tenant's, and window."""
     found = {}
-    for service, *sums in connection.execute(SPENT):
+    rows = connection.execute(SPENT_OF_TENANT, {"tenant": tenant}) if tenant else connection.execute(SPENT)
+    for service, *sums in rows:
         by_window = zip(WINDOWS, zip(*[iter(map(float, sums))] * 3, strict=True), strict=True)
         found[service] = dict(by_window)
     return found

@@ -35,6 +35,19 @@ def test_an_idempotent_creation_repeats_the_same_token_and_keeps_no_readable_sec
     assert first.json["token"].split("_", 2)[2] not in everything_stored(server)
 
 
+def test_an_idempotency_key_that_comes_again_later_masks_its_answer_anew(server: RunningServer) -> None:
+    key, stored = {"Idempotency-Key": "token-later"}, []
+    for _ in range(2):
+        made = server.request("POST", "/api/v1/tokens", {"scope": "viewer"}, headers=key)
+        with psycopg.connect(server.database_url) as connection:
+            row = connection.execute("DELETE FROM idempotency WHERE key = 'token-later' RETURNING body").fetchone()
+        assert row is not None
+        stored.append((made.text.encode(), bytes(row[0])[16:]))
+    (first, masked), (second, masked_later) = stored
+    both = bytes(a ^ b for a, b in zip(first, second, strict=False))
+    assert both != bytes(a ^ b for a, b in zip(masked, masked_later, strict=False))
+
+
 @pytest.mark.parametrize("spelling", ["bearer {}", "BEARER {}", "Bearer  {}"])
 def test_an_answer_is_repeated_to_its_token_however_the_header_is_spelt(server: RunningServer, spelling: str) -> None:
     key = {"Idempotency-Key": f"spelt-{spelling[:6]}-{len(spelling)}"}
@@ -158,6 +171,23 @@ def test_the_audit_names_the_token_that_a_join_made(server: RunningServer) -> No
     node = "audited-node"
     assert acts == [("create", "Token", token.split("_")[1]), ("join", "Node", node), ("create", "Node", node)]
     assert token.split("_", 2)[2] not in str(entries)
+
+
+def test_a_join_without_a_valid_token_waits_for_no_writer_and_makes_none_wait(server: RunningServer) -> None:
+    unknown = {"token": f"gwj_{'a' * 12}_{'b' * 43}", "node": "stranger", **NODE}
+    with psycopg.connect(server.database_url) as writer:
+        writer.execute("SELECT value FROM version WHERE name = 'object' FOR UPDATE")
+        assert server.request("POST", "/api/v1/join", unknown, token="").status == 401
+
+
+def test_case_24_a_used_join_token_that_comes_again_and_again_fills_no_table(server: RunningServer) -> None:
+    join_token = server.request("POST", "/api/v1/jointokens", {}).json["token"]
+    server.request("POST", "/api/v1/join", {"token": join_token, "node": "honest", **NODE}, token="")
+    words = {"token": join_token, "node": "insistent", **NODE}
+    statuses = {server.request("POST", "/api/v1/join", words, token="", peer="127.0.4.1").status for _ in range(20)}
+    assert statuses == {409}
+    entries = server.request("GET", "/api/v1/audit?limit=100").json["items"]
+    assert 0 < sum(entry["name"] == "insistent" for entry in entries) < 15
 
 
 def test_case_24_an_expired_join_token_is_refused(server: RunningServer) -> None:

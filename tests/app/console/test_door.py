@@ -8,6 +8,7 @@ import pytest
 from app.http import cookies
 from app.main import assemble
 from app.settings import Settings
+from app.store.access.sessions import MOST_OF_A_TOKEN
 from app.store.database.database import libpq_url
 from tests.app.console.visits import cookie_of, link, session, sign_in, visit
 from tests.support.planned import Planned
@@ -56,7 +57,7 @@ def test_every_page_says_what_it_may_load_and_is_kept_nowhere(server: RunningSer
         assert reply.headers["content-security-policy"].startswith(POLICY)
         assert "unsafe" not in reply.headers["content-security-policy"]
         assert reply.headers["cache-control"] == "no-store"
-        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["referrer-policy"] == "same-origin"
         assert reply.headers["x-frame-options"] == "DENY"
         assert reply.headers["x-content-type-options"] == "nosniff"
         for inline in ("<style", " style=", "<script>", " onclick", " onload"):
@@ -121,6 +122,23 @@ def test_a_session_is_listed_among_tokens_and_can_be_revoked_by_itself(server: R
     assert listed[own]["expiresAt"]
     assert server.request("DELETE", f"/api/v1/tokens/{own}").status == 200
     assert visit(server, cookie).status == 303
+
+
+def test_case_30_one_more_session_of_a_token_than_it_may_have_ends_the_oldest(server: RunningServer) -> None:
+    token, other = server.token("viewer"), session(server, server.token("viewer"))
+    opened = [session(server, token) for _ in range(MOST_OF_A_TOKEN + 2)]
+    statuses = [visit(server, cookie).status for cookie in opened]
+    assert statuses == [303, 303] + [200] * MOST_OF_A_TOKEN
+    assert visit(server, other).status == 200
+
+
+def test_a_plain_form_of_another_site_is_known_by_its_origin(server: RunningServer) -> None:
+    own = f"http://127.0.0.1:{server.port}"
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port}.evil.example", ""):
+        assert sign_in(server, server.admin_token, Origin=origin).status == 403
+    assert sign_in(server, server.admin_token, Origin=own).status == 303
+    forwarded = {"Origin": "https://fleet.example", "X-Forwarded-Host": "fleet.example"}
+    assert sign_in(server, server.admin_token, **forwarded).status == 303
 
 
 def test_what_speaks_for_a_machine_reads_no_page(server: RunningServer) -> None:

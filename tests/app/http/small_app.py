@@ -17,8 +17,9 @@ from pydantic import BaseModel
 
 from app.access import Principal, Scope
 from app.http import errors, logs, metrics
+from app.http.capacity import Capacity
 from app.http.floor import ConnectionLimits
-from app.http.gate import Capacity, Gate
+from app.http.gate import Gate
 from app.http.server import RunningServer, serve
 from app.problem import HttpProblem
 from app.settings import Settings

@@ -127,13 +127,14 @@ def test_hostile_bodies_from_many_connections_at_once_stay_within_the_memory_bou
 def test_many_large_bodies_at_once_get_503_and_when_to_come_back(start: Start) -> None:
     server = start(capacity={"body_bytes": 4 * MIB, "body_bytes_each": 2 * MIB})
     holder = server.client()
-    holder.send(head("POST", "/api/v1/apply", "admin", b"Content-Length: %d" % (2 * MIB)) + b"\r\n")
-    server.until("gpuwright_requests_in_flight 2.0")
-    refused = server.ask("POST", "/api/v1/apply", "admin", bytes(300_000))
+    holder.send(head("POST", "/api/v1/apply", "admin", b"Content-Length: %d" % (2 * MIB)) + b"\r\n" + bytes(MIB))
+    holder.send(bytes(MIB - 100_000))
+    while (refused := server.ask("POST", "/api/v1/apply", "admin", bytes(300_000))).status == 200:
+        pass  # until all that was sent has arrived
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
     assert server.ask("POST", "/api/v1/apply", "other", bytes(2 * MIB)).status == 200  # nobody else suffers
-    holder.send(bytes(2 * MIB))
+    holder.send(bytes(100_000))
     assert holder.answer().status == 200
     assert server.ask("POST", "/api/v1/apply", "admin", bytes(300_000)).status == 200
 
@@ -230,7 +231,7 @@ def test_open_metrics_are_limited_by_address(start: Start) -> None:
 
 
 def test_slow_joins_from_one_address_keep_no_node_elsewhere_from_joining(start: Start) -> None:
-    server = start(capacity={"anonymous_body_bytes": 128 * 1024, "anonymous_body_bytes_each": 64 * 1024})
+    server = start(capacity={"anonymous_bodies_each": 4})
     slow = [server.client() for _ in range(4)]
     for client in slow:
         client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
@@ -241,6 +242,54 @@ def test_slow_joins_from_one_address_keep_no_node_elsewhere_from_joining(start: 
         assert other.recv(4096).startswith(b"HTTP/1.1 409")  # the route's own answer
     for client in slow:
         client.close()
+
+
+def test_case_22_bodies_that_are_declared_and_never_sent_take_no_place_of_others(start: Start) -> None:
+    server = start(
+        capacity={
+            "body_bytes": 4 * MIB, "body_bytes_each": 2 * MIB, "node_body_bytes": MIB, "node_body_bytes_each": MIB,
+            "anonymous_body_bytes": 128 * 1024, "anonymous_body_bytes_each": 64 * 1024,
+        }
+    )  # fmt: skip
+    declared = [server.client() for _ in range(10)]
+    for number, client in enumerate(declared):
+        who = ("admin", "tenant")[number % 2]
+        client.send(head("POST", "/api/v1/apply", who, b"Content-Length: %d" % (2 * MIB)) + b"\r\n{")
+    addresses = [f"127.0.0.{2 + number // 2}" for number in range(8)]
+    joins = [socket.create_connection(("127.0.0.1", server.port), 30, (address, 0)) for address in addresses]
+    for join in joins:
+        join.sendall(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
+    server.until("gpuwright_requests_in_flight 19.0")
+    assert server.ask("POST", "/api/v1/apply", "other", bytes(2 * MIB)).status == 200
+    assert server.ask("POST", "/api/v1/nodes/n1/report", "node", bytes(MIB)).status == 200
+    assert server.ask("POST", "/api/v1/join", None, bytes(60_000)).status == 409  # the route's own answer
+    for client in declared:
+        client.close()
+    for join in joins:
+        join.close()
+
+
+def test_an_address_has_only_so_many_bodies_arriving_at_once(start: Start) -> None:
+    server = start(capacity={"anonymous_bodies_each": 2})
+    slow = [server.client() for _ in range(2)]
+    for client in slow:
+        client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 10") + b"\r\n{")
+    server.until("gpuwright_requests_in_flight 3.0")
+    refused = server.ask("POST", "/api/v1/join", None, b"{}")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    for client in slow:
+        client.send(b"}" * 9)
+        assert client.answer().status == 409
+    assert server.ask("POST", "/api/v1/join", None, b"{}").status == 409
+
+
+def test_case_22_a_body_slower_than_the_least_rate_is_cut_before_the_time_for_bodies_is_over(start: Start) -> None:
+    server = start(settings={"body_seconds": 4.0})
+    slow = server.client()
+    slow.send(head("POST", "/api/v1/apply", "admin", b"Content-Length: 1000000") + b"\r\n" + bytes(200_000))
+    answer = slow.answer()
+    assert answer.status == 408
+    assert answer.json["detail"] == "the body arrived slower than 64 KiB in 1 seconds"
 
 
 def test_failed_joins_count_as_guesses(start: Start) -> None:

@@ -41,7 +41,7 @@ def test_an_invented_method_gets_no_label_of_its_own(start: Start) -> None:
 
 
 def test_the_database_pool_is_shown_as_it_is_when_asked() -> None:
-    metrics.watch_pool(lambda: 10, lambda: 3)
+    metrics.watch_pool(metrics.POOL, lambda: 10, lambda: 3)
     page = metrics.render().decode()
     assert 'gpuwright_database_pool_connections{state="size"} 10.0' in page
     assert 'gpuwright_database_pool_connections{state="in_use"} 3.0' in page

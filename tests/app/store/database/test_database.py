@@ -40,6 +40,15 @@ def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
     assert marks(database) == 0
 
 
+def test_everything_has_a_time_limit_also_behind_a_pooler(database: Database) -> None:
+    def limits(connection: Connection) -> list[str]:
+        names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+        return [str(connection.scalar(text(f"SHOW {name}"))) for name in names]
+
+    for use in (database.read, database.write, database.repeatable):
+        assert use(limits) == ["30s", "10s", "15s"]
+
+
 def test_a_connection_killed_in_mid_transaction_is_retried_once_it_is_back(database: Database) -> None:
     attempts: list[int] = []
 

@@ -174,6 +174,7 @@ def credentials(connection: Connection) -> None:
     tokens.revoke_of_nodes(connection, ["node-7"])
     tokens.touch(connection, [("t7", datetime.now(UTC)), ("t8", datetime.now(UTC))])
     join_tokens.insert(connection, token_id="x", secret_hash=b"", node="", created_by="t", expires_in_seconds=1)
+    join_tokens.find(connection, "x")
     join_tokens.for_use(connection, "x")
     join_tokens.use(connection, "x", "node-7")
     join_tokens.page(connection, "t7", 101)

@@ -1,0 +1,56 @@
+"""Keeps the sums that SLOs are assessed by: they run over a month of rows, and any reader may ask for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from app.store.database.database import Database
+from app.store.fleet import loads
+from app.store.fleet.loads import WindowSums
+
+KEPT_FOR = 20  # times as long as the summing took: it takes at most this part of one connection's time
+LONGEST_SECONDS = 60.0
+MOST_TENANTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSums:
+    sums: WindowSums
+    until: float  # time.monotonic()
+
+
+class WindowCache:
+    """Sums for all tenants and for each, one at a time; whoever comes meanwhile gets the sums of before."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, KeptSums] = OrderedDict()
+        self._summing = threading.Lock()
+
+    def read(self, database: Database, tenant: str = "") -> WindowSums:
+        """Returns the sums of a tenant's services, or of all. Call it outside of a transaction: it may wait."""
+        kept = self._kept.get(tenant)
+        if kept and time.monotonic() < kept.until:
+            return kept.sums
+        if not self._summing.acquire(blocking=kept is None):
+            assert kept is not None
+            return kept.sums
+        try:
+            kept = self._kept.get(tenant)
+            if kept and time.monotonic() < kept.until:
+                return kept.sums
+            return self._sum(database, tenant)
+        finally:
+            self._summing.release()
+
+    def _sum(self, database: Database, tenant: str) -> WindowSums:
+        begun = time.monotonic()
+        sums = database.read(lambda connection: loads.in_windows(connection, tenant))
+        now = time.monotonic()
+        self._kept[tenant] = KeptSums(sums, now + min(LONGEST_SECONDS, KEPT_FOR * (now - begun)))
+        self._kept.move_to_end(tenant)
+        if len(self._kept) > MOST_TENANTS:
+            self._kept.popitem(last=False)
+        return sums

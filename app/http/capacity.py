@@ -1,0 +1,33 @@
+"""The limits on what a server works on and holds at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.http.lanes import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """Limits on concurrent work. The bytes bound the memory that hostile traffic can take from this process."""
+
+    body_bytes: int = 48 * MIB  # bodies being read or worked on
+    body_bytes_each: int = 16 * MIB  # of one principal
+    node_body_bytes: int = 16 * MIB  # node reports have their own, which nobody else can use up
+    node_body_bytes_each: int = 2 * MIB
+    anonymous_body_bytes: int = 4 * MIB
+    anonymous_body_bytes_each: int = 128 * KIB  # of one address: it cannot keep nodes from joining
+    anonymous_bodies: int = 4096  # that are arriving: as many as there are connections
+    anonymous_bodies_each: int = 16  # of one address
+    working: int = 32  # requests in routes; the threads that run them are 40
+    working_each: int = 16
+    heavy: int = 4  # of them: reads of the whole plan, of all loads, or of a month of money
+    heavy_each: int = 1
+    queue: int = 1024
+    queue_seconds: float = 10.0
+    long: int = 4096  # watches and long polls
+    long_each: int = 64
+    peer_failures_per_second: float = 2.0
+    peer_failures_burst: float = 60.0
+    peer_per_second: float = 100.0  # requests that need no token
+    peer_burst: float = 300.0
