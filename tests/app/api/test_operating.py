@@ -114,7 +114,7 @@ def test_an_asking_that_makes_no_sense_is_refused(
     assert node(fleet, verb, body).status == status
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"message": "\x87"}', b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("body", [b"{", b'{"message": "\x87"}', b'{"message": "ends\\n"}', b"[]", b"\xff\xfe"])
 def test_a_body_that_is_no_text_is_refused(fleet: Planned, body: bytes) -> None:
     assert node(fleet, "uncordon", body).status == 422
 

@@ -190,7 +190,7 @@ from app.api import overview
 from app.store.database.database import Database
 
 database = Database(sys.argv[1], pool_size=1)
-print(json.dumps(database.read(lambda connection: overview._whole(connection, "")), default=str))
+print(json.dumps(database.read(lambda connection: overview._whole(connection, "", {})), default=str))
 """
 
 

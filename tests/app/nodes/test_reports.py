@@ -333,3 +333,16 @@ def test_what_a_node_said_can_be_read(server: RunningServer, node: str, token: s
     assert found["state"]["message"] == "all is well"
     assert found["state"]["inventory"] == {"gpus": [{"index": 0, "uuid": "GPU-0"}]}
     assert server.request("GET", f"/api/v1/nodes/{node}/telemetry", token=token).status == 403
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "stop=0001-01-01T00:00:00Z",
+        "start=0001-01-01T00:00:00%2B14:00",
+        "start=9999-12-31T23:59:59-12:00&stop=9999-12-31T23:59:59-12:00",
+        "stop=9999-12-31T23:59:59Z",
+    ],
+)
+def test_moments_at_the_end_of_time_are_refused(server: RunningServer, node: str, query: str) -> None:
+    assert server.request("GET", f"/api/v1/nodes/{node}/telemetry?{query}").status == 400
