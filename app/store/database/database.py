@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.settings import SettingsError
+from app.store.database import guards
 
 T = TypeVar("T")
 
@@ -35,9 +36,6 @@ LINK: dict[str, Any] = {
     "keepalives_count": 3,
 }
 POOL_WAIT_SECONDS = 5
-STATEMENT_MS = 30_000
-LOCK_MS = 10_000
-IDLE_IN_TRANSACTION_MS = 15_000  # a stalled writer must not block the others for longer
 
 # Postgres asks clients to retry these.
 RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
@@ -69,16 +67,7 @@ XID_STATUS = statement(
     "SELECT pg_xact_status(CAST(CAST(:xid AS text) AS xid8)) AS status, redo_lsn::text AS checkpoint "
     "FROM pg_control_checkpoint()",
 )
-GUARDS = (
-    f"SET statement_timeout = {STATEMENT_MS}; SET lock_timeout = {LOCK_MS}; "
-    f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
-)
-LOCAL_GUARDS = statement(
-    "guards",
-    f"SELECT set_config('statement_timeout', '{STATEMENT_MS}', true), "
-    f"set_config('lock_timeout', '{LOCK_MS}', true), "
-    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_MS}', true)",
-)
+LOCAL_GUARDS = statement("guards", guards.OF_TRANSACTION)
 SET_MOMENT = statement("set_moment", "SELECT set_config('gpuwright.moment', :moment, false)")
 
 
@@ -302,7 +291,7 @@ def _quietly(rollback: Callable[[], None]) -> None:
 
 def _guard_session(dbapi_connection: Any, _record: Any) -> None:
     with dbapi_connection.cursor() as cursor:
-        cursor.execute(GUARDS)
+        cursor.execute(guards.OF_SESSION)
     dbapi_connection.commit()
 
 
