@@ -128,7 +128,7 @@ async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports
     message = f"usage of node {node} was refused: {len(beyond)} intervals; {beyond[0].reason}: {beyond[0].message}"
     event = event_of(Reason.USAGE_REFUSED, message, kind="Node", name=node)
     with suppress(Unavailable):
-        await run_in_threadpool(ctx.database.write, lambda connection: events.record(connection, [event]))
+        await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
 
 
 async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports.Report) -> None:
