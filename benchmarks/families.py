@@ -29,11 +29,11 @@ GPUS_PER_NODE = 4
 CORES_PER_NODE = 64.0
 HOST_GIB_PER_NODE = 512.0
 PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.9)
-ZIPF = 0.9
+ZIPF_EXPONENT = 0.9
 SLO_RATIOS = (2.2, 12.0)
-LOAD = 0.8
-LOADS: Mapping[str, float] = {"G30": 0.3, "G95": 0.95}
-POWER_BUDGET = 0.8
+LOAD_SHARE = 0.8
+LOAD_SHARES: Mapping[str, float] = {"G30": 0.3, "G95": 0.95}
+POWER_BUDGET_SHARE = 0.8
 TENANT = "bench"
 
 
@@ -57,13 +57,13 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
     )
     if name == "C":
         problem = replace(problem, services=_demanding(np.random.default_rng([seed, 2]), problem.services))
-    found = loaded(problem, LOADS.get(name, LOAD) if load is None else load)
+    found = loaded(problem, LOAD_SHARES.get(name, LOAD_SHARE) if load is None else load)
     problem = problem.with_rates(
         {service.name: rounded(service.rate_per_second * found.scale) for service in problem.services.values()}
     )
     if name == "E":
         idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
-        budget = rounded(POWER_BUDGET * (idle + found.watts))
+        budget = rounded(POWER_BUDGET_SHARE * (idle + found.watts))
         problem = replace(problem, policy=replace(problem.policy, power_budget_w=budget))
     if name == "F":
         problem = replace(problem, jobs=jobs(np.random.default_rng([seed, 3]), max(1, round(services / 10))))
@@ -99,7 +99,7 @@ def _nodes(gpus: int) -> dict[str, Node]:
 
 def _services(rng: np.random.Generator, families: tuple[ModelFamily, ...], count: int) -> dict[str, Service]:
     """Draws model, popularity and SLO of each service; rates are in parts until the load is set."""
-    popularity = np.arange(1, count + 1, dtype=float) ** -ZIPF
+    popularity = np.arange(1, count + 1, dtype=float) ** -ZIPF_EXPONENT
     rates = rng.permutation(popularity / popularity.sum())
     picked = rng.integers(len(families), size=count)
     ratios = np.exp(rng.uniform(np.log(SLO_RATIOS[0]), np.log(SLO_RATIOS[1]), size=count))

@@ -29,7 +29,7 @@ from solvers.planning.problem import Instance, Problem, Profile, Service
 Floats = NDArray[np.float64]
 
 PRESSURE_LEVELS = (0.7, 1.0)  # the better of both counts; lower and higher levels cost more
-SM_STEP = 10  # between the shapes that a service may fall back to
+STEP_SM_PERCENT = 10  # between the shapes that a service may fall back to
 FITS = ("worst", "best")
 
 
@@ -165,7 +165,7 @@ def _of_profile(
         each = np.where((rate > 1e-9) & (memory <= whole), share / rate, np.inf)
     best = each.argmin(axis=0)
     least = each.min(axis=0)
-    for step in sorted({int(least.argmin()), *range(0, len(sm), SM_STEP)}):
+    for step in sorted({int(least.argmin()), *range(0, len(sm), STEP_SM_PERCENT)}):
         at = int(best[step])
         if np.isfinite(least[step]):
             yield HetsevShape(

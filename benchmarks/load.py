@@ -27,9 +27,9 @@ from scipy.sparse import coo_array
 from benchmarks.columns import LEVELS, Columns, Floats, Ints, columns
 from solvers.planning.problem import Problem, Service
 
-TOLERANCE = 0.005  # of the scale
+TOLERANCE_SHARE = 0.005  # of the scale
 MOST_ROUNDS = 60
-GROUPS = 400  # above as many services, those most alike are scaled together
+MOST_GROUPS = 400  # above as many services, those most alike are scaled together
 
 
 class NotSolved(RuntimeError):
@@ -97,10 +97,10 @@ def loaded(problem: Problem, load: float) -> Loaded:
         better = _least(worth, by_type)
         better = better[worth[better] < found.price[pool.service[better]] * (1 - 1e-9)]
         # Prices of services lowered to their least worth are right for the whole LP: they bound the scale from above.
-        if not len(better) or worth[_least(worth, pool.service)].sum() >= 1 - TOLERANCE:
+        if not len(better) or worth[_least(worth, pool.service)].sum() >= 1 - TOLERANCE_SHARE:
             return Loaded(found.scale, float(found.parts @ pool.watts[chosen]))
         chosen = np.union1d(chosen, better)
-    raise NotSolved(f"the resource LP is not within {TOLERANCE:.1%} of its optimum after {MOST_ROUNDS} rounds")
+    raise NotSolved(f"the resource LP is not within {TOLERANCE_SHARE:.1%} of its optimum after {MOST_ROUNDS} rounds")
 
 
 def _alike(problem: Problem) -> tuple[list[Service], Ints]:
@@ -110,7 +110,7 @@ def _alike(problem: Problem) -> tuple[list[Service], Ints]:
         return (service.model, service.variants, service.gpu_types or (), service.percentile)
 
     services = sorted(problem.services.values(), key=lambda service: (rule(service), service.slo_ms, service.name))
-    size = -(-len(services) // GROUPS)
+    size = -(-len(services) // MOST_GROUPS)
     group: list[int] = []
     for _, members in groupby(services, key=rule):
         first = group[-1] + 1 if group else 0

@@ -28,11 +28,11 @@ BATCHES = (1, 2, 4, 8, 16, 32)
 SM_PERCENTS = (10, 20, 30, 40, 50, 60, 80, 100)
 PRESSURE_POINTS = (10, 30, 60, 100)
 WATT_POINTS = (10, 100)
-REACHED_AT_KNEE = 0.92
+KNEE_SHARE = 0.92
 FULL = Variant("fp16", 0.78)
 SMALL = Variant("int8", 0.75)
-SMALL_SPEED = 1.6  # of int8 against fp16
-SMALL_MEMORY = 0.6
+SMALL_SPEED_FACTOR = 1.6  # of int8 against fp16
+SMALL_MEMORY_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ def exec_ms(model: ModelFamily, hardware: Hardware, batch: int, sm_percent: floa
     if knee >= 100:
         reached = sm_percent / 100
     elif sm_percent <= knee:
-        reached = REACHED_AT_KNEE * sm_percent / knee
+        reached = KNEE_SHARE * sm_percent / knee
     else:
-        reached = REACHED_AT_KNEE + (1 - REACHED_AT_KNEE) * (sm_percent - knee) / (100 - knee)
+        reached = KNEE_SHARE + (1 - KNEE_SHARE) * (sm_percent - knee) / (100 - knee)
     return float(whole / reached)
 
 
@@ -89,7 +89,7 @@ def profile(
     model: ModelFamily, variant: Variant, hardware: Hardware, *, scalar_pressure: bool, with_power: bool
 ) -> Profile:
     """Returns the profile of a variant on a GPU type."""
-    slow, large = (SMALL_SPEED, SMALL_MEMORY) if variant is SMALL else (1.0, 1.0)
+    slow, large = (SMALL_SPEED_FACTOR, SMALL_MEMORY_SHARE) if variant is SMALL else (1.0, 1.0)
     return Profile(
         model=model.name,
         variant=variant.name,

@@ -13,7 +13,7 @@ from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident, two_piece
 
-SIZES = (12, 1000)  # GPUs of Mudi's cluster, and of its simulated cluster
+CLUSTER_GPUS = (12, 1000)  # GPUs of Mudi's cluster, and of its simulated cluster
 ROUNDS = 200
 CONVEX_ROUNDS = 10
 MOST_RESIDENTS = 4
@@ -88,4 +88,4 @@ def size(gpus: int, seed: int) -> dict[str, float]:
 
 def run(seed: int) -> dict[str, object]:
     """Runs both sizes; Mudi reports decisions under 18 ms for 12 GPUs and under 30 ms for 1,000."""
-    return {"must_ms": {"12": 18, "1000": 30}, "sizes": [size(gpus, seed) for gpus in SIZES]}
+    return {"must_ms": {"12": 18, "1000": 30}, "sizes": [size(gpus, seed) for gpus in CLUSTER_GPUS]}

@@ -34,7 +34,7 @@ FILES = (
     "arrival_order_seed42.csv",
     "node_rank_seed42.csv",
 )
-HOLD_BACK = 0.12  # chosen on other orders drawn from the same pod list
+HOLD_BACK_SHARE = 0.12  # chosen on other orders drawn from the same pod list
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def policies(workload: Workload) -> dict[str, Policy]:
     """Returns the policies to compare, by name."""
     return {
         "ours": LeastWaste(workload),
-        "oursHoldingBack": LeastWaste(workload, hold_back=HOLD_BACK),
+        "oursHoldingBack": LeastWaste(workload, hold_back=HOLD_BACK_SHARE),
         "fgd": Fragmentation(workload),
         "bestfit": BestFit(),
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 QUEUES = 4
-BUFFER = 8
+BUFFER_INSTANCES = 8
 MOST_ROUNDS = 50
 
 
@@ -20,10 +20,10 @@ def fair_order(instances: Sequence[tuple[float, int]], models: int) -> list[int]
     order: list[int] = []
     while any(queues):
         lengths = np.array([len(queue) for queue in queues])
-        exact = min(BUFFER, lengths.sum()) * lengths / lengths.sum()
+        exact = min(BUFFER_INSTANCES, lengths.sum()) * lengths / lengths.sum()
         parts = np.floor(exact + 1e-9).astype(int)
         by_rest = np.argsort(parts - exact, kind="stable")
-        parts[by_rest[: min(BUFFER, lengths.sum()) - parts.sum()]] += 1
+        parts[by_rest[: min(BUFFER_INSTANCES, lengths.sum()) - parts.sum()]] += 1
         for queue, part in zip(queues, parts, strict=True):
             order += queue[:part]
             del queue[:part]

@@ -19,7 +19,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
-SWING = 1.25
+SWING_FACTOR = 1.25
 
 
 class Changed(Protocol):
@@ -53,7 +53,7 @@ def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dic
     names = sorted(problem.services)
     count = max(1, round(changed * len(names)))
     picked = rng.choice(len(names), size=count, replace=False)
-    factors = SWING ** rng.uniform(-1, 1, size=count)
+    factors = SWING_FACTOR ** rng.uniform(-1, 1, size=count)
     return {
         names[index]: problem.services[names[index]].rate_per_second * float(factor)
         for index, factor in zip(sorted(picked.tolist()), factors, strict=True)

@@ -26,7 +26,7 @@ ALPHAS = (0.8, 0.85, 0.9, 0.95, 1.0)
 BETAS = (0.7, 0.8, 0.9, 1.0)
 STEP_SECONDS = 30  # from one step of the load to the next
 WARM_SECONDS = 120  # not measured: the printed algorithm climbs from the plan, a notch a second
-LEAST_LOAD, MOST_LOAD = 0.1, 1.1  # of what the planned values can serve
+LEAST_LOAD_SHARE, MOST_LOAD_SHARE = 0.1, 1.1  # of what the planned values can serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def tried(
         run, draw, row = start(case, step, settings, seed), Random(seed), 0  # noqa: S311 (a benchmark's randomness)
         for second in range(WARM_SECONDS + seconds):
             if second % STEP_SECONDS == 0:
-                rates = random_rates(case, draw, MOST_LOAD, LEAST_LOAD)
+                rates = random_rates(case, draw, MOST_LOAD_SHARE, LEAST_LOAD_SHARE)
             if second == WARM_SECONDS:
                 run.moves = 0
             found = run.period(rates)

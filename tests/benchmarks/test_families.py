@@ -11,7 +11,7 @@ import pytest
 from app.control.formulate.problem import build_problem
 from app.manifests.offline import Input, load
 from benchmarks import hardware
-from benchmarks.families import FAMILIES, LOADS, PERCENTILES, family
+from benchmarks.families import FAMILIES, LOAD_SHARES, PERCENTILES, family
 from benchmarks.load import loaded
 from benchmarks.manifests import manifests
 
@@ -31,7 +31,7 @@ def test_a_family_written_to_a_file_is_read_back_as_the_same_problem(name: str) 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_load_is_as_stated_within_two_percent(name: str) -> None:
-    again = loaded(family(name, 60, 30, 4), LOADS.get(name, 0.8))
+    again = loaded(family(name, 60, 30, 4), LOAD_SHARES.get(name, 0.8))
     assert again.scale == pytest.approx(1, abs=0.01)
 
 

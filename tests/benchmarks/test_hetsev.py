@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import hetsev
 from benchmarks.families import family, times
-from benchmarks.queues import BUFFER, fair_order
+from benchmarks.queues import BUFFER_INSTANCES, fair_order
 from solvers.planning.judge import judge
 
 
@@ -29,5 +29,5 @@ def test_every_instance_is_in_the_fair_order_once_and_a_long_queue_goes_first() 
     instances = [(1.0, 0)] * 90 + [(8.0, 1)] * 10
     order = fair_order(instances, 2)
     assert sorted(order) == list(range(100))
-    first = order[: 2 * BUFFER]
+    first = order[: 2 * BUFFER_INSTANCES]
     assert sum(number < 90 for number in first) > sum(number >= 90 for number in first) > 0

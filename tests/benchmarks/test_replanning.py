@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import hetsev
 from benchmarks.families import family, times
-from benchmarks.replanning import SWING, Moved, moved, new_rates, percentiles, rounds
+from benchmarks.replanning import SWING_FACTOR, Moved, moved, new_rates, percentiles, rounds
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
@@ -49,7 +49,7 @@ def test_new_rates_swing_around_what_is_declared_and_touch_the_part_that_was_ask
     rates = new_rates(problem, 0.05, np.random.default_rng(0))
     assert len(rates) == 2
     for name, rate in rates.items():
-        assert 1 / SWING <= rate / problem.services[name].rate_per_second <= SWING
+        assert 1 / SWING_FACTOR <= rate / problem.services[name].rate_per_second <= SWING_FACTOR
 
 
 def test_each_round_is_a_right_plan_and_goes_on_from_the_one_before(problem: Problem, plan: Plan) -> None:
