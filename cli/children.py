@@ -59,19 +59,17 @@ class Children:
         threading.Thread(target=watch, args=(child,), daemon=True).start()
 
     def stop(self) -> None:
+        """Ends all together, and kills what does not end in time."""
+        from simulation.ending import end_process
+
         with self._turn:
             self._ending.set()
         processes = [child.process for child in reversed(self._running)]
         for process in processes:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
         until = time.monotonic() + END_SECONDS
         for process in processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, until - time.monotonic()))
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            end_process(process, max(0.1, until - time.monotonic()))
 
     def _watch(self, child: _Child) -> None:
         code = child.process.wait()

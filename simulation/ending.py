@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 
@@ -25,6 +27,15 @@ def end_with(parent: int) -> None:
 def bind_command(command: list[str]) -> list[str]:
     """Returns the command in the form that ends with this process."""
     return [sys.executable, "-m", "simulation.ending", str(os.getpid()), *command]
+
+
+def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Asks a process to end, and kills it if it lives on for so long."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    process.kill()
+    process.wait()
 
 
 def main() -> None:

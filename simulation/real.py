@@ -35,7 +35,7 @@ from agents.node.state_folder import StateFolder
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link, LinkError
-from simulation.ending import bind_command
+from simulation.ending import bind_command, end_process
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
 END_SECONDS = 15.0
@@ -101,13 +101,7 @@ class RealPart:
     def stop(self) -> None:
         """Stops the requests first and the gateway last, then ends the model copies."""
         for name, process in reversed(self.running):
-            if process.poll() is None:
-                process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(END_SECONDS)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            end_process(process, END_SECONDS)
             if name == "agent":
                 self.end_copies()
         shutil.rmtree(self.sockets, ignore_errors=True)

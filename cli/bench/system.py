@@ -22,8 +22,10 @@ from app.store.access import tokens as token_rows
 from app.store.database import schema
 from app.store.database.database import Database
 from cli.exits import Failed
+from simulation.ending import end_process
 
 START_SECONDS = 60.0
+END_SECONDS = 20.0
 
 Say = Callable[[str], None]
 
@@ -78,12 +80,7 @@ def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
                 _await_ready(port, server, log_path)
                 yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid)
             finally:
-                server.terminate()
-                try:
-                    server.wait(20)
-                except subprocess.TimeoutExpired:
-                    server.kill()
-                    server.wait()
+                end_process(server, END_SECONDS)
                 for line in _complaints(log_path):
                     say(f"server: {line}")
 

@@ -17,6 +17,17 @@ NICE = 15  # at least; beside a server at equal priority, 5 % of its requests wa
 DIES_WITH_PARENT = 1  # prctl: PR_SET_PDEATHSIG
 
 
+def dies_with(parent: int) -> bool:
+    """Has this process killed when the thread that started it ends; returns False if the parent is gone already."""
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def lower_priority(nice: int) -> None:
+    """Lowers the priority to this niceness, unless it is lower already."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
 class Worker:
     """One process that works through `findings` and sends each."""
 
@@ -51,10 +62,9 @@ class Worker:
     def _run(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
-        if os.getppid() != self._parent:
-            return  # the parent died before prctl took effect
-        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+        if not dies_with(self._parent):
+            return
+        lower_priority(NICE)
         self.receiver.close()
         try:
             for finding in self.findings:
