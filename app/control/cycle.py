@@ -31,7 +31,7 @@ MOST_SPELLED = 5  # held-back changes, in a message
 
 @dataclass(frozen=True, slots=True)
 class CycleBudget:
-    """What an answer may cost: seconds, which cut it short, and steps of work, which are the same everywhere."""
+    """The limits of an answer: seconds, which end the search, and steps of work, which are the same on any machine."""
 
     seconds: float = 10.0
     work: int | None = None

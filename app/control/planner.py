@@ -1,4 +1,4 @@
-"""The planner: leads or stands by, runs cycles, answers load quickly, and rolls out the plan in force.
+"""The planner: leads or waits to lead, runs cycles, answers load quickly, and rolls out the plan in force.
 
 All that it needs is handed in, so that a simulation drives the same code in virtual time. Its methods may be called
 from several threads: rollouts advance one at a time, and none of them waits for the solver.
@@ -189,7 +189,7 @@ class Planner:
             if result.decision:
                 apply_plan_to_jobs(self.store.database, self.store.epoch, snapshot, result.decision.plan)
             self.cycle_seconds = cycle_seconds(snapshot.declared)
-            self._lane.stand(snapshot, question, result, start_seconds(snapshot.declared))
+            self._lane.set_base(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base
             if base is not None:
                 self._announce(result, snapshot, base)

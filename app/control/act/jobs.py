@@ -1,4 +1,4 @@
-"""Jobs between cycles: what nodes report of them is recorded, and newly arrived ones are gathered for a cycle."""
+"""Looks after jobs between cycles: records what nodes report, and gathers newly arrived jobs for the next cycle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDS = (Reason.JOB_FINISHED, Reason.JOB_FAILED)  # their room is free again
 
 @dataclass(slots=True)
 class JobRounds:
-    """When jobs are looked after, and which of them wait together for the next cycle."""
+    """The schedule of looking after jobs, and the jobs gathered for the next cycle."""
 
     _declared: Sequence[DeclaredObject] | None = None  # that the last cycle knew
     _window: GatheringWindow = field(default_factory=GatheringWindow)
@@ -59,7 +59,7 @@ class JobRounds:
             self._declared = result.snapshot.declared
 
     def advance(self, store: PlannerStore, view: FleetView, readings: Callable[[], Iterable[JobReading]]) -> None:
-        """Records how far jobs are, every other second; the room of those that ended is free for others."""
+        """Records the jobs' progress every other second; the room of ended jobs is free for others."""
         if self._advanced_at is not None and view.at < self._advanced_at + LIFE_EVERY:
             return
         self._advanced_at = view.at

@@ -1,4 +1,4 @@
-"""What operators ask of the leader: a return to an earlier plan, and proposals that expire when they no longer hold."""
+"""Carries out operators' requests: returns to an earlier plan, and expires proposals that no longer hold."""
 
 from __future__ import annotations
 

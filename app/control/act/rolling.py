@@ -1,4 +1,4 @@
-"""Rolls the plan in force out, a step at a time: assigns what may change now, and records how far it is."""
+"""Rolls out the plan in force step by step: assigns the changes that are possible now, and records the progress."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ def take_rollout_step(
             step.message or None,
             step.desired if state is PlanState.STOPPED else None,
         )
-        was_told = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
-        if was_told and state != plan.state:
+        was_assigned = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
+        if was_assigned and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
     moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
 
 
-def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
+def _on_trial(state: RolloutState, assigned: Desired) -> dict[str, AssignedInstance]:
     """Returns the canaries that serve."""
     watched = {canary.instance for canary in state.canaries.values() if canary.ready_since}
     if not watched:
         return {}
     return {
-        instance.id: instance for wanted in told.values() for instance in wanted.instances if instance.id in watched
+        instance.id: instance for wanted in assigned.values() for instance in wanted.instances if instance.id in watched
     }
 
 
@@ -89,10 +89,10 @@ def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
     return {"failed": list(step.failed), "failedAt": look.at.isoformat()} if step.failed else {}
 
 
-def _unproven(told: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
+def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
     """Shapes that run nowhere, of services that run in another one: those have something to lose."""
     running: dict[str, set[str]] = {}
-    for node, service in _services(told):
+    for node, service in _services(assigned):
         running.setdefault(service.owner, set()).add(service.profile_key(types.get(node, "")))
     known = set().union(*running.values()) if running else set()
     return frozenset(

@@ -37,7 +37,7 @@ class ReplayRefused(Exception):
 class ReplaySolver(Protocol):
     """A solver that follows recipes."""
 
-    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
+    def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
 
@@ -66,7 +66,7 @@ class Replayed:
 
 
 def replay(record: Record, solver: ReplaySolver) -> Replayed:
-    """Formulates, solves, drafts and holds back as the planner did; ReplayRefused where that would prove nothing."""
+    """Formulates, solves, drafts and holds back as the planner did; ReplayRefused if that would prove nothing."""
     others = other_versions(record.versions)
     if others:
         raise ReplayRefused(f"plan {record.generation} was made by other versions: {'; '.join(others)}")
@@ -75,7 +75,7 @@ def replay(record: Record, solver: ReplaySolver) -> Replayed:
     kind = record.recipe.get("kind", "")
     question = formulate(record.snapshot)
     if kind == RecipeKind.SOLVE:
-        decision = _solved_again(record, question, solver)
+        decision = _repeated(record, question, solver)
     elif kind == RecipeKind.FOLLOW:
         decision = _followed_again(record, question, solver)
     elif kind == RecipeKind.QUICKEN:
@@ -112,15 +112,15 @@ def to_json(record: Record) -> bytes:
 
 
 def from_json(body: bytes) -> Record:
-    """Decodes a record; ReplayRefused where it is none."""
+    """Decodes a record; ReplayRefused if it is malformed."""
     try:
         return msgspec.json.decode(body, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ReplayRefused(f"this is not a record of a decision: {error}") from None
 
 
-def _solved_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    answer = solver.again(question.problem, record.recipe, seconds=SECONDS)
+def _repeated(record: Record, question: Question, solver: ReplaySolver) -> Decision:
+    answer = solver.repeat(question.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = draft_changes(record.snapshot, question, answer, lane=record.lane)

@@ -16,7 +16,7 @@ from solvers.planning.search.promise import keep
 
 @dataclass(frozen=True, slots=True)
 class PlanValue:
-    """What a plan costs over the horizon, with its churn; None if it breaks a rule."""
+    """The cost of a plan over the horizon, with its churn; None if it breaks a rule."""
 
     per_horizon: float | None
     churn: float

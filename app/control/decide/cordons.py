@@ -35,7 +35,7 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How far the drain of a node or GPU is."""
+    """The progress of the drain of a node or GPU."""
 
     cordon: Cordon
     left: tuple[str, ...]  # the owners of instances that are still there

@@ -59,8 +59,8 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        left, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
-        decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
+        kept, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
+        decision = replace(decision, desired=kept.desired, held_back=kept.held_back, services=kept.services)
     resting = {
         owner: HeldBackChange(
             owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it will be retried after {until:%H:%M:%SZ}"
@@ -110,20 +110,20 @@ def rejudge(
     """Returns the decision with this target instead, judged again; None if the judge refuses it."""
     question = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
     plan = question.plan_in_force
-    stands = JudgedPlan(question.problem, plan, keep)
-    verdict = stands.verdict()
+    judged = JudgedPlan(question.problem, plan, keep)
+    verdict = judged.verdict()
     if not verdict.is_right:
         return None
-    predicted = predict_instances(question.problem, stands.residents)  # lines that run have no predictions
+    predicted = predict_instances(question.problem, judged.residents)  # running lines have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
     instances = tuple(predicted.get(id(line), line) for line in plan.instances)
-    jobs = predict_paces(plan, stands.job_residents)
-    left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
+    jobs = predict_paces(plan, judged.job_residents)
+    changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
     return replace(
         decision,
-        plan=replace(left, certificate=certificate),
+        plan=replace(changed, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
         services=changed_owners(snapshot.in_force, desired),

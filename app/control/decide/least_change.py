@@ -36,9 +36,9 @@ def handed_over(changes: Changes) -> int:
 
 def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """Returns what the solver needs to follow: the problem that the plan in force answers, that plan, the new rates."""
-    stands = question.plan_in_force
+    running = question.plan_in_force
     carried = dict.fromkeys(question.problem.services, 0.0)
-    for instance in stands.instances:
+    for instance in running.instances:
         carried[instance.service] += instance.rate_per_second
     rates = {
         name: service.rate_per_second
@@ -46,8 +46,8 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
         if abs(service.rate_per_second - carried[name]) > EQUAL_SHARE * service.rate_per_second
     }
     then = {name: max(carried[name], LEAST_RATE) for name in rates}
-    left = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
-    return question.problem.with_rates(then), replace(stands, unserved=left), rates
+    unserved = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
+    return question.problem.with_rates(then), replace(running, unserved=unserved), rates
 
 
 def is_preferred(small: Plan, large: Plan) -> bool:

@@ -48,7 +48,7 @@ class SolveOutcome(StrEnum):
 
 
 class RecipeKind(StrEnum):
-    """How an answer was found: its recipe's `kind`."""
+    """The ways in which an answer is found, the `kind` of its recipe."""
 
     SOLVE = "solve"  # from the problem alone
     FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change

@@ -13,7 +13,7 @@ FIELDS = PolicySpec.model_fields
 
 @dataclass(frozen=True, slots=True)
 class PlannerPolicy:
-    """How the planner works; the fields that decide plans are in the problem's policy."""
+    """The planner's own part of the policy; the fields that decide plans are in the problem's policy."""
 
     mode: str
     cycle_seconds: float

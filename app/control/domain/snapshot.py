@@ -32,7 +32,7 @@ class DeclaredObject:
 class NodeStatus:
     """The status of a node, as far as it matters for planning.
 
-    A `silent` node has not reported for a while: its instances go on, and it gets nothing new. A `lost` node has been
+    A `silent` node has not reported for a while: its instances keep running, and it gets nothing new. A `lost` node was
     silent for longer than the policy's lostAfterSeconds and counts as gone. A node with other devices than declared is
     a `mismatch`.
     """
@@ -83,7 +83,7 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class TenantSpending:
-    """What a tenant has spent this month, in the currency of prices."""
+    """A tenant's spending this month, in the currency of prices."""
 
     spent: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What manifests declare of time: the period of cycles, the start of instances, the requests a second."""
+"""Reads times from manifests: the period of cycles, the start of instances, the requests a second."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LEAST_RATE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class QuickStep:
-    """What the fast lane decides: a whole plan, and what is new in it."""
+    """A decision of the fast lane: a whole plan, and what is new in it."""
 
     plan: Plan
     rates: Mapping[str, float]  # what these services are planned for from now on
@@ -141,8 +141,8 @@ def _restore_jobs(course: StepDraft, before: Plan) -> StepDraft:
     stay = {placed.job: placed for placed in before.jobs}
     kept = tuple(job for job in placed.jobs if job.job in stay)
     gone = sorted(stay.keys() - {job.job for job in kept})
-    told = {unplaced.job: unplaced for unplaced in before.unplaced} | {job: Unplaced(job, MADE_WAY) for job in gone}
-    unplaced = tuple(told[job] for job in sorted(told))
+    waiting = {unplaced.job: unplaced for unplaced in before.unplaced} | {job: Unplaced(job, MADE_WAY) for job in gone}
+    unplaced = tuple(waiting[job] for job in sorted(waiting))
     course.plan = replace(course.plan, instances=placed.instances, jobs=kept, unplaced=unplaced)
     return course
 

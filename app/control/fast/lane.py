@@ -46,7 +46,7 @@ class FastLane:
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # a step replaces the base it was made from
 
-    def stand(self, snapshot: Snapshot, question: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
+    def set_base(self, snapshot: Snapshot, question: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
         """Makes the plan in force after a cycle the base of steps."""
         self._starts = starts
         with self._deciding:

@@ -1,6 +1,6 @@
 """The second rung: more SM% for instances whose GPUs have some to spare (InSS, case 2; Mudi's shadow instance, M6).
 
-A resize is a second copy beside the first: the GPU's memory must hold both for a while, and under the strict
+A resize starts a second copy next to the first: the GPU's memory must hold both for a while, and under the strict
 hand-over its SMs, too. Where preemptible jobs hold what is needed, they may have to go: services come first.
 """
 
@@ -25,8 +25,8 @@ from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Policy, Problem
 
-PLENTY = 1.5  # times what is needed: then no more chances are looked for; the emptiest GPUs come first
-BEARS = 1 + 2e-9  # of its limit: a neighbour that carries all it may still does
+PLENTY = 1.5  # times the need: the search for chances ends there; the emptiest GPUs come first
+BEARS = 1 + 2e-9  # of its limit: a neighbour exactly at its limit is still within it
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,15 @@ def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
     """Returns the preemptible jobs next to the service's instances, GPU by GPU, the least important first."""
     places = {line.place for line in area.plan.instances if line.service == service}
     jobs = area.problem.jobs
-    beside: dict[tuple[str, int], list[str]] = {}
+    jobs_by_place: dict[tuple[str, int], list[str]] = {}
     for placed in area.plan.jobs:
         if placed.place in places:
-            beside.setdefault(placed.place, []).append(placed.job)
+            jobs_by_place.setdefault(placed.place, []).append(placed.job)
 
     def missed(names: list[str]) -> tuple[bool, float, list[str]]:
         return any(jobs[name].deadline for name in names), sum(jobs[name].priority for name in names), sorted(names)
 
-    able_to_go = [names for names in beside.values() if all(jobs[name].is_preemptible for name in names)]
+    able_to_go = [names for names in jobs_by_place.values() if all(jobs[name].is_preemptible for name in names)]
     return [frozenset(names) for names in sorted(able_to_go, key=missed)]
 
 

@@ -1,4 +1,4 @@
-"""What the fast lane's watch goes by: one frozen object, each value with its unit and its reason."""
+"""The tuning of the fast lane's watch: one frozen object, each value with its unit and its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class WatchTuning:
     """Shares are of the planned rate unless another is named."""
 
     # Load above the plan
-    slack_share: float = 0.10  # the full cycle follows so much by itself
+    slack_share: float = 0.10  # the full cycle follows this much without the fast lane
     noise_share: float = 0.10  # of a rate within one second: tolerated, together with what random arrivals add
     excess_variances: float = 9.0  # over the slack: with them e ** 18 seconds pass between two false alarms
     least_excess_seconds: float = 0.3  # of planned load

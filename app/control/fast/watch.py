@@ -22,7 +22,7 @@ EQUAL = 1 + 1e-9
 
 
 class StepTrigger(StrEnum):
-    """What moved."""
+    """The reason for a quick step."""
 
     LOAD_ROSE = "load_rose"
     SLO_MISSED = "slo_missed"
@@ -30,7 +30,7 @@ class StepTrigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """What a service is planned for."""
+    """The load that a service is planned for."""
 
     rate_per_second: float
     high: float = 0.0  # of the forecast's band, where that is more
@@ -57,7 +57,7 @@ class CapacityNeed:
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
-    """What is remembered of one service between ticks."""
+    """The state of one service between ticks."""
 
     at: float = 0.0  # seconds, of any clock that only goes forward
     excess_seconds: float = 0.0  # of planned load
@@ -220,14 +220,14 @@ def _next_readings(before: tuple[tuple[float, float], ...], now: float, rate: fl
 
 
 def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
-    """Tells if a load that rose a moment ago goes on to rise beyond what has been planned for since."""
+    """Tells if a load that rose a moment ago keeps rising beyond what was planned for since."""
     if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
     return _extrapolated(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level
 
 
 def _extrapolated(watch: LoadWatch, rate: float, seconds: float) -> float:
-    """Returns the rate in so many seconds, if its trend goes on for as long as it may be trusted."""
+    """Returns the rate in so many seconds, if its trend lasts for as long as it may be trusted."""
     slope, lasted = fit_trend(watch.readings)
     ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * lasted)
     return min(rate + slope * ahead, TUNING.most_trend_factor * rate)

@@ -1,6 +1,6 @@
 """Chooses the jobs that go into the problem, with the remaining work and the weight of each, and those that wait.
 
-A job that cannot meet its deadline any more is late; it goes on where that costs nothing. A job that found no place
+A job that cannot meet its deadline any more is late; it continues where that costs nothing. A job that found no place
 waits before the next attempt, twice as long each time, unless its deadline is close or room has become free since. What
 it needs is stored, so that it can be explained at no cost while it waits.
 """
@@ -28,7 +28,7 @@ RATIO_STEPS_PER_UNIT = 4
 RUNNING_WEIGHT_FACTOR = 1.5  # a running job weighs more than a job that would replace it
 WEIGHT_PER_FAILED_ATTEMPT = 0.1
 MOST_WEIGHED_ATTEMPTS = 10
-TIE_BREAK_SHARE = 1e-4  # of a weight, between equals by their order: small beside any price
+TIE_BREAK_SHARE = 1e-4  # of a weight, between equals by their order: small compared with any price
 WORK_STEP_FACTOR = 1.02  # remaining work is rounded to such steps, so that a steady fleet asks the same question
 
 

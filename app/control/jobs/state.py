@@ -63,7 +63,7 @@ class JobPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobNeed:
-    """What a job that found no place would have needed, and what was free."""
+    """The room that a job without a place would have needed, and the room that was free."""
 
     reason: str = ""
     relaxation: str = ""

@@ -93,7 +93,7 @@ def _encoded(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-NEVER_MS = 1e9  # stands for infinity, which JSON cannot write: more arrives than is ever answered
+NEVER_MS = 1e9  # written for infinity, which JSON lacks: more requests arrive than are ever answered
 
 
 def make_finite(plan: Plan) -> Plan:

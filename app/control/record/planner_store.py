@@ -133,7 +133,7 @@ class PlannerStore:
         snapshot: Snapshot | None,
         new_events: Sequence[NewEvent] = (),
     ) -> None:
-        """Records a cycle without decision, with its snapshot if somebody may want to replay it."""
+        """Records a cycle without decision, with its snapshot if it may be replayed."""
         parts = snapshot_parts(snapshot) if snapshot else ()
 
         def write(connection: Connection) -> None:

@@ -13,7 +13,7 @@ from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes
 from app.control.rollout.check import check
-from app.control.rollout.last_resort import gives_way, stands_still
+from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
@@ -50,7 +50,7 @@ def advance(
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
     stuck_since = 0.0
-    if waiting and stands_still(scene, makes):
+    if waiting and is_stuck(scene, makes):
         stuck_since = state.stuck_since or seconds
         if seconds - stuck_since >= rules.stuck_seconds and (change := gives_way(scene)):
             scene.make(change)
@@ -87,7 +87,7 @@ def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:
 
 
 def _without_lost(assigned: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
-    """Returns the assignments without what lost nodes ran and the target does not want: it is not waited for."""
+    """Returns the assignments without unwanted instances of lost nodes, which are not waited for."""
     found = dict(assigned)
     for node in observed.lost & assigned.keys():
         wanted = {instance.id for instance in target.get(node, NOTHING).instances}

@@ -1,4 +1,4 @@
-"""A fleet that serves as soon as it is assigned: orders are searched on it."""
+"""A fleet that serves as soon as it is assigned, on which orders are searched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.control.domain.desired import FleetStatus, InstanceStatus
 
 
 class _AllServe(Mapping[str, InstanceStatus]):
-    """Says of every instance that it serves."""
+    """Reports every instance as serving."""
 
     _seen = InstanceStatus(stage="ready", routed=True)
 

@@ -14,7 +14,7 @@ from app.control.rollout.rules import Canary, PendingStep, RolloutRules
 
 @dataclass(frozen=True, slots=True)
 class CanaryResult:
-    """The canaries that go on, and those that passed or failed."""
+    """The canaries that continue, and those that passed or failed."""
 
     canaries: Mapping[str, Canary]
     passed: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ def carried(instance: AssignedInstance, node: str, pending: PendingStep | None, 
 
 
 class CapacityLedger:
-    """What some services need, what they have, and what changes take of it."""
+    """The capacity that services need, the capacity they have, and how changes reduce it."""
 
     def __init__(
         self, services: Collection[str], assigned: Desired, target: Desired, pending: Mapping[str, PendingStep],
@@ -59,18 +59,18 @@ class CapacityLedger:
         self._least = {name: min(rules.min_instances.get(name, 1), count) for name, count in counts.items()}
 
     def spares(self, service: str, rate: float, instances: int) -> bool:
-        """Tells if so much less still serves what the plan serves; of too little nothing is spared."""
+        """Tells if the service can lose so much and still serve what the plan serves."""
         need = self._need[service]
         enough = rate <= TINY * need or self._rate[service] - rate >= need * (1 - TINY) - TINY
         return enough and (not instances or self._count[service] - instances >= self._least[service])
 
     def take(self, service: str, rate: float, instances: int) -> None:
-        """Counts so much less."""
+        """Subtracts so much."""
         self._rate[service] -= rate
         self._count[service] -= instances
 
     def carry(self, service: str, instance: str, rate: float) -> None:
-        """Counts that an instance serves so much."""
+        """Notes that an instance serves so much."""
         before = self.now.get(instance)
         self._rate[service] += rate - (before or 0.0)
         self._count[service] += before is None
@@ -81,10 +81,10 @@ class CapacityLedger:
         return self._count[service] > 0
 
     def share(self, service: str) -> float:
-        """Returns the carried share of what the plan serves: 1 if all of it is."""
+        """Returns the share of the planned rate that is carried, 1 if all of it is."""
         need = self._need[service]
         return 1.0 if self._rate[service] >= need * (1 - TINY) - TINY else self._rate[service] / need
 
     def spell(self, service: str) -> str:
-        """Spells what the service carries."""
+        """Describes the capacity that the service lacks."""
         return f"its copies carry {self._rate[service]:g} of {self._need[service]:g} requests/s, and none can be spared"

@@ -18,7 +18,7 @@ class WrongTarget(ValueError):
 
 
 class ChangeKind(StrEnum):
-    """What is done to an instance."""
+    """The kinds of change to an instance."""
 
     STOP = "stop"
     RETUNE = "retune"  # the same process with other settings
@@ -28,7 +28,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class InstanceChange:
-    """One instance that is not yet as the target wants it."""
+    """One instance that differs from the target."""
 
     kind: ChangeKind
     node: str
@@ -132,7 +132,7 @@ def with_instance(wanted: NodeDesired, id_: str, instance: AssignedInstance | No
 
 
 def components(todo: Sequence[InstanceChange]) -> list[list[InstanceChange]]:
-    """Changes that can be in each other's way, by a GPU or by a service, together."""
+    """Groups changes that can block each other, through a GPU or through a service."""
     parent = {change.id: change.id for change in todo}
 
     def root(id_: str) -> str:

@@ -19,7 +19,7 @@ HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The steps by their progress. `failed`: instances that will not start, with the reason of the first."""
+    """The steps by progress. `failed` are instances that will not start, with the reason of the first."""
 
     pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]
@@ -94,7 +94,7 @@ def _is_settled(
         return False
     was = step.before
     if was and (was.sm_percent, was.memory_gib) == (instance.sm_percent, instance.memory_gib):
-        return now - step.since >= start_seconds  # the two copies cannot be told apart here
+        return now - step.since >= start_seconds  # the two copies cannot be distinguished here
     return _is_shaped(instance, status)
 
 

@@ -1,4 +1,4 @@
-"""A target without what is held back, which stays as assigned."""
+"""Removes held-back changes from a target: their instances stay as assigned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.control.rollout.clocks import raised
 
 
 def without(target: Desired, assigned: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
-    """Returns the target, in which the instances of these owners stay as assigned."""
+    """Returns the target, except that the instances of these owners stay as assigned."""
     found: dict[str, NodeDesired] = {}
     for node in sorted({*assigned, *target}):
         before, after = assigned.get(node, NOTHING), target.get(node)

@@ -1,4 +1,4 @@
-"""The last resort, if capacity was lost during a rollout and nothing moves: the least important gives way."""
+"""The last resort if capacity was lost and a rollout is stuck: the least important instance gives way."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.control.rollout.changes import ChangeKind, InstanceChange
 from app.control.rollout.scene import Scene
 
 
-def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
-    """Tells if nothing is under way that a waiting change may be waiting for.
+def is_stuck(scene: Scene, made: Collection[InstanceChange]) -> bool:
+    """Tells if no change is under way that a waiting change may be waiting for.
 
-    For a service without any serving copy only what can block it counts, and no canary does.
+    For a service without any serving copy, only changes that can block it count, and no canary does.
     """
     owners = scene.urgent
     silent = scene.observed.silent - scene.observed.lost

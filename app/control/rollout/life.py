@@ -1,4 +1,4 @@
-"""How one plan's rollout gives way to another: a newer plan takes over, or an earlier one comes back."""
+"""Replaces one plan's rollout by another: a newer plan takes over, or an earlier plan is restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
 
 def begin(before: RolloutState, assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutState:
-    """Returns the state in which a plan takes over: pending steps stay pending, whichever plan began them.
+    """Returns the state in which a plan takes over: pending steps stay pending, even those of another plan.
 
     The order is searched again from the assignments, which need not be what the plan before wanted.
     """

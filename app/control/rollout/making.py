@@ -1,4 +1,4 @@
-"""Makes the changes that are possible now, and sets devices for the time until the others are."""
+"""Makes the changes that are possible now, and sets devices for the time until the others are possible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(
     sequence: Collection[str],
     known: Mapping[str, Shortfall | None] = NONE,
 ) -> tuple[list[InstanceChange], list[tuple[InstanceChange, Shortfall | None]]]:
-    """Makes what is possible now; returns it, and what waits with its obstacle. `known`: obstacles that still hold.
+    """Makes the possible changes; returns them, and the others with their obstacles. `known` obstacles still hold.
 
     If the order matters, each change waits for those before it on its GPU and in its service: then, however fast nodes
     are, the first change left can always be made next.
@@ -49,7 +49,7 @@ def make(
 
 
 def spell_waiting(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[WaitingChange, ...]:
-    """Spells what changes wait for."""
+    """Describes what each change waits for."""
     others = Shortfall("others_first", "changes before it are not finished yet")
     return tuple(
         WaitingChange(change.id, change.owner, lacks.reason, lacks.message)

@@ -1,4 +1,4 @@
-"""Splits one decision by the fleet's or a service's own mode into what is done, proposed and shown."""
+"""Splits a decision by the mode of the fleet or of a service into parts that are done, proposed or shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds, before anything is recorded, an order of steps that makes before it breaks, and what has none."""
+"""Finds, before anything is recorded, an order of steps that starts copies before it stops others."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, narrowed, search
 
-GENTLE_ROUNDS = 3  # that hold back only what itself lacks room; after them all that is left is held back
+GENTLE_ROUNDS = 3  # that hold back only changes that lack room themselves; after them all others are held back too
 
 
 def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
-    """Returns the steps from the assignments to the target; what is stuck stays as assigned, and is named."""
+    """Returns the steps from the assignments to the target; stuck instances stay as assigned, and are named."""
     rules = replace(rules, unproven=frozenset())
     held: dict[str, HeldBackChange] = {}
     goal: Desired = _possible(assigned, target, held, rules)
@@ -39,10 +39,10 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
 
 
 def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
-    """Returns a rehearsal in which a search beyond the next step frees what was stuck, if it finds a way."""
-    left = {waiting.instance for waiting in walk.waiting}
+    """Returns a rehearsal in which a search beyond the next step frees stuck changes, if it finds a way."""
+    stuck = {waiting.instance for waiting in walk.waiting}
     parts = components(changes(assigned, target))
-    knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in left for change in part)]
+    knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in stuck for change in part)]
     found: dict[str, list[str]] = {}
     for part, start, goal in zip(knots, narrowed(assigned, knots), narrowed(target, knots), strict=True):
         way = search(part, start, goal, rules)
@@ -52,12 +52,12 @@ def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Wal
         return walk
     sequence = [id_ for id_ in walk.made if id_ not in found]
     sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
-    again = rehearsed(assigned, target, rules, sequence)
-    return again if len(again.waiting) < len(walk.waiting) else walk
+    other = rehearsed(assigned, target, rules, sequence)
+    return other if len(other.waiting) < len(walk.waiting) else walk
 
 
 def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
-    """Of the order, that which matters: where several take room on a GPU that is not empty, or give up capacity."""
+    """Returns the part of the order that matters: several changes take room on a GPU in use, or give up capacity."""
     todo = {change.id: change for change in changes(assigned, target)}
     crowded = {change.place for change in todo.values() if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)}
     gives: dict[str, int] = {}
@@ -76,7 +76,7 @@ def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> t
 
 
 def _stuck(assigned: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
-    """Returns what to hold back: at first only what itself finds no room, since the rest may then be possible."""
+    """Returns the changes to hold back: at first only those without room, since the rest may then be possible."""
     here = walk.steps[-1] if walk.steps else assigned
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
@@ -111,7 +111,7 @@ def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
 
 
 def _possible(assigned: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
-    """Returns the target without what is held back, and without what then finds its place still taken."""
+    """Returns the target without held-back changes, and without changes whose place then stays taken."""
     while True:
         goal = without(target, assigned, held) if held else target
         added = {crowded.service: crowded for crowded in _crowded_out(assigned, goal, held, rules)}

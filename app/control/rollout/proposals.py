@@ -1,4 +1,4 @@
-"""Tells if a plan that waits for approval may still be approved: what it was made from must hold."""
+"""Tells if a plan that waits for approval may still be approved: the state it was made from must still hold."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from app.control.domain.snapshot import ExpectedLoad, NodeStatus, Snapshot
 
-NOISE = 0.05  # of a rate, where its forecast gave no band
+NOISE_SHARE = 0.05  # of a rate whose forecast gave no band
 
 
 def no_longer(then: Snapshot, now: Snapshot) -> str:
-    """Spells what no longer holds of what a plan was made from; empty if all of it does.
+    """Describes what has changed of the state a plan was made from; empty if nothing has.
 
     A plan depends on the plan in force, on what is declared, on which GPUs may be used, on corrections, and on rates
     that stay in their bands; not on the time of day, money spent or the progress of jobs.
@@ -45,6 +45,6 @@ def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:
 
 
 def _in_band(then: ExpectedLoad, rate: float) -> bool:
-    low = min(then.low or then.rate_per_second, then.rate_per_second * (1 - NOISE))
-    high = max(then.high or then.rate_per_second, then.rate_per_second * (1 + NOISE))
+    low = min(then.low or then.rate_per_second, then.rate_per_second * (1 - NOISE_SHARE))
+    high = max(then.high or then.rate_per_second, then.rate_per_second * (1 + NOISE_SHARE))
     return low <= rate <= high

@@ -1,4 +1,4 @@
-"""The usual order of changes, if no other order is needed."""
+"""The default order of changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST = (ChangeKind.STOP, ChangeKind.RETUNE, ChangeKind.RESHAPE, ChangeKind.STAR
 
 
 def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
-    """Sorts changes: first what makes room, then what needs a second copy for a while, then what is new; jobs last."""
+    """Sorts changes: those that make room, then those that need a second copy for a while, then new ones; jobs last."""
     crowded = {change.place for change in todo if change.takes_room}
     return sorted(todo, key=lambda change: _usual(change, crowded))
 
@@ -30,7 +30,7 @@ def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[objec
 
 
 def queues_of(change: InstanceChange) -> list[object]:
-    """Returns what a change contends for: room on a GPU, and what a service can spare."""
+    """Returns what a change competes for: room on a GPU, and the capacity that a service can spare."""
     found: list[object] = []
     if change.takes_room:
         found.append(change.place)

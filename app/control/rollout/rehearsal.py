@@ -1,7 +1,7 @@
 """Rehearses `advance` on a fleet that applies every assignment at once.
 
 Fleets are large, so a round checks only what the round before it touched: a change that waits for room on a GPU, for
-what its service can spare or for its node's clocks still waits until one of these changes.
+spare capacity of its service or for its node's clocks cannot be made until one of these changes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from app.control.rollout.scene import Scene
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The steps that were made, and what is still waiting."""
+    """The steps that were made, and the changes that still wait."""
 
     steps: tuple[Desired, ...]
     made: tuple[str, ...]
-    waiting: tuple[WaitingChange, ...]  # empty: it reached the target
+    waiting: tuple[WaitingChange, ...]  # empty if the target was reached
 
 
 def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Walk:
-    """Goes round after round until nothing more can be made.
+    """Runs rounds until no further change can be made.
 
     Changes in the sequence are checked in every round: others wait for them.
     """
@@ -45,15 +45,15 @@ def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence:
         waiting |= {change.id: obstacle for change, obstacle in waits}
         reset = stage.set_devices(made)
         if not made and not reset:
-            left = sorted(waiting, key=turn.__getitem__)
-            return Walk(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in left))
+            ids = sorted(waiting, key=turn.__getitem__)
+            return Walk(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in ids))
         order += [change.id for change in made]
         steps.append(dict(stage.assigned))
         for id_ in stage.touched(made, reset):
             waiting.pop(id_, None)
         stage.done(made)
-        again = (stage.todo.keys() - waiting.keys()) | {id_ for id_, obstacle in waiting.items() if obstacle is None}
-        todo = [stage.todo[id_] for id_ in sorted(again | ranked & stage.todo.keys(), key=turn.__getitem__)]
+        free = (stage.todo.keys() - waiting.keys()) | {id_ for id_, obstacle in waiting.items() if obstacle is None}
+        todo = [stage.todo[id_] for id_ in sorted(free | ranked & stage.todo.keys(), key=turn.__getitem__)]
 
 
 class _Stage(Scene):
@@ -102,7 +102,7 @@ class _Stage(Scene):
         return found
 
     def done(self, made: Sequence[InstanceChange]) -> None:
-        """Applies the assignment: what leaves has freed its room, what starts serves."""
+        """Applies the assignment: leaving copies have freed their room, started copies serve."""
         self.before = dict(self.assigned)
         self.pending.clear()
         self.leaving.clear()

@@ -12,7 +12,7 @@ from app.control.domain.desired import NodeDesired
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """What a GPU has, and how many of what it takes."""
+    """The limits of a GPU: its memory, and how many clients, jobs and models it takes."""
 
     memory_gib: float
     rules: GpuRules
@@ -24,7 +24,7 @@ class GpuLimits:
 
 
 def shortfall_on(gpu: GpuLimits, new: AssignedInstance, holding: Iterable[AssignedInstance]) -> Shortfall | None:
-    """Returns what a copy of `new` lacks beside the copies that hold something on the GPU; None if it fits."""
+    """Returns what a copy of `new` lacks next to the copies that hold something on the GPU; None if it fits."""
     there = list(holding)
     return find_shortfall(new, there, gpu.memory_gib, gpu.rules) or _company(gpu, new, there)
 

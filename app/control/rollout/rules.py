@@ -12,7 +12,7 @@ from app.control.domain.desired import Desired
 
 @dataclass(frozen=True, slots=True)
 class RolloutRules:
-    """What the fleet allows. A shape's key is model/variant/gpuType."""
+    """The limits of the fleet and the tuning of rollouts. A shape's key is model/variant/gpuType."""
 
     memory_gib: Mapping[str, float]  # of one GPU, by node; where it is not known, nothing is started
     gpu_types: Mapping[str, str] = field(default_factory=dict)  # by node
@@ -20,13 +20,13 @@ class RolloutRules:
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
     jobs_per_gpu: int = 3
-    patience: float = 5.0  # times its startSeconds, within which a copy has to serve; and never less than
+    patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
-    stuck_seconds: float = 15.0  # in which nothing moves, before the least important gives way
-    leaving_seconds: float = 300.0  # what takes longer to leave is not waited for
-    held_seconds: float = 10.0  # what a node holds back or cannot start for longer has failed
+    stuck_seconds: float = 15.0  # without any progress, before the least important instance gives way
+    leaving_seconds: float = 300.0  # a copy that takes longer to leave is not waited for
+    held_seconds: float = 10.0  # a copy that a node holds back or cannot start for longer has failed
     canary_seconds: float = 60.0  # for which the first instance of its shape is watched
-    canary_requests: int = 200  # that are enough to judge it
+    canary_requests: int = 200  # enough to judge it
     canary_patience: float = 5.0  # times canary_seconds, after which fewer requests suffice
 
 
@@ -60,7 +60,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """All that a rollout remembers; the rest it reads from the fleet."""
+    """The state of a rollout; everything else is read from the fleet."""
 
     sequence: tuple[str, ...] = ()  # instances, in the order in which their changes may contend for room
     pending: Mapping[str, PendingStep] = field(default_factory=dict)  # by instance
@@ -68,7 +68,7 @@ class RolloutState:
     canaries: Mapping[str, Canary] = field(default_factory=dict)  # by key, on trial
     proven: tuple[str, ...] = ()  # keys whose canary passed
     steps: int = 0  # that have been assigned
-    stuck_since: float = 0.0  # since when nothing moves; 0: something does
+    stuck_since: float = 0.0  # when progress stopped; 0: there is progress
 
 
 @dataclass(frozen=True, slots=True)

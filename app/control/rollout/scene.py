@@ -1,4 +1,4 @@
-"""The fleet while the next step is put together: what holds room, what carries load, and what may change."""
+"""The fleet while the next step is assembled: what uses room, what carries load, and what may change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Place = tuple[str, int]
 
 
 class Scene:
-    """Tells which changes are possible, and makes them one by one; each one counts for the next."""
+    """Tells which changes are possible, and makes them one by one; each counts for the next."""
 
     def __init__(
         self, assigned: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
@@ -87,7 +87,7 @@ class Scene:
 
     @cached_property
     def urgent(self) -> frozenset[str]:
-        """Services without a serving copy, and those in their way: none of them waits for a canary."""
+        """Services without a serving copy, and those that block them: none of them waits for a canary."""
         return urgent(self.all, self.ledger, self.before, self.pending)
 
     def _is_proven(self, instance: AssignedInstance, node: str) -> bool:
@@ -127,7 +127,7 @@ class Scene:
                 return self.room_for(change) or self._on_trial(change)
 
     def _is_under_way(self, change: InstanceChange) -> bool:
-        """Tells if a copy is starting that is worth waiting for; one that has only begun is replaced at once."""
+        """Tells if a starting copy is worth waiting for; a copy that has only begun to start is replaced at once."""
         step = self.pending.get(change.id)
         if step is None or change.before is None:
             return False
@@ -135,14 +135,14 @@ class Scene:
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
 
     def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Shortfall | None:
-        """Returns what the service would lack with what this leaves of the instance."""
+        """Returns what the service would lack if the instance carried only this."""
         carries = self.ledger.now.get(change.id)
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
         return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.spell(change.owner))
 
     def _too_early(self, change: InstanceChange) -> Shortfall | None:
-        """An instance gets more requests only once its GPU is as fast as planned, fewer once no step is pending."""
+        """Refuses more requests on a GPU that is slower than planned, and fewer requests while a step is pending."""
         assert change.before and change.after
         if change.after.rate_per_second <= change.before.rate_per_second:
             return (
@@ -165,7 +165,7 @@ class Scene:
         return any(self._handed_over(instance) for instance in others)
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
-        """Returns what its new copy lacks on its GPU now, or without one instance."""
+        """Returns what its new copy lacks on its GPU now, or without the given instance."""
         memory_gib = self.rules.memory_gib.get(change.node)
         if memory_gib is None or change.node in self.observed.lost:
             return Shortfall("no_node", f"node {change.node} is missing")
@@ -201,7 +201,7 @@ class Scene:
         return self.room_for(change)
 
     def _place_not_free(self, change: InstanceChange) -> Shortfall | None:
-        """A job keeps running while its new place is taken and its old one is not needed."""
+        """Returns the obstacle of a job that keeps running while its new place is taken and its old one not needed."""
         later = self._job_starts.get(change.owner)
         if later is None or self._coming[change.place]:
             return None
@@ -239,7 +239,7 @@ class Scene:
                 self.pending.setdefault(instance.id, PendingStep(self.now, change.before))
 
     def _leave(self, node: str, instance: AssignedInstance) -> None:
-        """It holds its room until its node reports it gone; during a hand-over that of both copies."""
+        """Notes that it uses its room until its node reports it gone, during a hand-over that of both copies."""
         copies = self._copies(instance)
         self.pending.pop(instance.id, None)
         held = msgspec.structs.replace(

@@ -28,7 +28,7 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
 
 
 def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
-    """Returns for each part what matters to it: all on its GPUs, and all of its services."""
+    """Returns, for each part, the assignments that matter to it: on its GPUs, and of its services."""
     of: dict[object, int] = {}
     for number, part in enumerate(parts):
         for change in part:
@@ -48,7 +48,7 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
 
 
 class _Looks:
-    """How many changes the search may still check."""
+    """The number of changes that the search may still check."""
 
     left = MOST_LOOKS
 
@@ -84,7 +84,7 @@ def _deeper(
 
 
 def _fast(assigned: NodeDesired | None, target: NodeDesired | None) -> NodeDesired:
-    """Returns the node with its clocks raised: that comes before all else, so it blocks nothing."""
+    """Returns the node with its clocks raised: that comes first, so it blocks nothing."""
     was = {gpu.index: gpu for gpu in (assigned or NOTHING).gpus}
     shall = {gpu.index: gpu for gpu in (target or NOTHING).gpus}
     gpus = tuple(raised(gpu, shall.get(index, gpu)) for index, gpu in was.items())

@@ -1,4 +1,4 @@
-"""Takes back a step that failed: what it was to replace has never stopped serving."""
+"""Takes back a failed step: the instance that it was to replace never stopped serving."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def taken_back(
                 leaving[instance.id] = Leaving(node, instance, now)
             elif step is None:
                 if not _fits(was, node, wanted, rules):
-                    continue  # its old shape has no room any more, and a bad copy is better than none
+                    continue  # its old shape no longer has room, and a bad copy is better than none
                 pending[instance.id] = PendingStep(now, instance)
             after[node] = with_instance(after[node], instance.id, was)
     canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}

@@ -1,4 +1,4 @@
-"""Services that wait for room without any serving copy: no other service's canary delays them."""
+"""Finds services that wait for room without any serving copy; no other service's canary may delay them."""
 
 from __future__ import annotations
 

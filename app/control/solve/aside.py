@@ -1,4 +1,4 @@
-"""Other orders for a warm process: questions that carry their own answering code."""
+"""Further orders for a solver's process: questions that bring the code that answers them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 
 
 class Aside(ABC):
-    """An order that any process with the solvers' loops ready can carry out; it is pickled on its way.
+    """An order that any process with loaded solvers can carry out; it is pickled on the way.
 
-    A failure is part of its answer: an exception would end the process.
+    A failure is part of its answer, because an exception would end the process.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def answered(self) -> object:
-        """Its answer."""
+        """Returns the answer."""

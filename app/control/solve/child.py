@@ -10,7 +10,7 @@ from pathlib import Path
 from app.worker.orders import take_orders
 from solvers.planning.workers import dies_with, lower_priority
 
-FIRST_TO_GO = "500"  # where memory ends: a plan can be found again, a database or the planner had better stay
+FIRST_TO_GO = "500"  # when memory runs out, this process should end before a database or the planner
 
 
 def main(parent: int, nice: int, cores: int) -> None:

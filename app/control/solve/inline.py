@@ -1,4 +1,4 @@
-"""The solver in this very process, by work alone: for tests and simulations, where the same must come each time."""
+"""The solver in the caller's process, bounded by work alone: for tests and simulations, which must be repeatable."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Mapping
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import (
-    Again,
     Follow,
     Prepare,
+    Repeat,
     Solve,
     followed,
     prepared,
+    repeated,
     solved,
-    solved_again,
     spell_error,
 )
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
-WORK = 12  # steps where none are asked for: the first dive, and the LP's better prices
+WORK = 12  # steps if the caller gives none: the first dive, and the LP's better prices
 
 
 class Inline:
-    """A Solver without process or clock. It never forks: its caller may have threads."""
+    """A solver without process or clock. It never forks, since its caller may have threads."""
 
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
-        """The plan of so many steps; seconds do not count."""
+        """Returns the plan after so many steps; seconds do not count."""
         meanwhile()
         return solved(Solve(problem, None, WORK if work is None else work, seed), alone=True)
 
-    def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
-        """The plan that a recipe makes."""
-        return solved_again(Again(problem, recipe))
+    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
+        """Returns the plan that a recipe reproduces."""
+        return repeated(Repeat(problem, recipe))
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
-        """Nothing is kept warm."""
+        """Does nothing: no plan is kept warm here."""
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
-        """The plan with what new rates change in it."""
+        """Returns the plan with the changes that new rates need."""
         try:
             replanner = prepared(Prepare(problem, plan))
         except Exception as error:  # as in the solver's process
@@ -50,4 +50,4 @@ class Inline:
         return followed(replanner, Follow(rates))
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing: there is no process to end."""

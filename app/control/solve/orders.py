@@ -1,4 +1,4 @@
-"""Orders for solvers, and their answers as values: a failure in a solver is an outcome."""
+"""Orders for solvers, and their answers as values: a solver's failure is an outcome, not an exception."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """A plan from the problem alone."""
+    """The order to find a plan from the problem alone."""
 
     problem: Problem
     seconds: float | None
@@ -29,8 +29,8 @@ class Solve:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """The plan that a recipe makes."""
+class Repeat:
+    """The order to reproduce a plan by its recipe."""
 
     problem: Problem
     recipe: Mapping[str, JSON]
@@ -38,23 +38,23 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Prepare to follow this plan."""
+    """The order to get ready to follow this plan."""
 
     problem: Problem
     plan: Plan
-    base: int = 0  # which preparing this is
+    base: int = 0  # the number of this preparation
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """New rates of some services, for the plan that was prepared."""
+    """The order to adapt the prepared plan to new rates of some services."""
 
     rates: Mapping[str, float]
     base: int = 0
 
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
-    """Finds the best plan within the budget. Its recipe counts the steps to it, whatever ended the search."""
+    """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time."""
     began = time.monotonic()
 
     def made() -> SolverAnswer:
@@ -68,18 +68,18 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
             "cut": found.is_cut,
         }
         is_short = found.is_cut and order.work is not None
-        cut = f"the time ran out; the plan is that of step {found.work}" if is_short else ""
+        cut = f"the time ran out after step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe_of(order), began)
 
 
 def recipe_of(order: Solve) -> dict[str, JSON]:
-    """Returns the recipe of an answer that never came."""
+    """Returns the recipe of an order that got no answer."""
     return {"kind": RecipeKind.SOLVE, "seed": order.seed, "work": order.work}
 
 
-def solved_again(order: Again) -> SolverAnswer:
+def repeated(order: Repeat) -> SolverAnswer:
     """Finds the same plan by the same steps."""
     began, recipe = time.monotonic(), order.recipe
 
@@ -94,16 +94,16 @@ def solved_again(order: Again) -> SolverAnswer:
 
 
 def prepared(order: Prepare) -> Replanner:
-    """A plan in a warm process."""
+    """Returns a replanner that holds the plan ready to be followed."""
     from solvers.planning.replan import Replanner
 
     return Replanner.of(order.problem, order.plan)
 
 
 def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
-    """The plan with what new rates change in it. The replanner is spent: its next answer would rest on this one.
+    """Adapts the plan to new rates. The replanner cannot be used again: its next answer would start from this one.
 
-    Made of problem, plan and rates alone, each time from the beginning, so that anyone can make it again who has them.
+    The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
     """
     began = time.monotonic()
     recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
@@ -120,10 +120,10 @@ def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
 def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], began: float) -> SolverAnswer:
     try:
         return made()
-    except Exception as error:  # a solver's fault is reported, and the last plan stays in force
+    except Exception as error:  # a solver's bug is reported, and the last plan stays in force
         return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), recipe, time.monotonic() - began)
 
 
 def spell_error(error: Exception) -> str:
-    """Spells an error for the log."""
+    """Formats an error for the log."""
     return f"{type(error).__name__}: {error}"

@@ -32,7 +32,7 @@ class SolverProcess:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"solver {self.name}")
 
     def start(self) -> Future[WorkerProcess]:
-        """Starts to make it warm, without waiting."""
+        """Starts the process, without waiting until it is warm."""
         return self._thread.submit(self._started)
 
     def ask(self, order: object, seconds: float) -> Future[Any]:

@@ -1,4 +1,4 @@
-"""Asks what takes long, explanations and what-ifs, in a process of its own at a low priority."""
+"""Answers long questions, explanations and what-ifs, in a separate process of low priority."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NoAnswer(Exception):
 
 
 class QuestionProcess:
-    """One warm process, begun with the first question; all questions go through it, one after the other."""
+    """One process, started by the first question, that answers one question after another."""
 
     def __init__(self, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
         self._process = SolverProcess("questions", nice, cores)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs: their loops are read with the rest)
+import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs, so their loops are loaded with the rest)
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import (
-    Again,
     Follow,
     Prepare,
+    Repeat,
     Solve,
     followed,
     prepared,
+    repeated,
     solved,
-    solved_again,
     spell_error,
 )
 from app.manifests.model import JSON
@@ -31,22 +31,22 @@ class Serving:
     """Answers orders, one after the other."""
 
     def __init__(self) -> None:
-        read_all()  # what makes a first plan
-        import solvers.planning.replan  # noqa: F401 (what follows it)
+        read_all()  # the loops of a first plan
+        import solvers.planning.replan  # noqa: F401 (the loops that follow a plan)
 
         read_all(waits=False)
         self._warm: Replanner | None = None
         self._base = 0
 
-    def answer(self, order: Solve | Again | Prepare | Follow | Aside) -> object:
+    def answer(self, order: Solve | Repeat | Prepare | Follow | Aside) -> object:
         """Returns the answer; a solver's failure is part of it."""
         match order:
             case Aside():
                 return order.answered()
             case Solve():
                 return solved(order)
-            case Again():
-                return solved_again(order)
+            case Repeat():
+                return repeated(order)
             case Prepare():
                 return self._prepare(order)
             case Follow():
@@ -56,17 +56,17 @@ class Serving:
         self._warm, self._base = None, order.base
         try:
             self._warm = prepared(order)
-        except Exception as error:  # the next order to follow gets it as its answer
+        except Exception as error:  # the next order to follow gets this as its answer
             return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
-        return SolverAnswer(SolveOutcome.SOLVED, None)  # who asked has the plan
+        return SolverAnswer(SolveOutcome.SOLVED, None)  # the caller has the plan already
 
     def _follow(self, order: Follow) -> SolverAnswer:
-        """Follows in a fork, so that what is warm here stays as it was prepared."""
+        """Follows in a forked process, so that the prepared plan here stays unchanged."""
         recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
-            return SolverAnswer(SolveOutcome.CRASHED, None, "the plan that was prepared to be followed is lost", recipe)
+            return SolverAnswer(SolveOutcome.CRASHED, None, "the prepared plan was lost", recipe)
         answers: Iterator[SolverAnswer] = gather([Worker("follower", _once(self._warm, order))], None)
-        return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the follower died", recipe))
+        return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died", recipe))
 
 
 def _once(warm: Replanner, order: Follow) -> Iterator[SolverAnswer]:

@@ -1,4 +1,4 @@
-"""The solver for the planner: asks, waits no longer than its deadline, and returns an answer in any case."""
+"""The planner's solver: asks its processes, waits no longer than the deadline, and always returns an answer."""
 
 from __future__ import annotations
 
@@ -10,55 +10,58 @@ from time import monotonic
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.orders import Again, Follow, Prepare, Solve, recipe_of
+from app.control.solve.orders import Follow, Prepare, Repeat, Solve, recipe_of
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
 from app.worker.process import WorkerDied, WorkerLate
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
-GRACE_SECONDS = 15.0  # besides the search: reading the problem, the first plan, judging, reasons
+GRACE_SECONDS = 15.0  # for reading the problem, the first plan, judging and finding reasons
 PREPARE_SECONDS = 120.0
-SOONER = 5  # steps of niceness: three times the share of a core
+SOONER_NICE = 5  # steps of niceness, worth three times the share of a core
 
 
 class Solver:
-    """Two warm processes, one for whole plans and one that follows rates: neither waits for the other."""
+    """Two warm processes, one for whole plans and one that follows rates, so that neither waits for the other."""
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
-        # On the same cores; a late step means late answers, so it comes before a better plan.
-        self.full, self.fast = SolverProcess("full", nice, cores), SolverProcess("fast", max(0, nice - SOONER), cores)
+        # They share cores; a late quick step means late answers, so it has priority over a better plan.
+        self.full, self.fast = (
+            SolverProcess("full", nice, cores),
+            SolverProcess("fast", max(0, nice - SOONER_NICE), cores),
+        )
         self._grace_seconds = grace_seconds
         self._lock = Lock()
-        self._bases = 0  # plans that were prepared to be followed
+        self._bases = 0  # how many plans were prepared
         self._base: _Base | None = None
         self.full.start()
 
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
-        """A plan within so many seconds of search and so much work; the process has a grace to tell it."""
+        """Returns a plan after so many seconds of search and so much work; the process has a grace to answer."""
         order = Solve(problem, seconds, work, seed)
         return _answer_of(self.full, order, seconds + self._grace_seconds, recipe_of(order), meanwhile)
 
-    def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
-        """The plan that a recipe makes."""
-        return _answer_of(self.full, Again(problem, recipe), seconds, recipe)
+    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
+        """Returns the plan that a recipe reproduces."""
+        return _answer_of(self.full, Repeat(problem, recipe), seconds, recipe)
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
-        """Begins to prepare this plan to be followed, without waiting. A plan that still waits for that is dropped."""
+        """Starts to prepare this plan, without waiting. An earlier plan that still waits for that is dropped."""
         self._prepared(problem, plan)
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
-        """Returns the plan with what new rates change in it; out of time also if this plan is not prepared yet."""
+        """Returns the plan with the changes that new rates need; out of time also if the plan is not prepared yet."""
         recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(rates)}
         began = monotonic()
         base = self._prepared(problem, plan)
         try:
             ready: SolverAnswer = base.ready.result(seconds)
             if ready.outcome is SolveOutcome.SOLVED:
-                left = max(seconds - (monotonic() - began), 0.0)
-                ready = _answer_of(self.fast, Follow(rates, base.number), left, recipe)
+                remaining_seconds = max(seconds - (monotonic() - began), 0.0)
+                ready = _answer_of(self.fast, Follow(rates, base.number), remaining_seconds, recipe)
         except TimeoutError:
             return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", recipe, seconds)
         except (WorkerDied, WorkerLate, CancelledError) as error:
@@ -68,7 +71,7 @@ class Solver:
         return replace(ready, recipe=recipe)
 
     def close(self) -> None:
-        """End both processes."""
+        """Ends both processes."""
         self.full.close()
         self.fast.close()
 
@@ -92,7 +95,7 @@ class Solver:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A plan that is prepared to be followed, or will be."""
+    """A plan that is prepared, or is being prepared."""
 
     problem: Problem
     plan: Plan

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-PROBLEM_FORM = "2"  # raised when problems state the same fleet otherwise: 2 has the GPU indexes of nodes
+PROBLEM_FORM = "2"  # raised when problems describe the same fleet differently: 2 has the GPU indexes of nodes
 COUNTED = ("gpuwright", "numpy", "numba", "scipy", "highspy", "ortools")
 
 

@@ -59,7 +59,7 @@ class AnnouncedHistory:
         drained = [cordon for cordon in cordons.list_cordons(connection) if cordon.mode == "drain"]
         is_rolling = plan["state"] in ("rolling", "paused")
         now = progress(drained, snapshot.in_force, snapshot.at, is_rolling=is_rolling)
-        # A drain that was done stays done, whatever else is rolled out.
+        # A drain that was done stays done during later rollouts.
         done = {drain.cordon: drain for drain in self._drains or () if drain.is_done} if is_rolling else {}
         before, self._drains = self._drains, tuple(done.get(drain.cordon, drain) for drain in now)
         return [] if before is None else find_drain_events(before, self._drains)

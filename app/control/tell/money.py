@@ -61,7 +61,7 @@ def find_releasable(
 def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float]) -> Problem | None:
     """Poses the question which GPUs to rent: only what is unserved, only on GPUs that could be rented.
 
-    Everything else keeps its plan, so the answer holds whatever the plan becomes. A tenant may use what is left of its
+    Everything else keeps its plan, so the answer does not depend on later plans. A tenant may use what is left of its
     limit. None where nothing is unserved or nothing could be rented. Prices are by type.
     """
     rates = {line.service: line.rate_per_second for line in plan.unserved if line.rate_per_second > 0}

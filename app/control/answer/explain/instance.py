@@ -30,7 +30,7 @@ class BatchCarries:
 
 @dataclass(frozen=True, slots=True)
 class InstanceWhy:
-    """Why an instance is as it is, in numbers and in words."""
+    """The explanation of an instance, in numbers and in words."""
 
     instance: Instance
     gpu_type: str

@@ -16,7 +16,7 @@ from solvers.planning.problem import Job, PlacedJob, Problem
 
 @dataclass(frozen=True, slots=True)
 class JobWhy:
-    """Why a job runs where it does, or waits."""
+    """The explanation of a job: why it runs where it does, or waits."""
 
     name: str
     placed: PlacedJob | None

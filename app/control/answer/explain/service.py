@@ -21,7 +21,7 @@ SHAPES_IN_FULL = 2  # of a service: the most expensive
 
 @dataclass(frozen=True, slots=True)
 class UnservedWhy:
-    """Why a part of a service is unserved, and the least change that would serve it."""
+    """The reason why a part of a service is unserved, and the least change that would serve it."""
 
     rate_per_second: float
     reason: str
@@ -31,7 +31,7 @@ class UnservedWhy:
 
 @dataclass(frozen=True, slots=True)
 class ServiceWhy:
-    """Why a service is served as it is."""
+    """The explanation of a service."""
 
     name: str
     rate_per_second: float

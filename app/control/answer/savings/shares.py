@@ -22,7 +22,7 @@ class GpuHolding:
 
 @dataclass(frozen=True, slots=True)
 class PaidGpu:
-    """A GPU that services run on. `is_whole`: they pay all of it, whatever the pricing of the policy."""
+    """A GPU that services run on. `is_whole`: they pay all of it under any pricing of the policy."""
 
     gpu_type: str
     price_per_hour: float

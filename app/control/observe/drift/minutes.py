@@ -204,7 +204,7 @@ def _is_company(instance: InstanceMinute, here: Sequence[InstanceMinute], predic
 def _power_ratios(report: ReportExcerpt, predicted: Mapping[str, Prediction], disturbed: set[int]) -> dict[int, float]:
     """Returns, by GPU, the watts above idle over what its instances should draw for the time they were busy.
 
-    Only GPUs with a single profile count: the power of several profiles cannot be told apart.
+    Only GPUs with a single profile count, because the power of several profiles cannot be separated.
     """
     by_gpu: dict[int, list[tuple[Prediction | None, float]]] = {}
     for instance in report.instances:

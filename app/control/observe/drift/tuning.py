@@ -1,4 +1,4 @@
-"""How far measurements may correct a profile, and how sure they must be."""
+"""The tuning of corrections: how far measurements may correct a profile, and how sure they must be."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)
-LEAST_SECONDS = 5.0  # a shorter span gives no reliable rate by itself
+LEAST_SECONDS = 5.0  # a shorter span alone gives no reliable rate
 MOST_PER_SECOND = 1e7  # requests from a sender: a higher count is wrong
 
 

@@ -22,7 +22,7 @@ from tests.proofs.replays import decisions
 class Silent:
     """A solver that nobody may ask."""
 
-    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
+    def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for a plan")
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:

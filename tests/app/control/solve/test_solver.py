@@ -95,9 +95,9 @@ def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it
     assert answer.plan
     assert answer.plan.certificate
     assert answer.recipe["work"] == answer.plan.certificate.work
-    again = solver.again(family("A", 64, 24, 0), answer.recipe, seconds=LONG)
-    assert again.plan
-    assert again.plan.instances == answer.plan.instances
+    repeated = solver.repeat(family("A", 64, 24, 0), answer.recipe, seconds=LONG)
+    assert repeated.plan
+    assert repeated.plan.instances == answer.plan.instances
 
 
 def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> None:
@@ -109,7 +109,7 @@ def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> N
 
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False}
-    answer = solver.again(PROBLEM, recipe, seconds=LONG)
+    answer = solver.repeat(PROBLEM, recipe, seconds=LONG)
     assert (answer.outcome, answer.message) == (
         SolveOutcome.WRONG,
         "SolverBug: the search with seed 0 finds no plan at step 0",
