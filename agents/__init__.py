@@ -1,1 +1,1 @@
-"""What runs on a GPU node."""
+"""The agent of a GPU node, and the other programs that run there."""

@@ -1,4 +1,4 @@
-"""Jobs by the clock that go on when the clock is set back: a scheduler would sleep until it comes round again."""
+"""Scheduled jobs that keep running when the clock is set back; a plain scheduler would sleep until it catches up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 LOOKS_EVERY_SECONDS = 1.0
-SET_BACK_SECONDS = 0.5  # less is a clock that is being disciplined
+SET_BACK_SECONDS = 0.5  # a smaller step is a clock that is being disciplined
 
 log = logging.getLogger(__name__)
 

@@ -169,12 +169,12 @@ class EmbeddedPostgres:
             if time.monotonic() > deadline or not any(reason in words for reason in PASSING):
                 raise PostgresError(f"Postgres does not start on {self.data_dir}: {words}")
             if not self._started.is_set():
-                self._port = 0  # perhaps somebody else took it; once told to clients it stays
+                self._port = 0  # another process may have taken it; once clients know the port, it stays
             time.sleep(0.2)
 
     def _await_ready(self, process: subprocess.Popen[bytes], pid_file: Path) -> bool:
         started = time.monotonic()
-        told = False
+        is_announced = False
         while process.poll() is None:
             try:
                 lines = pid_file.read_text().split("\n")
@@ -183,8 +183,8 @@ class EmbeddedPostgres:
             if len(lines) > 7 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
                 return True
             waited = time.monotonic() - started
-            if waited > 3 and not told:
-                told = True
+            if waited > 3 and not is_announced:
+                is_announced = True
                 self._say("Postgres is recovering from an unclean stop; nothing committed is lost")
             if waited > RECOVERY_SECONDS:
                 process.send_signal(signal.SIGQUIT)

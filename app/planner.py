@@ -30,7 +30,7 @@ from app.store.database.notices import Notices
 
 TICK_SECONDS = 0.5
 QUICK_TICK_SECONDS = 0.25  # between two looks at loads
-SOONEST_SECONDS = 2.0  # between two cycles, whatever wakes them
+SOONEST_SECONDS = 2.0  # between two cycles, even if they are woken
 AWAY_SECONDS = 2.0  # after the database did not answer
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class PlannerProcess:
         return lambda _version: self.wake(reason)
 
     def wake(self, reason: Reason) -> None:
-        """Cycle soon, whatever the clock says."""
+        """Makes the next cycle run soon, before its time."""
         with self._waking:
             self._woken = self._woken or reason
 
@@ -113,7 +113,7 @@ class PlannerProcess:
                 return
             self._woken = None
         if asked is Reason.FLEET_APPLIED and since < self.planner.cycle_seconds and not self.planner.world_moved():
-            return  # only what is said of objects has changed
+            return  # only statuses of objects have changed
         self._cycled_at = time.monotonic()
         self.planner.cycle(asked or Reason.CYCLE)
 

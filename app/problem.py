@@ -28,7 +28,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
 
 
 class HttpProblem(Exception):
-    """A refusal with its status, said in words a caller can act on."""
+    """A refusal with its status, in words that a caller can act on."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class HttpProblem(Exception):
         self.extra = extra
 
     def body(self, instance: str, request_id: str) -> dict[str, Any]:
-        """The problem document; `instance` is the path that was asked for."""
+        """Returns the problem document; `instance` is the requested path."""
         document: dict[str, Any] = {
             "type": f"urn:gpuwright:problem:{self.slug}",
             "title": self.title,

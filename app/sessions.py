@@ -51,7 +51,7 @@ class Sessions:
         return _principal(row)
 
     def open(self, token: str) -> Opened:
-        """A session for whoever holds this token."""
+        """Opens a session for the holder of this token."""
         who = self._authenticator.principal(f"Bearer {token}")
         wait = self._sign_ins.take(who.id, time.monotonic())
         if wait:

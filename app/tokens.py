@@ -151,7 +151,7 @@ class Authenticator:
                     self._cache[digest] = (replace(principal, expires_at=ends), until, era)
 
     def _suspect(self, token_id: str, secret: str) -> None:
-        """A token that its node has given up comes again: somebody has a copy of it."""
+        """Handles a token that its node has replaced and that is used again: someone else has a copy of it."""
         spent = self._database.read(lambda connection: rotation.replaced_token(connection, token_id))
         if spent is None or not hmac.compare_digest(spent.secret_hash, hash_secret(secret)):
             return
@@ -181,7 +181,7 @@ class Authenticator:
         return True
 
     def refresh(self) -> None:
-        """Ask once for all cached tokens which of them still stand; the others are forgotten.
+        """Asks the database once which of the cached tokens are still valid, and forgets the others.
 
         One query for a whole fleet, before its entries end: looked up one by one, a thousand agents would all
         come at the same moment.

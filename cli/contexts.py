@@ -148,7 +148,7 @@ def _token(
 
 
 def token_from(file: str) -> str:
-    """The token that stands alone in `file`."""
+    """Reads the token from a file that contains nothing else."""
     try:
         return checked(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:

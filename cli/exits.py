@@ -31,7 +31,7 @@ MEANINGS = (
 
 
 class Failed(Exception):
-    """The command ends here; the first line says what and how to go on, the others give particulars."""
+    """Ends the command: the first line names the failure and what to do, the others give details."""
 
     def __init__(self, message: str, code: int = BAD_INPUT, particulars: Iterable[str] = ()) -> None:
         super().__init__(message)

@@ -30,7 +30,7 @@ def first_screen(
 
 
 def console_line(server: str, link: str) -> str:
-    """Where a browser is signed in by a click, while the link is good; without one, where it is asked for a token."""
+    """Returns the console's line: a link that signs a browser in once, or the address where it asks for a token."""
     if not link:
         return f"  console   {server}/"
     return (
@@ -39,7 +39,7 @@ def console_line(server: str, link: str) -> str:
 
 
 def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:
-    """What runs beside the control plane."""
+    """Returns the lines about the simulated fleet and the gateway."""
     lines = [f"  fleet     {len(fleet.nodes)} simulated nodes, a planner in mode auto, load that moves"]
     if gateway:
         real = " and ".join(fleet.real_services)
@@ -48,7 +48,7 @@ def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:
 
 
 def ending(with_fleet: bool) -> str:
-    """What to type next."""
+    """Returns the commands to type next."""
     from cli.main import BY_NAME
 
     commands = [*NEXT_EMPTY]

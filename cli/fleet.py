@@ -44,7 +44,7 @@ class DeclaredFleet:
 
 
 def fleet_file() -> Path:
-    """Beside the package in a wheel, in examples/ of a checkout."""
+    """Returns the fleet's file: next to the package in a wheel, in examples/ of a checkout."""
     import simulation
 
     folder = Path(simulation.__file__).parent
@@ -53,7 +53,7 @@ def fleet_file() -> Path:
 
 
 def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) -> DeclaredFleet | None:
-    """The fleet of this data folder; declared now where the world is empty. None where the world is somebody's own."""
+    """Returns the fleet of this data folder, declared now if the world is empty; None if a user declared the world."""
     import msgspec
 
     from simulation import world as worlds

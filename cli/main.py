@@ -35,7 +35,7 @@ VERBS = (
     CommandVerb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
     CommandVerb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
     CommandVerb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
-    CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
+    CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar of an HAProxy", "agent"),
     CommandVerb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
     CommandVerb("apply", "cli.verbs.apply", "Declare", "apply files to the server, all or nothing"),
     CommandVerb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
@@ -79,7 +79,7 @@ VERBS = (
 HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
 OURS = {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
-# flags that may stand before the verb, and whether a value follows
+# flags that may come before the verb, and whether a value follows
 LEADING = {
     "--context": True,
     "--server": True,
@@ -161,7 +161,7 @@ def _run(words: list[str]) -> int:
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Connection flags that stand before the verb, and the rest."""
+    """Splits the words into connection flags before the verb, and the rest."""
     at = 0
     while at < len(words) and words[at].split("=")[0] in LEADING:
         at += 2 if LEADING[words[at].split("=")[0]] and "=" not in words[at] else 1

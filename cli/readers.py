@@ -45,7 +45,7 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
 
 def _tenant(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("a tenant's name is empty; --fleet stands for every tenant")
+        raise argparse.ArgumentTypeError("a tenant's name is empty; use --fleet for every tenant")
     return text
 
 

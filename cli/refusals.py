@@ -30,7 +30,7 @@ class ServerRefusal(Failed):
 
 
 def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: ServerContext) -> ServerRefusal:
-    """The refusal in words, faults and referrers each on a line of its own."""
+    """Formats a refusal, with each fault and each referrer on its own line."""
     if not isinstance(problem, dict):
         problem = {}
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")

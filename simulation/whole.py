@@ -76,7 +76,7 @@ class WholeNode(LightNode):
         self.work = {name: self.work.get(name) or CopyWork(free=self._now) for name in there}
 
     def clock_mhz(self, gpu: int) -> float:
-        """Returns the device's clock, whoever set it."""
+        """Returns the device's clock."""
         return float(self.machine.slots[self.uuids[gpu]].gpu.clock_mhz)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:

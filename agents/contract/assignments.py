@@ -1,4 +1,4 @@
-"""What a node is assigned: its full desired state."""
+"""The messages that assign a node its full desired state."""
 
 from __future__ import annotations
 

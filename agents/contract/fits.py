@@ -1,4 +1,4 @@
-"""Tells if one more copy fits on a GPU beside the copies that hold something there: one rule for node and planner."""
+"""Tells if another copy fits on a GPU next to the copies that hold something there: one rule for node and planner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from agents.contract.assignments import AssignedInstance
 
 TOLERANCE = 1e-6  # SM% and GiB
-MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0), whatever is asked for
+MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0)
 
 
 class Allowed(Protocol):
@@ -25,7 +25,7 @@ class Allowed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GpuRules:
-    """What an assignment allows on each GPU of its node."""
+    """The limits that an assignment sets for each GPU of its node."""
 
     overlap: bool = True  # during a hand-over both copies may run, and their SMs count once
     clients_per_gpu: int = 48
@@ -39,7 +39,7 @@ class GpuRules:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What keeps a copy off a GPU, and how much room it lacks there."""
+    """The reason that keeps a copy off a GPU, and the room that it lacks there."""
 
     reason: str
     message: str
@@ -50,7 +50,7 @@ class Shortfall:
 def find_shortfall(
     wanted: AssignedInstance, holding: Iterable[AssignedInstance], memory_gib: float, rules: GpuRules
 ) -> Shortfall | None:
-    """Returns what a new copy of `wanted` lacks on a GPU of `memory_gib` beside what `holding` hold; None if it fits.
+    """Returns what a new copy of `wanted` lacks on a GPU of `memory_gib` next to the `holding` copies; None if it fits.
 
     A service's old copy, which the new one replaces, holds its memory until it is gone. Its SMs do not count in
     `overlap`, and it is no company: both are one client and one model. A job's old copy ends before its new one starts.
@@ -68,7 +68,7 @@ def find_shortfall(
     memory = sum(other.memory_gib for other in [*staying, *replaced]) + wanted.memory_gib - memory_gib
     if sm > TOLERANCE or memory > TOLERANCE:
         lacks = [f"{sm:g} SM%"] * (sm > TOLERANCE) + [f"{memory:.2f} GiB"] * (memory > TOLERANCE)
-        reason, where = ("no_room_to_hand_over", " beside the copy it replaces") if replaced else ("no_room", "")
+        reason, where = ("no_room_to_hand_over", " next to the copy it replaces") if replaced else ("no_room", "")
         return Shortfall(reason, f"needs {' and '.join(lacks)} more{where}", max(sm, 0.0), max(memory, 0.0))
     if len({other.id for other in staying}) + 1 > rules.clients_per_gpu:
         return Shortfall("too_many_clients", f"the GPU takes {rules.clients_per_gpu} clients")

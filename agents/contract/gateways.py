@@ -1,4 +1,4 @@
-"""What a gateway that follows the control plane is told, and what it counts."""
+"""The messages between the control plane and a gateway that follows it: endpoints, limits and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent reports to the control plane, and the answer."""
+"""The messages by which an agent reports to the control plane, and the answer."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from agents.talk.deadline import printable
 from agents.talk.link import Link, LinkError, decode_answer
 
 POLL_SECONDS = 30
-SOONEST_SECONDS = 1.0  # between two reports, whatever the news
+SOONEST_SECONDS = 1.0  # between two reports, even if there is news
 SOONEST_POLL_SECONDS = 0.2  # between two polls, however quickly each is answered
 MOST_LOG_LINES = 20  # for one answer
 SENT_AGAIN = ("future", "later")  # reasons for which usage was not stored yet
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Agent:
     """Runs two threads: one sends reports, one waits for assignments.
 
-    Losing contact stops neither: the node goes on serving, and starts nothing new (I4).
+    Losing contact stops neither: the node keeps serving, and starts nothing new (I4).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Agent:
         self._node.ledger.news.set()
 
     def close(self) -> None:
-        """Stops the node's threads once `run` has ended. Copies go on running."""
+        """Stops the node's threads once `run` has ended. Copies keep running."""
         self._node.stop()
 
     @property
@@ -245,7 +245,7 @@ class Agent:
             try:
                 once(link)
                 pause = 1.0
-            except Exception as error:  # whatever the answer: without this thread the node is cut off
+            except Exception as error:  # no answer may end this thread: without it the node is cut off
                 if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
                     log.exception("%s: an answer could not be processed", what)
                     link.close()

@@ -15,7 +15,7 @@ from math import ceil, exp
 
 @dataclass(frozen=True, slots=True)
 class OverloadTuning:
-    """When an overload begins and ends, and how the capacity is measured."""
+    """The thresholds of an overload, and how the capacity is measured."""
 
     begins_seconds: float = 1.5  # with too many open requests; time with fewer is subtracted
     begins_slos: float = 1.5  # or this many SLOs, if longer: a burst answered in time is no overload

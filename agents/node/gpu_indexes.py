@@ -1,4 +1,4 @@
-"""Fixes which device an index means when the device is first seen, whatever falls off the bus later."""
+"""Fixes which device an index means when the device first appears, even if others fall off the bus later."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class LocalNode:
             thread.start()
 
     def stop(self) -> None:
-        """Stops the threads. Copies go on running; if there are none, devices get their original settings back."""
+        """Stops the threads. Copies keep running; if there are none, devices get their original settings back."""
         self.watch.stop()
         self.keeper.stop()
         for thread in self._threads:

@@ -2,7 +2,7 @@
 
 Every process counts with the most that it may hold: its MPS limit, or what it holds already if that is more. Memory in
 use that no process of ours holds (the driver's, other users') counts, too. While the sum stays within the device, no
-allocation inside a limit can fail, in whatever order processes grow. When it does not (a service needs room to start, a
+allocation inside a limit can fail, in any order of growth. When it does not (a service needs room to start, a
 process holds more than its limit, another user's process appeared), the fewest jobs that suffice are stopped. They
 return once there has been room for them, and some to spare, for a while.
 
@@ -114,8 +114,8 @@ def guard(
 ) -> tuple[Guard, Moves]:
     """Looks at one GPU, where services that wait for room need `needed_gib`; returns the new state and the moves.
 
-    Jobs that are no longer wanted are forgotten. A job is in `stopped` from the moment when it is told to stop until it
-    may start again.
+    Jobs that are no longer wanted are forgotten. A job is in `stopped` from the request to stop until it may start
+    again.
     """
     stopped = tuple(job for job in before.stopped if job.instance in wanted_jobs)
     missing = needed_gib - free_gib(device, holders, settings)

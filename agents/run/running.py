@@ -34,7 +34,7 @@ class CannotRun(Exception):
 
 
 def run_agent(options: AgentOptions, metrics: str = "") -> None:
-    """Runs until SIGTERM or SIGINT. Copies on the node go on running."""
+    """Runs until SIGTERM or SIGINT. Copies on the node keep running."""
     folder = StateFolder(options.folder)
     try:
         require_own_folder(options.folder)

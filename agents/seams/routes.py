@@ -29,7 +29,7 @@ class RouteState:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Which of this node's declared routes the gateway has in force."""
+    """The declared routes of this node that the gateway has in force."""
 
     routes: tuple[RouteState, ...]
 

@@ -62,7 +62,7 @@ class ProbeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
 
 
 class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where and in which format the copy reports what it served."""
+    """The place and the format of the copy's own counts."""
 
     kind: Literal["gpuwright", "triton", "vllm"]
     path: Annotated[str, Meta(max_length=500, pattern=r"^/[!-z~]*$(?!\n)")] = "/metrics"

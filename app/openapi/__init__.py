@@ -1,1 +1,1 @@
-"""The API's contract, told to machines."""
+"""The API's contract as an OpenAPI document."""

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: FastAPI's routes, with the manifests' schemas, problems and media types told in full."""
+"""Builds the OpenAPI 3.1 document: FastAPI's routes with the full schemas, problems and media types of manifests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.problem import TITLES
 
 OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
 ALWAYS = ("bad-request", "unauthorized", "request-timeout", "too-large", "rate-limited", "internal", "unavailable")
-# What is answered by something other than JSON.
+# Routes that answer with something other than JSON.
 PLAIN = {"/metrics": "text/plain", "/api/v1/watch": "text/event-stream"}
-# Said before there is a request: it has no path and no id yet.
+# Answered before the request is parsed, so it has no path and no id yet.
 HEAD_TOO_LARGE = {
     "description": "The head of the request is too large",
     "content": {

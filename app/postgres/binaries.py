@@ -57,7 +57,7 @@ def _open_to_all(program: Path) -> bool:
 
 
 def _copied(install: Path, cache: Path) -> Path:
-    """One copy a build of the server, made beside its final name and renamed: it is whole or absent."""
+    """Copies a build of the server once, under a temporary name that is then renamed: it is whole or absent."""
     packages = install.parents[1]
     wanted = _listing(packages)
     build = (install / "bin/postgres").stat()

@@ -68,8 +68,8 @@ class PostgresCluster:
 
     @property
     def socket_dir(self) -> str:
-        """Where this process finds the server's socket: in the folder, by a path too short to be refused (107
-        bytes), whatever the folder's own."""
+        """The folder of the server's socket, by a path that is short enough (107 bytes) even if the folder's own is
+        not."""
         if self._handle is None:
             self._handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return f"/proc/self/fd/{self._handle}"
@@ -154,7 +154,7 @@ class PostgresCluster:
 
 
 def _replace(path: Path, text: str) -> None:
-    """New content under the same owner and mode, on disk before we go on."""
+    """Writes new content under the same owner and mode; it is on disk when this returns."""
     with path.open("w") as file:
         file.write(text)
         file.flush()

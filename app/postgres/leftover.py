@@ -35,7 +35,7 @@ def stop_leftovers(cluster: Path) -> list[int]:
 
 
 def servers_on(cluster: Path) -> list[int]:
-    """Postgres processes that work in this folder, found by where they stand: numbers are reused."""
+    """Returns the Postgres processes that work in this folder, found by their working directory: PIDs are reused."""
     numbered = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [int(entry.name) for entry in numbered if _serves(entry, cluster)]
 

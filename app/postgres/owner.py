@@ -12,7 +12,7 @@ from app.postgres.faults import PostgresError
 
 @dataclass(frozen=True, slots=True)
 class ServerUser:
-    """`switch` is set when we are root and the server must become somebody else."""
+    """The user of the server. `switch` is set when we are root and the server must run as another user."""
 
     uid: int
     gid: int
@@ -24,7 +24,7 @@ class ServerUser:
 
 
 def owner_of(cluster: Path) -> ServerUser:
-    """Ourselves; as root whoever the folder belongs to, and `nobody` for a new one."""
+    """Returns the current user; for root, the owner of the folder, and `nobody` for a new folder."""
     me = os.geteuid()
     existing = cluster.stat() if cluster.exists() else None
     if me != 0:

@@ -24,7 +24,7 @@ class ConditionFields(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectCondition:
-    """A statement with no more to it."""
+    """A plain condition."""
 
     type: str
     status: str
@@ -33,11 +33,11 @@ class ObjectCondition:
 
 
 def with_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
-    """The object with this condition; itself where the condition stands already."""
+    """Returns the object with this condition, or the object itself if it has the condition already."""
     conditions: list[Any] = list(stored.status.get("conditions", []))  # type: ignore[arg-type]
     known = next((c for c in conditions if c["type"] == found.type), None)
-    said = {"status": found.status, "reason": found.reason, "message": found.message}
-    if known and all(known[name] == value for name, value in said.items()):
+    fields = {"status": found.status, "reason": found.reason, "message": found.message}
+    if known and all(known[name] == value for name, value in fields.items()):
         if known["observedGeneration"] == stored.generation:
             return stored
         since = known["lastTransitionTime"]
@@ -45,7 +45,7 @@ def with_condition(stored: StoredObject, found: ConditionFields, now: datetime) 
         since = known["lastTransitionTime"] if known and known["status"] == found.status else rfc3339(now)
     fresh = {
         "type": found.type,
-        **said,
+        **fields,
         "lastTransitionTime": since,
         "observedGeneration": stored.generation,
     }

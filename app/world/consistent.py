@@ -138,7 +138,7 @@ def _refuse_orphans(
         raise HttpProblem(
             "conflict",
             f"{', '.join(gone[:5])} cannot be deleted: other objects refer to it; delete or change those first",
-            referrers=_told(principal, [referrer for _, referrer in found]),
+            referrers=_visible(principal, [referrer for _, referrer in found]),
         )
 
 
@@ -162,19 +162,19 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
         raise HttpProblem(
             "conflict",
             f"other objects depend on what would change ({'; '.join(whys[:5])}); change those first",
-            referrers=_told(principal, [found.referrer.key for _, found in broken]),
+            referrers=_visible(principal, [found.referrer.key for _, found in broken]),
         )
 
 
-def _told(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:
-    """Referrers as this principal may hear of them: another tenant's are only counted."""
+def _visible(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:
+    """Returns the referrers as this principal may see them: those of other tenants are only counted."""
     distinct = sorted(set(referrers))
     own = [key for key in distinct if not principal.tenant or key.tenant in ("", principal.tenant)]
-    told: list[dict[str, Any]] = []
+    visible: list[dict[str, Any]] = []
     for key in own[:MOST_NAMED]:
         named = {"kind": str(key.kind), "tenant": key.tenant, "name": key.name}
-        told.append({name: value for name, value in named.items() if value})
+        visible.append({name: value for name, value in named.items() if value})
     hidden = len(distinct) - len(own)
     if hidden:
-        told.append({"tenant": "another tenant", "count": hidden})
-    return told
+        visible.append({"tenant": "another tenant", "count": hidden})
+    return visible

@@ -19,7 +19,7 @@ from app.world.merge import merged
 from app.world.write import Actor, write
 
 PRUNE_PAGE = 1000
-ANY_VERSION = 0  # expected of an object that must be there, at whatever version
+ANY_VERSION = 0  # expected of an object that must exist, at any version
 
 
 @dataclass(frozen=True, slots=True)

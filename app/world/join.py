@@ -21,10 +21,10 @@ from app.world.write import Actor, write
 
 
 def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str, JSON]) -> str:
-    """Declare the node as it describes itself; what an operator declared stays as it is. Why it may not join.
+    """Declares the node as it describes itself, except for fields an operator declared; returns why it may not join.
 
-    With fewer GPUs than it has a node may be declared on purpose, but not with GPUs of another type: it would be
-    planned by the speeds of those. Which index is which device is fixed anew: a repaired machine joins again.
+    A node may be declared with fewer GPUs than it has, but not with GPUs of another type: it would be planned by the
+    speeds of those. The device of each index is fixed again, because a repaired machine may join again.
     """
     there = objects.get(connection, Key(Kind.NODE, "", name))
     if there is not None:

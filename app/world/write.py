@@ -52,7 +52,7 @@ LOGGED = {
 def write(
     connection: Connection, actor: Actor, decisions: Sequence[ObjectDecision], latest: int
 ) -> tuple[list[ObjectDecision], int]:
-    """Store the decisions, each at a version of its own after `latest`; what was stored, and the last version.
+    """Stores the decisions, each at its own version after `latest`; returns what was stored, and the last version.
 
     The caller holds the lock of the object versions.
     """

@@ -1,4 +1,4 @@
-"""gpuwright agent: what a GPU node runs, and how somebody on the machine looks at it."""
+"""`gpuwright agent`: runs the agent of a GPU node, and inspects it on that machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuwright gateway`: the sidecar beside an HAProxy; needs the [agent] extra and nothing else."""
+"""`gpuwright gateway`: the sidecar of an HAProxy; needs only the [agent] extra."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 EPILOG = """\
 Examples:
   gpuwright gateway config > /etc/haproxy/haproxy.cfg     a base to start from, once; it is yours
-  gpuwright gateway run                                   beside HAProxy, as a service
+  gpuwright gateway run                                   next to HAProxy, as a service
   gpuwright gateway run --listen 0.0.0.0:9444 --token-file tokens --tls-cert cert.pem --tls-key key.pem
   gpuwright gateway run --server https://plane:8080 --server-token-file gateway.token --name edge-1
                                                           follows the control plane, and tells it what is asked

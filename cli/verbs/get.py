@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completes(parser.add_argument("names", nargs="*", metavar="NAME", help="NAME or TENANT/NAME"), "names")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
     add_selector_arguments(parser)
-    parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, whatever the context says")
+    parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, instead of the context's")
     parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
     parser.add_argument("-w", "--watch", action="store_true", help="keep showing changes as they happen")
     add_connection_arguments(parser, tenant=True)

@@ -10,7 +10,7 @@ from cli import exits
 from cli.exits import Failed
 
 EPILOG = """\
-A batch takes the same time whatever its fill. A free server starts when the batch is full, or when the oldest request
+A batch takes the same time at any fill. A free server starts when the batch is full, or when the oldest request
 has waited the batch timeout (0: at once). Requests arrive as Poisson. Neither utilization nor a margin is taken off.
 
 Examples:

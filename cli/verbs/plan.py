@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("approve", "let a plan that waits for approval be rolled out"),
         ("reject", "refuse a plan that waits for approval"),
         ("pause", "take no further step of a rollout"),
-        ("resume", "go on with a rollout that was paused, or that stopped"),
+        ("resume", "continue a rollout that was paused, or that stopped"),
         ("abort", "end a rollout at its present step"),
         ("rollback", "undo a plan: bring nodes back to the one that it replaced"),
     ):

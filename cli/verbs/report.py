@@ -115,7 +115,7 @@ def _list(reports: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _own_tenant(client: ApiClient, name: str) -> str:
-    """The context's tenant, but for a report of the whole fleet: nobody asked that for a tenant."""
+    """Returns the context's tenant; none for a report of the whole fleet, which has no tenants."""
     tenant = client.connection.tenant
     if not tenant:
         return ""

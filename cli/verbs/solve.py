@@ -96,10 +96,10 @@ def _worth(certificate: Certificate) -> str:
     parts += [f"unserved {number(cost.unserved)}"] if cost.unserved else []
     apart = [f"jobs {number(cost.job)}"] if cost.job else []
     apart += [f"churn {number(cost.churn)}"] if cost.churn else []
-    beside = f"; beside it {' and '.join(apart)}" if apart else ""
+    besides = f"; not included: {' and '.join(apart)}" if apart else ""
     bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
     gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
-    return f"cost {number(cost.total)} an hour ({', '.join(parts)}{beside}); {bound}{gap}"
+    return f"cost {number(cost.total)} an hour ({', '.join(parts)}{besides}); {bound}{gap}"
 
 
 def _write(file: str, text: str) -> None:

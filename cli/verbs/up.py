@@ -155,7 +155,7 @@ def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
 
 
 def _direct(settings: Settings) -> bool:
-    """Nothing stands between us and our own Postgres."""
+    """Returns whether to connect without a pooler, as to the embedded Postgres."""
     return settings.database_direct or not settings.database_url
 
 
@@ -206,7 +206,7 @@ def _console_link(data_dir: Path, settings: Settings) -> str:
 
 
 def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
-    """Point the command line here; how that is said on the first screen."""
+    """Makes this server the current context, and returns the words about it for the first screen."""
     from cli.contexts import config_path, remember
 
     entry = {"server": server, "tokenFile": str(data_dir / "admin.token")}
@@ -222,7 +222,7 @@ def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
 
 
 def _write_logs(data_dir: Path, settings: Settings) -> str:
-    """Sends the JSON lines to a file in the data folder: the terminal, or whatever reads us, shows the screen."""
+    """Sends the JSON lines to a file in the data folder, so that the terminal shows only the first screen."""
     from app.embedded import LOG_BYTES
     from app.postgres.admission import append_privately
 

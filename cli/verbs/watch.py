@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kind_argument(parser, "kind, several with commas, or all", many=True)
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
     add_selector_arguments(parser, fields=False)
-    parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, whatever the context says")
+    parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, instead of the context's")
     parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
     parser.add_argument("--resource-version", type=int, metavar="N", help="start after this version instead of now")
     add_connection_arguments(parser, tenant=True)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
-    """`get --watch`: what is there, then what changes; lists again when it fell too far behind."""
+    """Runs `get --watch`: prints the objects, then their changes; lists again after falling too far behind."""
     if args.field_selector:
         raise Failed("--watch selects by labels (-l), not by fields")
     with ApiClient(resolve(args)) as client:

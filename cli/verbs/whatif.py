@@ -126,7 +126,7 @@ def _prices(prices: list[dict[str, Any]]) -> None:
 
 
 def _price(amount: dict[str, float] | None) -> str:
-    """Money for GPUs, and beside it what would be unserved, at the policy's price."""
+    """Formats the money for GPUs, and the price of what would be unserved, by the policy."""
     if amount is None:
         return "not in time"
     unserved = amount["unserved"]

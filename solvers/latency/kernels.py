@@ -253,7 +253,7 @@ def fill_limits(
             patient[at] = _patient_need(
                 known, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, needs[at]
             )
-            if at > 0:  # more load never needs a smaller ratio, whatever rounding says
+            if at > 0:  # more load never needs a smaller ratio, except by rounding
                 needs[at] = max(needs[at], needs[at - 1])
                 patient[at] = max(patient[at], patient[at - 1])
             patient[at] = min(patient[at], needs[at])

@@ -18,7 +18,7 @@ def test_the_old_copy_of_a_service_holds_memory_and_in_strict_hand_overs_its_sms
     lacking = find_shortfall(new, [old], GPU_GIB, STRICT)
     assert lacking and lacking.reason == "no_room_to_hand_over" and lacking.sm_percent == 20
     larger = find_shortfall(served("a", sm=60, memory=7), [old], GPU_GIB, GpuRules())
-    assert larger and larger.message == "needs 1.00 GiB more beside the copy it replaces"
+    assert larger and larger.message == "needs 1.00 GiB more next to the copy it replaces"
 
 
 def test_the_old_copy_of_a_job_ends_first_and_holds_nothing_against_the_new_one() -> None:

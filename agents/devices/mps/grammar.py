@@ -3,8 +3,8 @@
 Facts, of NVIDIA's MPS documentation ("Legacy MPS v2 Interface") and the manual page of nvidia-cuda-mps-control:
 
 - The program reads commands from stdin, one a line, until its end, and prints each reply to stdout. A command that is
-  refused is answered with an error message there as well. It exits with 0 if it could talk to the daemon, whatever
-  the daemon answered, and with another status if there is none or the connection broke.
+  refused is answered with an error message there as well. It exits with 0 if it could talk to the daemon, even if
+  the daemon answered an error, and with another status if there is none or the connection broke.
 - `get_server_list` and `get_client_list SERVER` print PIDs, and nothing at all if there are none.
 - `get_server_status SERVER` prints INITIALIZING, ACTIVE or FAULT.
 - `terminate_client SERVER CLIENT` returns when the client's contexts are gone, and prints 0; or a CUDA error.

@@ -13,7 +13,7 @@ from agents.host.clocks import boot_id
 
 
 class Original(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was changed on a GPU and its value before; a locked clock is simply released."""
+    """The changed settings of a GPU with their values before; a locked clock is simply released."""
 
     clock_locked: bool = False
     power_mw: int | None = None

@@ -78,7 +78,7 @@ class GpuKnobs:
         return Applied(float(wanted), float(mode == EXCLUSIVE_PROCESS_MODE))
 
     def restore(self) -> None:
-        """Restores every GPU that was changed, whatever happens to the others; then raises the first error."""
+        """Restores every GPU that was changed, even if others fail; then raises the first error."""
         failed: list[DeviceError] = []
         for uuid in self._originals.changed():
             original = self._originals.of(uuid)

@@ -1,7 +1,7 @@
 """A thread that runs one call after another, and whose callers wait no longer than a deadline.
 
 A call into NVML can hang forever on a dying GPU, and only the driver can end it. Each GPU has its own thread, so the
-others go on; a call that hangs costs its caller the deadline once, and later callers no time at all.
+others continue; a call that hangs costs its caller the deadline once, and later callers no time at all.
 """
 
 from __future__ import annotations

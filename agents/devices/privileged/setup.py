@@ -1,4 +1,4 @@
-"""Where the root helper listens and keeps its state, who may connect, and the checks before it starts."""
+"""The setup of the root helper: its socket, its folder, its permitted callers, and the checks before it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CannotServe(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HelperSetup:
-    """Where the helper listens, who may connect, and where it keeps its state."""
+    """The socket of the helper, its permitted callers, and the folder of its state."""
 
     socket: Path
     folder: Path

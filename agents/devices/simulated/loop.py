@@ -15,7 +15,7 @@ PAUSE_SECONDS = 0.2  # of a listener while no file descriptors are left
 
 
 class Loop:
-    """Calls whatever is due. `clock` is monotonic."""
+    """Calls everything that is due. `clock` is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

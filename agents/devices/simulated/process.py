@@ -19,7 +19,7 @@ BOOT_ID = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a process behaves after its start; seconds count from there unless stated otherwise."""
+    """The behaviour of a process after its start; seconds count from there unless stated otherwise."""
 
     starts: bool = True  # False: it cannot be started
     opens_seconds: float = 0.5  # until it opens the device

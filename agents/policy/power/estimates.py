@@ -14,7 +14,7 @@ IDLE_SHARE = 0.5  # of the cap, if idle watts are unknown: more than they are, s
 CERTAIN_IDLE_SHARE = 0.8  # of the known idle watts; less is the safe side here
 # Twice the batch: 2 ** 0.3 = 1.23 times the watts at most, and as much throughput.
 BATCH_EXPONENT = 0.3
-BUSIEST_SHARE = 0.95  # beyond it, queues grow whatever the batch
+BUSIEST_SHARE = 0.95  # beyond it, queues grow at any batch
 
 
 def clock_that_fits(clock_mhz: float, watts: float, target_w: float, idle_w: float, growth: float) -> float:

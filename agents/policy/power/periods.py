@@ -54,7 +54,7 @@ class PowerState:
     over: int = 0  # periods in a row over the cap
     broken: int = 0  # periods in a row with a limit broken
     calm: int = 0  # periods in a row with both limits kept, since a knob last moved
-    good: int = 0  # the same, whatever has moved
+    good: int = 0  # periods in a row with both limits kept, even if a knob moved
     repartition: bool = False
 
 

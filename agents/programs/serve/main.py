@@ -140,8 +140,8 @@ async def serve(
     listener.close()
     backend.close()
     did = server.figures
-    said = f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
-    say(f"{'drained' if code == 0 else 'failed'} after {said}")
+    totals = f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
+    say(f"{'drained' if code == 0 else 'failed'} after {totals}")
     return code
 
 

@@ -47,7 +47,7 @@ def control_plane(folder: Path) -> Iterator[DoctorFinding]:
 
 
 def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFinding]:
-    """Checks the sidecar beside HAProxy; without one, copies count their own requests and clients must find them."""
+    """Checks HAProxy's sidecar; without a sidecar, copies count their own requests and clients must find them."""
     if not address:
         text = "not configured: copies count their own requests, and your own router must follow their addresses"
         yield ok("gateway", text)
@@ -69,7 +69,7 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFindi
         else:
             _connected(address).close()
     except (OSError, ValueError) as error:
-        advice = "Start gpuwright-gateway.service beside HAProxy, and set --gateway and --gateway-token-file."
+        advice = "Start gpuwright-gateway.service next to HAProxy, and set --gateway and --gateway-token-file."
         text = f"no sidecar serves this node at {address}: {getattr(error, 'strerror', None) or error}"
         yield fail("gateway", f"{text}; routes cannot change, so no instance can be replaced", advice)
         return

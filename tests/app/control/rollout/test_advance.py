@@ -174,7 +174,7 @@ def test_strict_hand_overs_need_room_for_both_copies() -> None:
     target = {"n1": a_node(replace_struct(one, sm_percent=50.0), handover="strict")}
     step = first(told, target)
     assert step.made == ()
-    assert step.waiting[0].message == "needs 10 SM% more beside the copy it replaces"
+    assert step.waiting[0].message == "needs 10 SM% more next to the copy it replaces"
 
 
 def test_a_dedicated_instance_waits_until_it_has_its_gpu_alone() -> None:
