@@ -44,13 +44,13 @@ def manifests(problem: Problem) -> list[dict[str, Any]]:
     ]
     found += [manifest("Node", node.name, _node(node)) for node in problem.nodes.values()]
     for model, variants in problem.models.items():
-        told = [
+        listed = [
             {"name": variant.name, "accuracy": variant.accuracy}
             | ({"runtime": {"template": variant.template}} if variant.template else {})
             for variant in variants
         ]
-        found.append(manifest("Model", model, {"variants": told}))
-    found += [manifest("Profile", f"p{at}", _profile(one)) for at, one in enumerate(problem.profiles.values())]
+        found.append(manifest("Model", model, {"variants": listed}))
+    found += [manifest("Profile", f"p{at}", _profile(profile)) for at, profile in enumerate(problem.profiles.values())]
     found += [manifest("Service", service.name, _service(service)) for service in problem.services.values()]
     found += [manifest("Job", job.name, _job(job)) for job in problem.jobs.values()]
     found.append(manifest("Policy", "default", {wire: getattr(problem.policy, ours) for wire, ours in POLICY.items()}))

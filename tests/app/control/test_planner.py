@@ -29,7 +29,7 @@ def fleet(url: str, mode: str = "auto", rate: float = 200.0, nodes: int = 2) -> 
             gpu_type(),
             policy(mode=mode),
             *(node(f"node-{number}") for number in range(nodes)),
-            *(one for name in ("a", "b") for one in (model(name), profile(name))),
+            *(manifest for name in ("a", "b") for manifest in (model(name), profile(name))),
             service("a", rate),
             service("b", rate / 2),
         ]
@@ -132,15 +132,15 @@ def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_o
         for _ in simulation.seconds(60):
             new.advance()
         assert simulation.fleet.ready("shop/a") >= 1
-        started = [one.id for node in simulation.fleet.nodes.values() for one in node.alive()]
-        wanted = {one.id for told in new.store.view().assigned.values() for one in told.instances}
+        started = [copy.id for node in simulation.fleet.nodes.values() for copy in node.alive()]
+        wanted = {instance.id for told in new.store.view().assigned.values() for instance in told.instances}
         assert len(started) == len(wanted), "nothing was started twice"
 
 
 def test_the_same_question_is_answered_once(database_url: str) -> None:
     with fleet(database_url) as simulation:
         simulation.advance(120)
-        outcomes = [one for (one,) in rows(simulation, "SELECT outcome FROM cycle ORDER BY id DESC LIMIT 2")]
+        outcomes = [row for (row,) in rows(simulation, "SELECT outcome FROM cycle ORDER BY id DESC LIMIT 2")]
         assert outcomes == [SolveOutcome.UNCHANGED, SolveOutcome.UNCHANGED]
         kept = rows(simulation, "SELECT jsonb_array_length(snapshot) FROM cycle ORDER BY id DESC LIMIT 1")
         assert kept == [(0,)], "a cycle that saw nothing new stores nothing"
@@ -149,11 +149,11 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
 def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str) -> None:
     with fleet(database_url, nodes=3) as simulation:
         simulation.advance(90)
-        told = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
+        told = {name: {instance.id for instance in wanted.instances} for name, wanted in _told(simulation).items()}
         away = next(name for name, ids in told.items() if ids)
         simulation.post.silence([away])
         simulation.advance(100)
-        now = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
+        now = {name: {instance.id for instance in wanted.instances} for name, wanted in _told(simulation).items()}
         assert now[away] == told[away], "no replacement before lostAfterSeconds"
         simulation.advance(120)
         for name in ("shop/a", "shop/b"):
@@ -165,7 +165,9 @@ def test_a_deleted_service_is_taken_down(database_url: str) -> None:
         simulation.advance(90)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.advance(120)
-        assert not any(one.service == "b" for wanted in _told(simulation).values() for one in wanted.instances)
+        assert not any(
+            instance.service == "b" for wanted in _told(simulation).values() for instance in wanted.instances
+        )
         assert simulation.fleet.ready("shop/a") >= 1
 
 

@@ -51,8 +51,8 @@ def newest(simulation: Simulation) -> int:
 
 
 def services_told(simulation: Simulation) -> set[str]:
-    told = simulation.planner.store.view().assigned
-    return {one.service for wanted in told.values() for one in wanted.instances}
+    assigned = simulation.planner.store.view().assigned
+    return {instance.service for wanted in assigned.values() for instance in wanted.instances}
 
 
 def test_a_drain_without_room_takes_nothing_down_and_refuses_nobody_whatever_the_load_does(database_url: str) -> None:
@@ -132,8 +132,13 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
 
 
 def _planned_rate(simulation: Simulation) -> float:
-    told = simulation.planner.store.snapshot(lambda known: {}).in_force
-    return sum(one.rate_per_second for wanted in told.values() for one in wanted.instances if one.service == "a")
+    assigned = simulation.planner.store.snapshot(lambda known: {}).in_force
+    return sum(
+        instance.rate_per_second
+        for wanted in assigned.values()
+        for instance in wanted.instances
+        if instance.service == "a"
+    )
 
 
 def test_case_18_a_database_whose_clock_is_set_back_an_hour_is_heard_at_once(database_url: str) -> None:

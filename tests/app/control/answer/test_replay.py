@@ -46,14 +46,14 @@ def test_every_decision_comes_out_the_same_from_its_json(records: list[Record]) 
 
 
 def test_another_plan_on_record_is_named_by_its_first_difference(records: list[Record]) -> None:
-    record = next(one for one in records if one.plan and one.plan.instances)
+    record = next(record for record in records if record.plan and record.plan.instances)
     assert record.plan
     first, *others = record.plan.instances
     forged = replace(record.plan, instances=(replace(first, sm_percent=first.sm_percent + 1), *others))
-    told = replay(replace(record, plan=forged), Inline())
-    assert not told.is_identical
+    replayed = replay(replace(record, plan=forged), Inline())
+    assert not replayed.is_identical
     wanted = f"plan.instances[0].sm_percent: {first.sm_percent + 1} on record, {first.sm_percent} now"
-    assert told.difference == wanted
+    assert replayed.difference == wanted
 
 
 def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[Record]) -> None:
@@ -63,8 +63,10 @@ def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[
 
 
 def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
-    record = next(one for one in records if one.recipe["kind"] == "solve" and one.plan and one.plan.instances)
-    expected = {name: ExpectedLoad(3 * one.rate_per_second) for name, one in record.snapshot.expected.items()}
+    record = next(
+        record for record in records if record.recipe["kind"] == "solve" and record.plan and record.plan.instances
+    )
+    expected = {name: ExpectedLoad(3 * load.rate_per_second) for name, load in record.snapshot.expected.items()}
     forged = replace(record, snapshot=replace(record.snapshot, expected=expected))
     assert not replay(forged, Inline()).is_identical
 
@@ -83,8 +85,8 @@ def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
 @pytest.mark.parametrize("outcome", [SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG])
 def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Record], outcome: SolveOutcome) -> None:
     killed = replace(records[0], outcome=outcome, plan=None, desired=None)
-    told = replay(from_json(to_json(killed)), Silent())
-    assert (told.is_identical, told.message) == (
+    replayed = replay(from_json(to_json(killed)), Silent())
+    assert (replayed.is_identical, replayed.message) == (
         True,
         f"the cycle made no plan ({outcome}), as the record says",
     )
@@ -92,7 +94,7 @@ def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Recor
 
 def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: list[Record]) -> None:
     """Out of time is no property of a problem: it is on record, and nobody is asked."""
-    quick = next(one for one in records if one.recipe["kind"] == "quicken")
+    quick = next(record for record in records if record.recipe["kind"] == "quicken")
     failed = replace(quick, recipe=quick.recipe | {"followed": ["out_of_time"] * 2})
     replay(failed, Silent())
 
@@ -109,7 +111,7 @@ def test_what_is_no_record_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "told"),
+    ("then", "now", "expected"),
     [
         ((1, 2), (1, 2), ""),
         ((1, 2), (1, 3), "it[1]: 2 on record, 3 now"),
@@ -119,5 +121,5 @@ def test_what_is_no_record_is_refused(body: bytes) -> None:
         ({}, {"b": 1}, "it: b is new"),
     ],
 )
-def test_the_first_difference_is_named(then: Any, now: Any, told: str) -> None:
-    assert difference(then, now, "it") == told
+def test_the_first_difference_is_named(then: Any, now: Any, expected: str) -> None:
+    assert difference(then, now, "it") == expected

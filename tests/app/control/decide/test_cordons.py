@@ -11,7 +11,7 @@ from app.control.domain.snapshot import NodeStatus
 from app.store.fleet.cordons import ALL_GPUS, Cordon
 from solvers.planning.plan import Plan, Unserved
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules
-from tests.app.control.rollout.referee import standing
+from tests.app.control.rollout.referee import placed_instances
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 N1 = {("n1", 0), ("n1", 1)}
@@ -33,12 +33,12 @@ def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
     target = {"n2": a_node(an_instance("a2", "a"))}
     lacks = Unserved("shop/b", 100.0, "the GPUs are full", "one more v100 would serve it")
     decision, stays = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
-    assert [(one.instance, one.gpu, one.reason) for one in stays] == [("b1", 1, "no_room_anywhere")]
+    assert [(change.instance, change.gpu, change.reason) for change in stays] == [("b1", 1, "no_room_anywhere")]
     assert stays[0].message == (
         "100 requests/s of shop/b would not be served; the GPUs are full; one more v100 would serve it"
     )
-    assert sorted(standing(decision.desired)) == ["a2", "b1"]
-    assert [one.service for one in decision.held_back] == ["shop/b"]
+    assert sorted(placed_instances(decision.desired)) == ["a2", "b1"]
+    assert [change.service for change in decision.held_back] == ["shop/b"]
 
 
 def test_what_was_unserved_before_and_is_served_as_much_elsewhere_leaves() -> None:
@@ -49,7 +49,9 @@ def test_what_was_unserved_before_and_is_served_as_much_elsewhere_leaves() -> No
 def test_a_job_leaves_unless_it_may_not_be_stopped() -> None:
     before = {"n1": a_node(a_job("may"), replace_struct(a_job("mayn-t", "other"), preemptible=False))}
     stays = leaving(decided({}), before, N1)
-    assert [(one.instance, one.owner, one.reason) for one in stays] == [("mayn-t", "lab/other", "not_preemptible")]
+    assert [(change.instance, change.owner, change.reason) for change in stays] == [
+        ("mayn-t", "lab/other", "not_preemptible")
+    ]
 
 
 def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
@@ -57,8 +59,8 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
     target = {"n1": a_node(), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node(an_instance("c2", "c", sm=80))}
     blocked = rules(nodes=("n1", "n2"))  # nothing is known of n3
     decision, stays = keep_undrainable(decided(target), before, {("n1", 0)}, blocked)
-    assert [(one.instance, one.reason) for one in stays] == [("a1", "no_room_to_hand_over")]
-    assert sorted(standing(decision.desired)) == ["a1", "c1"]
+    assert [(change.instance, change.reason) for change in stays] == [("a1", "no_room_to_hand_over")]
+    assert sorted(placed_instances(decision.desired)) == ["a1", "c1"]
 
 
 def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> None:

@@ -58,7 +58,7 @@ def test_a_slightly_faster_place_or_share_is_not_worth_a_start_anew() -> None:
         assert (found.jobs[0].place, found.jobs[0].sm_percent) == (("n1", 0), 60)
         verdict = judge(asked, found, simulate=False, keeps=keep)
         assert verdict.is_right
-        assert not [one for one in verdict.misstated if one.where != "plan"]
+        assert not [violation for violation in verdict.misstated if violation.where != "plan"]
 
 
 def test_much_faster_is() -> None:

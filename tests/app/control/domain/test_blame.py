@@ -37,7 +37,7 @@ class Dies(Inline):
 
 
 def world(*services: dict[str, Any]) -> DeclaredFiles:
-    models = [one for name in ("a", "b") for one in (model(name), profile(name))]
+    models = [manifest for name in ("a", "b") for manifest in (model(name), profile(name))]
     return of_documents([gpu_type(), policy(), node("node-0"), *models, *services])
 
 
@@ -55,12 +55,12 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
         assert ready >= 1
         put(simulation.database, world(service("a", 200.0), service("b", 50.0)))
         simulation.advance(70)
-        told = "the solver's process ended with SIGSEGV; declared since it last answered: Service shop/b"
-        assert {one for (one,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
-            told
+        message = "the solver's process ended with SIGSEGV; declared since it last answered: Service shop/b"
+        assert {row for (row,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
+            message
         }
         conditions = rows(simulation, "SELECT status -> 'conditions' FROM object WHERE kind = 'Service' AND name = 'b'")
-        (served,) = [one for one in conditions[0][0] if one["type"] == "Served"]
+        (served,) = [condition for condition in conditions[0][0] if condition["type"] == "Served"]
         assert served["status"] == "False"
         neutral = f"{Reason.SOLVER_CRASHED.sentence.rstrip('.')}; declared since it last answered: Service shop/b"
         assert neutral in served["message"]

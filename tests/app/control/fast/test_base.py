@@ -31,14 +31,14 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     problem = base.question.problem.with_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
-    anew = JudgedPlan(problem, quick.plan, keep)
+    judged = JudgedPlan(problem, quick.plan, keep)
     assert decision.plan.certificate
-    assert decision.plan.certificate.cost == anew.verdict().cost
-    assert decision.plan.changes == anew.verdict().changes
-    told = predict_instances(problem, anew.residents)
-    expected = tuple(told[id(line)] for line in quick.plan.instances)
+    assert decision.plan.certificate.cost == judged.verdict().cost
+    assert decision.plan.changes == judged.verdict().changes
+    predicted = predict_instances(problem, judged.residents)
+    expected = tuple(predicted[id(line)] for line in quick.plan.instances)
     assert decision.plan.instances == expected
-    assert all(one.units_per_second > 0 for one in decision.plan.jobs)
+    assert all(job.units_per_second > 0 for job in decision.plan.jobs)
     return base.after(quick, replace(decision, base=snapshot.target), snapshot.target + 1)
 
 

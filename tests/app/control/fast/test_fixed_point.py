@@ -25,13 +25,13 @@ def kept_or_worth_it(problem: Problem, quick: QuickStep) -> bool:
     """Whether a whole cycle, asked with the step as what runs, keeps it all, or saves more than its moves cost."""
     problem = problem.with_rates(quick.rates)
     problem = replace(problem, state=RunningState(running=quick.plan.instances, jobs=quick.plan.jobs))
-    again = solve(problem, CYCLE)
-    if again.changes.keep == len(again.instances) == len(quick.plan.instances):
+    repeated = solve(problem, CYCLE)
+    if repeated.changes.keep == len(repeated.instances) == len(quick.plan.instances):
         return True
-    assert again.certificate
-    standing = judge(problem, quick.plan, simulate=False, keeps=keep).cost
-    found, hours = again.certificate.cost, problem.policy.horizon_minutes / 60
-    return found.total * hours + found.churn < standing.total * hours * (1 - 1e-9)
+    assert repeated.certificate
+    kept = judge(problem, quick.plan, simulate=False, keeps=keep).cost
+    found, hours = repeated.certificate.cost, problem.policy.horizon_minutes / 60
+    return found.total * hours + found.churn < kept.total * hours * (1 - 1e-9)
 
 
 @settings(max_examples=100 if SOAK else 8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,13 +51,13 @@ def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[
     problem = replace(problem, policy=replace(problem.policy, move_price=0.5))
     plan = solve(problem, SolveBudget(seconds=None, work=12))
     running = replace(problem, state=RunningState(running=plan.instances))
-    seen = set[StepKind]()
+    found_rungs = set[StepKind]()
     for name in sorted(problem.services):
         rate = problem.services[name].rate_per_second * factor
         quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")])
-        if quick and not quick.unserved and quick.rung in rungs - seen:
-            seen.add(quick.rung)
+        if quick and not quick.unserved and quick.rung in rungs - found_rungs:
+            found_rungs.add(quick.rung)
             problem_then = replace(problem.with_rates(quick.rates), state=RunningState(running=quick.plan.instances))
-            again = solve(problem_then, CYCLE)
-            assert again.changes.keep == len(quick.plan.instances) == len(again.instances)
-    assert seen == rungs
+            repeated = solve(problem_then, CYCLE)
+            assert repeated.changes.keep == len(quick.plan.instances) == len(repeated.instances)
+    assert found_rungs == rungs

@@ -69,8 +69,8 @@ def line(service: str, node: str, gpu: int, **fields: object) -> Instance:
 def running(problem: Problem, *lines: Instance, jobs: tuple[PlacedJob, ...] = ()) -> tuple[Problem, Plan]:
     """These run, and carry all that is asked of whom they serve; nobody asks anything of the others."""
     rates: dict[str, float] = {}
-    for one in lines:
-        rates[one.service] = rates.get(one.service, 0.0) + one.rate_per_second
+    for instance in lines:
+        rates[instance.service] = rates.get(instance.service, 0.0) + instance.rate_per_second
     services = {name: replace(problem.services[name], rate_per_second=rate) for name, rate in rates.items()}
     problem = replace(problem, services=services, state=RunningState(running=lines, jobs=jobs))
     plan = Plan(lines, jobs)
@@ -84,7 +84,9 @@ def call(service: str, rate: float, least: float = 0.0) -> CapacityNeed:
 
 def is_right(problem: Problem, quick: QuickStep) -> bool:
     verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
-    return verdict.is_right and not [one for one in verdict.misstated if "certificate" not in one.rule]
+    return verdict.is_right and not [
+        violation for violation in verdict.misstated if "certificate" not in violation.rule
+    ]
 
 
 class Silent:
@@ -99,7 +101,7 @@ def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
     quick = find_quick_step(problem, plan, [call(S, 120.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.RETUNE}
-    [after] = [one for one in quick.plan.instances if one.service == S]
+    [after] = [instance for instance in quick.plan.instances if instance.service == S]
     assert (after.id, after.batch, after.sm_percent, after.memory_gib) == (plan.instances[0].id, 4, 40, 2.0)
     assert after.rate_per_second == pytest.approx(120.0)
     assert quick.cost_delta_per_hour == 0.0
@@ -122,7 +124,7 @@ def test_a_rate_is_spread_in_proportion_to_what_each_may_carry() -> None:
     )  # fmt: skip
     quick = find_quick_step(problem, plan, [call(S, 60.0)])
     assert quick
-    small, large = (one.rate_per_second for one in quick.plan.instances)
+    small, large = (instance.rate_per_second for instance in quick.plan.instances)
     assert small + large == pytest.approx(60.0)
     assert large > 2 * small  # it is twice as fast, and further from its cliff
     assert is_right(problem, quick)
@@ -189,7 +191,9 @@ def test_what_does_not_fit_where_it_stands_gets_new_instances() -> None:
     assert quick
     assert quick.rungs == {S: StepKind.START}
     assert len(quick.plan.instances) > 1
-    assert quick.cost_delta_per_hour == pytest.approx(2.0 * (len({one.place for one in quick.plan.instances}) - 1))
+    assert quick.cost_delta_per_hour == pytest.approx(
+        2.0 * (len({instance.place for instance in quick.plan.instances}) - 1)
+    )
     assert is_right(problem, quick)
 
 
@@ -264,7 +268,7 @@ def test_a_preemptible_job_makes_way_for_a_service() -> None:
     assert quick.preempted == ("lab/tune",)
     assert quick.rungs == {S: StepKind.RESIZE}
     assert quick.plan.jobs == ()
-    assert [one.job for one in quick.plan.unplaced] == ["lab/tune"]
+    assert [job.job for job in quick.plan.unplaced] == ["lab/tune"]
     assert is_right(problem, quick)
 
 
@@ -327,14 +331,21 @@ def test_whatever_step_is_taken_is_right_and_touches_nobody_else(
         return
     verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
     assert verdict.is_right, verdict.violations
-    before = {one.id: one for one in plan.instances}
-    for one in quick.plan.instances:
-        old = before.get(one.id)
-        if one.service != name and old:
+    before = {instance.id: instance for instance in plan.instances}
+    for instance in quick.plan.instances:
+        old = before.get(instance.id)
+        if instance.service != name and old:
             shape = (old.place, old.variant, old.batch, old.sm_percent, old.memory_gib, old.rate_per_second)
-            assert (one.place, one.variant, one.batch, one.sm_percent, one.memory_gib, one.rate_per_second) == shape
+            assert (
+                instance.place,
+                instance.variant,
+                instance.batch,
+                instance.sm_percent,
+                instance.memory_gib,
+                instance.rate_per_second,
+            ) == shape
     if quick.rung in (StepKind.RETUNE, StepKind.RESIZE):
-        assert [one.id for one in quick.plan.instances] == [one.id for one in plan.instances]
+        assert [instance.id for instance in quick.plan.instances] == [instance.id for instance in plan.instances]
     if quick.rung is StepKind.RETUNE:
-        shapes = [(one.sm_percent, one.memory_gib) for one in quick.plan.instances]
-        assert shapes == [(one.sm_percent, one.memory_gib) for one in plan.instances]
+        shapes = [(instance.sm_percent, instance.memory_gib) for instance in quick.plan.instances]
+        assert shapes == [(instance.sm_percent, instance.memory_gib) for instance in plan.instances]

@@ -31,9 +31,9 @@ def calls(
     watches: dict[str, LoadWatch] = {}
     found, rate = [], 0.0
     for tick, seen in enumerate(readings):
-        told = watch_loads(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
-        watches = dict(told.watches)
-        for call in told.needs:
+        watched = watch_loads(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
+        watches = dict(watched.watches)
+        for call in watched.needs:
             found.append((tick, call))
             rate = call.rate_per_second if answer else rate
     return found
@@ -50,7 +50,7 @@ def test_noise_calls_nobody_in_a_thousand_ticks(noise: float, rate: float) -> No
         rng = np.random.default_rng(seed)
         rates = rate * (1 + noise * rng.standard_normal(TICKS))
         late = rng.binomial(np.maximum(1, rates.astype(int)), 0.02) / np.maximum(1, rates.astype(int))
-        readings = (Seen(float(one), 1 - float(share)) for one, share in zip(rates, late, strict=True))
+        readings = (Seen(float(rate), 1 - float(share)) for rate, share in zip(rates, late, strict=True))
         assert calls(readings, planned(rate, percentile=98.0)) == []
 
 
@@ -58,14 +58,14 @@ def test_noise_calls_nobody_in_a_thousand_ticks(noise: float, rate: float) -> No
 def test_chance_arrivals_at_the_planned_rate_call_nobody(rate: float) -> None:
     rng = np.random.default_rng(4)
     counts = rng.poisson(rate, TICKS * scaled(20, 2))
-    assert calls((Seen(float(one)) for one in counts), planned(rate)) == []
+    assert calls((Seen(float(rate)) for rate in counts), planned(rate)) == []
 
 
 def test_readings_that_overlap_are_no_more_certain_than_others() -> None:
     rng = np.random.default_rng(7)
     rates = 100 * (1 + 0.1 * rng.standard_normal(TICKS + 4))
     overlapping = np.convolve(rates, np.ones(5) / 5, mode="valid")
-    assert calls((Seen(float(one)) for one in overlapping), planned(100.0)) == []
+    assert calls((Seen(float(rate)) for rate in overlapping), planned(100.0)) == []
 
 
 @pytest.mark.parametrize("rate", [20.0, 300.0, 5_000.0])
@@ -104,7 +104,7 @@ def test_who_is_known_to_be_steady_is_heard_sooner() -> None:
     def first(noise: float) -> int:
         rng = np.random.default_rng(5)
         steady = 1_000 * (1 + noise * rng.standard_normal(300))
-        readings = [Seen(float(one)) for one in steady] + [Seen(1_200.0)] * 60
+        readings = [Seen(float(rate)) for rate in steady] + [Seen(1_200.0)] * 60
         return calls(readings, planned(1_000.0))[0][0]
 
     assert first(0.01) < first(0.09)
@@ -163,14 +163,14 @@ def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
 
 
 def test_an_unknown_service_or_one_without_readings_calls_nobody() -> None:
-    told = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
-    assert told.needs == ()
-    assert told.watches == {}
+    watched = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
+    assert watched.needs == ()
+    assert watched.watches == {}
 
 
 def test_a_watch_is_forgotten_with_its_service() -> None:
-    told = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
-    assert watch_loads(told.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
+    watched = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
+    assert watch_loads(watched.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
 
 
 def test_a_reader_that_slept_does_not_count_the_time_it_missed() -> None:

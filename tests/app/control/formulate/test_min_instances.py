@@ -18,8 +18,8 @@ SERVICE = "shop/search"
 
 def asking(world: Snapshot, instances: int) -> Snapshot:
     declared = [
-        replace(one, spec={**one.spec, "minInstances": instances}) if one.kind == "Service" else one
-        for one in world.declared
+        replace(manifest, spec={**manifest.spec, "minInstances": instances}) if manifest.kind == "Service" else manifest
+        for manifest in world.declared
     ]
     return replace(world, declared=tuple(declared))
 
@@ -32,35 +32,35 @@ def decided(world: Snapshot) -> Decision:
 
 
 @pytest.fixture(scope="module")
-def standing() -> Snapshot:
+def occupied() -> Snapshot:
     """Two copies stand, on four GPUs."""
     world = asking(snapshot(search=100.0), 2)
     return replace(world, in_force=decided(world).desired, target=1)
 
 
 def copies(decision: Decision) -> list[str]:
-    return sorted(one.id for wanted in decision.desired.values() for one in wanted.instances)
+    return sorted(instance.id for wanted in decision.desired.values() for instance in wanted.instances)
 
 
-def test_more_than_there_are_gpus_leaves_the_copies_that_stand_and_says_so(standing: Snapshot) -> None:
-    found = decided(asking(standing, 50))
+def test_more_than_there_are_gpus_leaves_the_copies_that_stand_and_says_so(occupied: Snapshot) -> None:
+    found = decided(asking(occupied, 50))
     assert len(copies(found)) >= 2
-    (held,) = [one for one in found.held_back if one.reason == "too_few_gpus"]
+    (held,) = [change for change in found.held_back if change.reason == "too_few_gpus"]
     assert held.service == SERVICE
     assert held.message.startswith("minInstances asks for 50 GPUs, but only 4 can run it now")
 
 
-def test_what_is_there_is_taken(standing: Snapshot) -> None:
-    found = decided(asking(standing, 4))
+def test_what_is_there_is_taken(occupied: Snapshot) -> None:
+    found = decided(asking(occupied, 4))
     assert len(copies(found)) == 4
     assert found.held_back == ()
 
 
-def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot) -> None:
-    world = asking(standing, 2)
-    one, *_ = [(node, line) for node, wanted in standing.in_force.items() for line in wanted.instances]
+def test_gpus_that_fail_take_none_of_the_copies_that_are_left(occupied: Snapshot) -> None:
+    world = asking(occupied, 2)
+    placed, *_ = [(node, line) for node, wanted in occupied.in_force.items() for line in wanted.instances]
     failed = {name: NodeStatus(name, "reporting", failed_gpus=(0, 1)) for name in world.nodes}
-    failed[one[0]] = NodeStatus(one[0], "reporting", failed_gpus=(1 - one[1].gpu,))
+    failed[placed[0]] = NodeStatus(placed[0], "reporting", failed_gpus=(1 - placed[1].gpu,))
     found = decided(replace(world, nodes=failed))
     assert len(copies(found)) == 1
     assert [held.reason for held in found.held_back] == ["too_few_gpus"]

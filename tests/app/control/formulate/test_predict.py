@@ -30,15 +30,17 @@ def line(service: str) -> Instance:
 
 def test_lines_that_run_get_predictions_that_the_judge_finds_true() -> None:
     plan = Plan((line("a"), line("b")))
-    told = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
-    lines = tuple(told[id(one)] for one in plan.instances)
-    assert all(one.latency_ms > one.exec_ms > 16.0 for one in lines), "16 ms alone, and each has a neighbour"
+    predicted = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
+    lines = tuple(predicted[id(instance)] for instance in plan.instances)
+    assert all(instance.latency_ms > instance.exec_ms > 16.0 for instance in lines), (
+        "16 ms alone, and each has a neighbour"
+    )
     assert judge(problem(), replace(plan, instances=lines), simulate=False).misstated == ()
 
 
 def test_predictions_that_are_true_stay_as_they_are() -> None:
     plan = Plan((line("a"), line("b")))
     once = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
-    again = Plan(tuple(once[id(one)] for one in plan.instances))
+    again = Plan(tuple(once[id(instance)] for instance in plan.instances))
     twice = predict_instances(problem(), JudgedPlan(problem(), again, keep).residents)
-    assert all(twice[id(one)] is one for one in again.instances)
+    assert all(twice[id(instance)] is instance for instance in again.instances)

@@ -28,7 +28,7 @@ def whole_problem() -> Problem:
     speeds = {"old": JobProfile(((20, 40.0),), 2.0, Demand(pressure=((100, 0.3),)))}
     jobs = {**problem.jobs, "lab/scan": Job("lab/scan", "lab", "offline", 5e5, speeds, None, 2.5, False, 7)}
     nodes = {**problem.nodes, "n1": replace(problem.nodes["n1"], region="eu", purchase="spot", price_per_hour=0.7)}
-    running = tuple(replace(one, exec_ms=0.0) for one in small_world.plan().instances)
+    running = tuple(replace(instance, exec_ms=0.0) for instance in small_world.plan().instances)
     state = RunningState(now=small_world.NOON, running=running, jobs=(PlacedJob("lab/slow", "n3", 0, 20, 4),))
     limits = {"shop": Limit(gpus=2, price_per_hour=4), "lab": Limit(price_per_hour=9)}
     return replace(problem, jobs=jobs, nodes=nodes, state=state, limits=limits, spare={"old": 8})

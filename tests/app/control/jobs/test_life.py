@@ -205,10 +205,10 @@ def test_its_object_says_phase_progress_and_predicted_end() -> None:
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 10, 10))
     state = course.go(20, HERE, says(HERE, 2, 60, 20))
-    told = job_status(state, course.work, at(20))
-    assert (told["phase"], told["progress"], told["stepsDone"], told["node"]) == ("running", 0.06, 60, "n1")
-    assert told["predictedEnd"] == "2026-12-01T12:03:28.000Z"
-    conditions = {one["type"]: (one["status"], one["reason"]) for one in told["conditions"]}
+    status = job_status(state, course.work, at(20))
+    assert (status["phase"], status["progress"], status["stepsDone"], status["node"]) == ("running", 0.06, 60, "n1")
+    assert status["predictedEnd"] == "2026-12-01T12:03:28.000Z"
+    conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
     assert conditions == {"Placed": ("True", "Running"), "Finished": ("False", "NotYet"), "OnTime": ("True", "InTime")}
     for phase in JobPhase:
         assert job_status(replace(state, phase=phase), course.work, at(20))["phase"] == phase.value

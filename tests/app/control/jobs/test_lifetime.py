@@ -121,7 +121,7 @@ class Fleet:
             jobs={name: state.facts for name, state in self.states.items()},
         )  # fmt: skip
         asked = queue_jobs(known)
-        ran = tuple(one for one in self.plan.jobs if one.job in asked.units_left)
+        ran = tuple(job for job in self.plan.jobs if job.job in asked.units_left)
         problem = question(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         jobs = {name: problem.jobs[name] for name in asked.units_left}
         problem = asked.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
@@ -157,14 +157,19 @@ class Fleet:
 
     def standing(self) -> dict[str, NodeDesired]:
         jobs = [
-            AssignedInstance("t", one.gpu, tenant="lab", job="tune", sm_percent=one.sm_percent, memory_gib=4.0)
-            for one in self.plan.jobs
+            AssignedInstance("t", job.gpu, tenant="lab", job="tune", sm_percent=job.sm_percent, memory_gib=4.0)
+            for job in self.plan.jobs
         ]
         services = [
             AssignedInstance(
-                one.id, one.gpu, tenant="shop", service="search", sm_percent=one.sm_percent, memory_gib=1.0
+                instance.id,
+                instance.gpu,
+                tenant="shop",
+                service="search",
+                sm_percent=instance.sm_percent,
+                memory_gib=1.0,
             )
-            for one in self.plan.instances
+            for instance in self.plan.instances
         ]
         return {"n1": NodeDesired((*services, *jobs))}
 

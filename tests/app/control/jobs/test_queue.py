@@ -95,10 +95,10 @@ def test_order_keeps_its_rules_whatever_waits(tasks: list[JobTask]) -> None:
     found = sort_tasks(tasks)
     assert sorted(map(repr, found)) == sorted(map(repr, tasks))
     assert found == sort_tasks(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
-    for one, other in pairwise(found):
-        assert one.urgency <= other.urgency
-        if (one.urgency, one.failed) == (other.urgency, other.failed):
-            assert one.seconds <= other.seconds
+    for before, after in pairwise(found):
+        assert before.urgency <= after.urgency
+        if (before.urgency, before.failed) == (after.urgency, after.failed):
+            assert before.seconds <= after.seconds
 
 
 def test_finished_and_failed_jobs_leave_the_queue() -> None:
@@ -133,7 +133,7 @@ def test_remaining_work_of_waiting_jobs_is_never_rounded_down() -> None:
 def placed(found: Snapshot) -> list[str]:
     asked = queue_jobs(found)
     problem = asked.weigh(pose(found, jobs=asked.units_left).problem)
-    return [one.job for one in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
+    return [job.job for job in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
 
 
 def alone(name: str, **fields: Any) -> DeclaredObject:
@@ -159,8 +159,10 @@ def test_what_runs_stays_where_another_is_but_a_little_shorter() -> None:
     assert RUNNING_WEIGHT_FACTOR > 1
 
 
-def replace_memory(one: AssignedInstance) -> AssignedInstance:
-    return AssignedInstance(one.id, one.gpu, tenant=one.tenant, job=one.job, sm_percent=100, memory_gib=16.0)
+def replace_memory(instance: AssignedInstance) -> AssignedInstance:
+    return AssignedInstance(
+        instance.id, instance.gpu, tenant=instance.tenant, job=instance.job, sm_percent=100, memory_gib=16.0
+    )
 
 
 def test_one_that_nothing_finishes_in_time_goes_on_as_if_it_had_no_deadline() -> None:

@@ -44,8 +44,8 @@ def test_an_alarm_alone_calls_for_no_new_plan(database: Database) -> None:
     store = PlannerStore(database, "one")
     store.lead()
     assert not record_corrections(database, store.epoch, [ProfileCorrection(KEY, alarm="the profile is wrong")], NOON)
-    said = database.read(lambda connection: events.recent(connection, events.EventFilter(), 10))
-    assert [(one.reason, one.severity) for one in said] == [("profile_wrong", "alarm")]
+    events_found = database.read(lambda connection: events.recent(connection, events.EventFilter(), 10))
+    assert [(event.reason, event.severity) for event in events_found] == [("profile_wrong", "alarm")]
 
 
 def test_who_leads_no_more_writes_nothing(database: Database) -> None:

@@ -38,7 +38,9 @@ def whole(database: Database) -> tuple[DeclaredObject, ...]:
 
 
 def name_of_a_service(database: Database) -> Key:
-    return next(Key(Kind.SERVICE, one.tenant, one.name) for one in whole(database) if one.kind == "Service")
+    return next(
+        Key(Kind.SERVICE, manifest.tenant, manifest.name) for manifest in whole(database) if manifest.kind == "Service"
+    )
 
 
 def test_while_nothing_is_declared_otherwise_the_very_same_world_is_read(database: Database) -> None:
@@ -58,15 +60,15 @@ def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database
 
 def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(database: Database) -> None:
     world = WorldCache()
-    before = {(one.kind, one.name): one for one in database.read(world.read)}
+    before = {(manifest.kind, manifest.name): manifest for manifest in database.read(world.read)}
     declared = documents()
-    changed = next(one for one in declared if one["kind"] == "Service")
+    changed = next(manifest for manifest in declared if manifest["kind"] == "Service")
     changed["spec"]["ratePerSecond"] *= 2
     put(database, of_documents(declared))
     after = database.read(world.read)
     assert after == whole(database)
-    new = [one for one in after if before[one.kind, one.name] is not one]
-    assert [one.name for one in new] == [changed["metadata"]["name"]]
+    new = [item for item in after if before[item.kind, item.name] is not item]
+    assert [item.name for item in new] == [changed["metadata"]["name"]]
 
 
 def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: Database) -> None:

@@ -33,7 +33,7 @@ def a_job(id_: str, job: str = "train", gpu: int = 0, sm: float = 30, memory: fl
 
 def a_node(*instances: AssignedInstance, clocks: Mapping[int, float] | None = None, **more: object) -> NodeDesired:
     gpus = tuple(AssignedGpu(index, f"u{index}", Frame(mhz, 600, 1530), 300.0) for index, mhz in (clocks or {}).items())
-    lines = tuple(sorted(instances, key=lambda one: one.id))
+    lines = tuple(sorted(instances, key=lambda instance: instance.id))
     return NodeDesired(lines, gpus, **more)  # type: ignore
 
 
@@ -41,13 +41,13 @@ def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> RolloutR
     return RolloutRules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
 
 
-def all_serve(told: Desired, **more: object) -> FleetStatus:
-    """Everything is as it was told."""
+def all_serve(assigned: Desired, **more: object) -> FleetStatus:
+    """Returns the status of a fleet in which every assigned instance serves."""
     return FleetStatus(
         {
-            one.id: InstanceStatus("ready", True, sm_percent=one.sm_percent, memory_gib=one.memory_gib)
-            for wanted in told.values()
-            for one in wanted.instances
+            instance.id: InstanceStatus("ready", True, sm_percent=instance.sm_percent, memory_gib=instance.memory_gib)
+            for wanted in assigned.values()
+            for instance in wanted.instances
         },
         **more,  # type: ignore
     )
@@ -59,20 +59,20 @@ def gpu_of(wanted: NodeDesired, the_rules: RolloutRules, node: str) -> GpuLimits
 
 @st.composite
 def drawn(draw: st.DrawFn, most: int = 4, nodes: int = 3, jobs: bool = True) -> tuple[Desired, Desired]:
-    """What is told and what is wanted: both fit, and mostly they have something in common."""
+    """Draws assignments and a target: both fit, and mostly they have instances in common."""
     names = [f"n{number}" for number in range(1, nodes + 1)]
     handover = draw(st.sampled_from(["overlap", "strict"]))
     company = draw(st.sampled_from([1, 2]))
     tiny = NodeDesired(handover=handover, same_model_per_gpu=company)
-    told = dict.fromkeys(names, tiny)
+    assigned = dict.fromkeys(names, tiny)
     owners = ["a", "b", "c"]
     kinds = st.sampled_from(["keep", "keep", "resize", "stop", "retune"])
     shapes = st.tuples(st.sampled_from([20, 30, 40, 50, 60, 80]), st.sampled_from([2.0, 4.0, 5.0, 6.0, 8.0]))
     rates = st.sampled_from([50.0, 100.0])
 
-    def put(fleet: dict[str, NodeDesired], one: AssignedInstance, node: str) -> bool:
-        lines = (*fleet[node].instances, one)
-        ids = [other for other in lines if other.gpu == one.gpu]
+    def put(fleet: dict[str, NodeDesired], instance: AssignedInstance, node: str) -> bool:
+        lines = (*fleet[node].instances, instance)
+        ids = [other for other in lines if other.gpu == instance.gpu]
         if is_over_full(ids, gpu_of(fleet[node], rules(names), node)):
             return False
         fleet[node] = replace(fleet[node], instances=tuple(sorted(lines, key=lambda line: line.id)))
@@ -81,50 +81,50 @@ def drawn(draw: st.DrawFn, most: int = 4, nodes: int = 3, jobs: bool = True) -> 
     for number in range(draw(st.integers(1, most))):
         sm, memory = draw(shapes)
         is_job = jobs and draw(st.integers(0, 5)) == 0
-        one = (
+        instance = (
             a_job(f"i{number}", sm=sm, memory=memory)
             if is_job
             else an_instance(f"i{number}", draw(st.sampled_from(owners)), 0, sm, memory, draw(rates))
         )
-        if is_job and any(other.job for wanted in told.values() for other in wanted.instances):
+        if is_job and any(other.job for wanted in assigned.values() for other in wanted.instances):
             continue
-        put(told, one, draw(st.sampled_from(names)))
+        put(assigned, instance, draw(st.sampled_from(names)))
     target = dict.fromkeys(names, tiny)
-    for node, wanted in told.items():
-        for one in wanted.instances:
+    for node, wanted in assigned.items():
+        for instance in wanted.instances:
             kind = draw(kinds)
             if kind == "stop":
                 continue
-            again = one
+            changed = instance
             if kind == "resize":
                 sm, memory = draw(shapes)
-                again = replace_struct(
-                    one, sm_percent=sm, memory_gib=memory, rate_per_second=draw(rates) if one.service else 0
+                changed = replace_struct(
+                    instance, sm_percent=sm, memory_gib=memory, rate_per_second=draw(rates) if instance.service else 0
                 )
-            elif kind == "retune" and one.service:
-                again = replace_struct(
-                    one, rate_per_second=draw(rates), batch=Frame(draw(st.sampled_from([4, 8])), 1, 8)
+            elif kind == "retune" and instance.service:
+                changed = replace_struct(
+                    instance, rate_per_second=draw(rates), batch=Frame(draw(st.sampled_from([4, 8])), 1, 8)
                 )
-            put(target, again, node)
+            put(target, changed, node)
     for number in range(draw(st.integers(0, most))):
         sm, memory = draw(shapes)
-        one = an_instance(f"j{number}", draw(st.sampled_from(owners)), 0, sm, memory, draw(rates))
-        put(target, one, draw(st.sampled_from(names)))
-    running = [one for wanted in target.values() for one in wanted.instances if one.job]
-    if not running and any(one.job for wanted in told.values() for one in wanted.instances):
+        instance = an_instance(f"j{number}", draw(st.sampled_from(owners)), 0, sm, memory, draw(rates))
+        put(target, instance, draw(st.sampled_from(names)))
+    running = [instance for wanted in target.values() for instance in wanted.instances if instance.job]
+    if not running and any(instance.job for wanted in assigned.values() for instance in wanted.instances):
         put(target, a_job("j-train"), draw(st.sampled_from(names)))
-    return told, target
+    return assigned, target
 
 
-def replace_struct(one: S, **fields: object) -> S:
-    return msgspec.structs.replace(one, **fields)
+def replace_struct(instance: S, **fields: object) -> S:
+    return msgspec.structs.replace(instance, **fields)
 
 
 def served(desired: Desired) -> dict[str, float]:
     """By service, what its instances carry by their rates."""
     found: dict[str, float] = {}
     for wanted in desired.values():
-        for one in wanted.instances:
-            if one.service:
-                found[one.owner] = found.get(one.owner, 0.0) + one.rate_per_second
+        for instance in wanted.instances:
+            if instance.service:
+                found[instance.owner] = found.get(instance.owner, 0.0) + instance.rate_per_second
     return found

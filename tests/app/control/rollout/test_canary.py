@@ -1,4 +1,4 @@
-"""What never ran here is tried on one instance before the others follow."""
+"""A shape that never ran here is tried on a single instance before the others follow."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def begun() -> Advance:
     return advance(TRIED, OLD, all_serve(OLD), RolloutState(), RULES, NOW)
 
 
-def test_one_goes_first_and_the_others_wait_while_it_is_watched() -> None:
+def test_a_canary_starts_first_and_the_others_wait_while_it_is_watched() -> None:
     step = begun()
     assert step.made == ("old-1",)
     assert step.waiting[0].reason == "canary_first"
     assert follow(follow(step, 1), 59).made == ()
 
 
-def test_the_others_follow_when_it_kept_its_slo() -> None:
+def test_the_others_follow_when_the_canary_met_its_slo() -> None:
     step = follow(begun(), 1)
     passed = follow(step, 62, {"old-1": CopyTrial(500, 99.0)})
     assert passed.passed == (KEY,)
@@ -45,7 +45,7 @@ def test_the_others_follow_when_it_kept_its_slo() -> None:
     assert passed.state.proven == (KEY,)
 
 
-def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> None:
+def test_a_canary_that_misses_its_slo_gets_its_old_shape_and_stops_the_rest() -> None:
     step = follow(begun(), 1)
     failed = follow(step, 62, {"old-1": CopyTrial(500, 91.5)})
     assert failed.stopped_reason == "canary_failed"
@@ -53,24 +53,24 @@ def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> Non
     assert failed.desired == OLD
 
 
-def test_too_few_answers_say_nothing_for_a_while() -> None:
+def test_too_few_answers_decide_nothing_for_a_while() -> None:
     step = follow(begun(), 1)
     assert follow(step, 62, {"old-1": CopyTrial(10, 50.0)}).passed == ()
     assert follow(step, 302, {"old-1": CopyTrial(10, 50.0)}).passed == (KEY,)
 
 
-def test_the_watch_begins_anew_when_it_falls() -> None:
+def test_the_watch_restarts_when_the_canary_dies() -> None:
     step = follow(begun(), 1)
     fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
-    again = follow(fallen, 31)
-    assert follow(again, 70, {"old-1": CopyTrial(500, 99.0)}).passed == ()
-    assert follow(again, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
+    later = follow(fallen, 31)
+    assert follow(later, 70, {"old-1": CopyTrial(500, 99.0)}).passed == ()
+    assert follow(later, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
 
 
-def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
-    told = {"n1": a_node(an_instance("old")), "n2": a_node()}
+def test_the_capacity_of_a_watched_canary_does_not_count() -> None:
+    assigned = {"n1": a_node(an_instance("old")), "n2": a_node()}
     target = {"n2": a_node(an_instance("new", variant="int8"))}
-    step = advance(target, told, all_serve(told), RolloutState(), RULES, NOW)
+    step = advance(target, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
     assert step.made == ("new",)
     step = advance(target, step.desired, all_serve(step.desired), step.state, RULES, NOW)
     assert step.made == ()
@@ -80,60 +80,60 @@ def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
 
 
 def test_a_service_that_has_nothing_else_does_not_wait() -> None:
-    told = {"n1": a_node(), "n2": a_node()}
-    assert advance(TRIED, told, all_serve(told), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
+    assigned = {"n1": a_node(), "n2": a_node()}
+    assert advance(TRIED, assigned, all_serve(assigned), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
 
 
 def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, FleetStatus]:
     """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants what it leaves, and has no copy."""
     old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
-    told = {"n1": a_node(*old, *more), "n2": a_node()}
+    assigned = {"n1": a_node(*old, *more), "n2": a_node()}
     new = [an_instance(f"new-{gpu}", "usual", gpu, variant="int8", sm=21) for gpu in (0, 1)]
     coming = [an_instance(f"newcomer-{gpu}", "newcomer", gpu, sm=70) for gpu in (0, 1)]
     target = {"n1": a_node(*coming, *more), "n2": a_node(*new)}
-    return told, target, all_serve(told)
+    return assigned, target, all_serve(assigned)
 
 
 USUAL = rules(unproven=frozenset({"m-usual/int8/v100"}))
 
 
-def test_a_trial_keeps_nobody_waiting_who_has_no_copy() -> None:
-    told, target, seen = waiting_for_room()
-    step = advance(target, told, seen, RolloutState(), USUAL, NOW)
+def test_a_trial_delays_no_service_without_a_copy() -> None:
+    assigned, target, observed = waiting_for_room()
+    step = advance(target, assigned, observed, RolloutState(), USUAL, NOW)
     for seconds in range(1, 6):
         now = NOW + timedelta(seconds=seconds)
         step = advance(target, step.desired, all_serve(step.desired), step.state, USUAL, now)
-    assert {one.id for one in step.desired["n1"].instances} == {"newcomer-0", "newcomer-1"}
-    assert {one.id for one in step.desired["n2"].instances} == {"new-0", "new-1"}
+    assert {instance.id for instance in step.desired["n1"].instances} == {"newcomer-0", "newcomer-1"}
+    assert {instance.id for instance in step.desired["n2"].instances} == {"new-0", "new-1"}
 
 
-def test_a_trial_goes_on_for_those_who_wait_with_a_copy_that_serves() -> None:
-    told, target, _ = waiting_for_room()
+def test_a_trial_continues_while_waiting_services_have_a_serving_copy() -> None:
+    assigned, target, _ = waiting_for_room()
     has_one = {"n3": a_node(an_instance("newcomer-2", "newcomer"))}
-    told, target = {**told, **has_one}, {**target, **has_one}
-    step = advance(target, told, all_serve(told), RolloutState(), USUAL, NOW)
+    assigned, target = {**assigned, **has_one}, {**target, **has_one}
+    step = advance(target, assigned, all_serve(assigned), RolloutState(), USUAL, NOW)
     step = advance(target, step.desired, all_serve(step.desired), step.state, USUAL, NOW + timedelta(seconds=5))
     assert step.made == ()
-    assert {one.reason for one in step.waiting} >= {"canary_first", "capacity_at_risk"}
+    assert {change.reason for change in step.waiting} >= {"canary_first", "capacity_at_risk"}
 
 
-def test_a_trial_elsewhere_goes_on_while_somebody_has_no_copy() -> None:
+def test_a_trial_elsewhere_continues_while_a_service_has_no_copy() -> None:
     big = an_instance("big", "big", sm=90)
-    told = {**OLD, "n3": a_node(big)}
+    assigned = {**OLD, "n3": a_node(big)}
     target = {**TRIED, "n3": a_node(big, an_instance("newcomer", "newcomer", sm=70))}
-    step = advance(target, told, all_serve(told), RolloutState(), RULES, NOW)
+    step = advance(target, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
     assert step.made == ("old-1",)
     step = advance(target, step.desired, all_serve(step.desired), step.state, RULES, NOW + timedelta(seconds=5))
-    assert "canary_first" in {one.reason for one in step.waiting} and step.made == ()
+    assert "canary_first" in {change.reason for change in step.waiting} and step.made == ()
 
 
-def test_the_trial_s_clock_goes_on_when_another_plan_wants_the_same() -> None:
+def test_the_clock_of_a_trial_continues_under_another_plan_with_the_same_shape() -> None:
     step = follow(begun(), 1)
-    again = begin(step.state, step.desired, TRIED, RULES)
-    assert again.canaries == step.state.canaries and again.canaries[KEY].ready_since > 0
+    later = begin(step.state, step.desired, TRIED, RULES)
+    assert later.canaries == step.state.canaries and later.canaries[KEY].ready_since > 0
 
 
-def test_a_trial_is_in_no_order_s_way() -> None:
+def test_a_trial_blocks_no_order() -> None:
     found = order(OLD, TRIED, RULES)
     assert found.stuck == () and len(found.steps) == 1
 

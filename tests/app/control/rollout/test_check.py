@@ -15,19 +15,19 @@ OLD, NEW = an_instance("old"), an_instance("new")
 LARGER = replace_struct(OLD, sm_percent=60.0, rate_per_second=150.0)
 
 
-def begun(told: Desired, target: Desired) -> Advance:
-    return advance(target, told, all_serve(told), RolloutState(), rules(), NOW)
+def begun(assigned: Desired, target: Desired) -> Advance:
+    return advance(target, assigned, all_serve(assigned), RolloutState(), rules(), NOW)
 
 
-def looked(step: Advance, target: Desired, seconds: float, **seen: InstanceStatus) -> Advance:
+def looked(step: Advance, target: Desired, seconds: float, **statuses: InstanceStatus) -> Advance:
     served = all_serve(step.desired)
-    observed = replace(served, instances={**served.instances, **seen})
+    observed = replace(served, instances={**served.instances, **statuses})
     return advance(target, step.desired, observed, step.state, rules(), NOW + timedelta(seconds=seconds))
 
 
 def test_a_new_instance_that_a_node_cannot_start_is_left_out_again() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
-    step = begun(told, target)
+    assigned, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
+    step = begun(assigned, target)
     held = InstanceStatus("", reason="no_template", message="serve is not defined here")
     once = looked(step, target, 1, new=held)
     assert not once.stopped_reason  # it may be passing
@@ -38,34 +38,34 @@ def test_a_new_instance_that_a_node_cannot_start_is_left_out_again() -> None:
     assert stopped.state.leaving == {"new": Leaving("n2", NEW, stopped.state.leaving["new"].since)}
 
 
-def test_what_a_node_says_once_and_not_again_is_forgotten() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
+def test_a_refusal_reported_only_once_is_forgotten() -> None:
+    assigned, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
     held = InstanceStatus("starting", reason="exited")
-    step = looked(begun(told, target), target, 1, new=held)
+    step = looked(begun(assigned, target), target, 1, new=held)
     step = looked(step, target, 9, new=InstanceStatus("warming"))
     assert not looked(step, target, 15, new=held).stopped_reason
 
 
-def test_an_instance_in_another_shape_gets_its_old_one_back() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
-    step = begun(told, target)
+def test_a_reshaped_instance_gets_its_old_shape_back() -> None:
+    assigned, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
+    step = begun(assigned, target)
     failing = InstanceStatus("ready", True, "exited", "it ended by itself", sm_percent=40, memory_gib=4)
     stopped = looked(looked(step, target, 1, old=failing), target, 12, old=failing)
     assert stopped.stopped_reason == "step_failed"
-    assert stopped.desired == told
+    assert stopped.desired == assigned
 
 
-def test_an_old_copy_that_says_why_it_goes_is_no_failure() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
-    step = begun(told, target)
+def test_an_old_copy_that_reports_why_it_ends_is_no_failure() -> None:
+    assigned, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
+    step = begun(assigned, target)
     replaced = InstanceStatus("ready", True, "replaced", sm_percent=60, memory_gib=4, copies=2)
     assert not looked(looked(step, target, 1, old=replaced), target, 30, old=replaced).stopped_reason
 
 
 def test_a_step_has_some_times_its_start_seconds() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
+    assigned, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
     patient = rules(start_seconds={"m-search/fp16/v100": 40.0})
-    step = begun(told, target)
+    step = begun(assigned, target)
     served = all_serve(step.desired)
     warming = replace(served, instances={**served.instances, "new": InstanceStatus("warming")})
 
@@ -78,22 +78,22 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
 
 
 def test_the_copy_before_does_not_pass_for_the_new_one() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
-    step = begun(told, target)
+    assigned, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
+    step = begun(assigned, target)
     still = InstanceStatus("ready", True, sm_percent=40, memory_gib=4)
     assert "old" in looked(step, target, 5, old=still).state.pending
     assert looked(step, target, 5).done
 
 
 def test_a_shape_that_looks_the_same_from_outside_has_its_start_seconds() -> None:
-    told, target = {"n1": a_node(OLD)}, {"n1": a_node(replace_struct(OLD, variant="int8"))}
-    step = begun(told, target)
+    assigned, target = {"n1": a_node(OLD)}, {"n1": a_node(replace_struct(OLD, variant="int8"))}
+    step = begun(assigned, target)
     assert not looked(step, target, 5).done
     assert looked(step, target, 20).done
 
 
 def test_an_instance_that_served_and_fell_later_does_not_stop_a_rollout() -> None:
-    told = {"n1": a_node(OLD)}
+    assigned = {"n1": a_node(OLD)}
     fallen = FleetStatus({"old": InstanceStatus("", reason="exited")})
-    step = advance(told, told, fallen, RolloutState(), rules(), NOW)
+    step = advance(assigned, assigned, fallen, RolloutState(), rules(), NOW)
     assert not step.stopped_reason

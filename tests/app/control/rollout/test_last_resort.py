@@ -14,65 +14,65 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def fleet(priority: float) -> tuple[Desired, Desired]:
     """spare holds the room that usual needs, and can itself go nowhere before usual has come."""
-    told = {"n1": a_node(an_instance("spare-1", "spare", sm=90, rate=80, priority=priority)), "n2": a_node()}
+    assigned = {"n1": a_node(an_instance("spare-1", "spare", sm=90, rate=80, priority=priority)), "n2": a_node()}
     target = {
         "n1": a_node(an_instance("usual-1", "usual", sm=50), an_instance("spare-2", "spare", sm=40, priority=priority)),
         "n2": a_node(),
     }
-    return told, target
+    return assigned, target
 
 
-def at(seconds: float, told: Desired, target: Desired, state: RolloutState) -> Advance:
-    return advance(target, told, all_serve(told), state, rules(), NOW + timedelta(seconds=seconds))
+def at(seconds: float, assigned: Desired, target: Desired, state: RolloutState) -> Advance:
+    return advance(target, assigned, all_serve(assigned), state, rules(), NOW + timedelta(seconds=seconds))
 
 
 def test_the_lower_priority_gives_way_after_a_while() -> None:
-    told, target = fleet(10)
-    step = at(0, told, target, RolloutState())
+    assigned, target = fleet(10)
+    step = at(0, assigned, target, RolloutState())
     assert step.changed == {} and step.state.stuck_since == NOW.timestamp()
-    assert at(14, told, target, step.state).changed == {}
-    step = at(15, told, target, step.state)
+    assert at(14, assigned, target, step.state).changed == {}
+    step = at(15, assigned, target, step.state)
     assert step.made == ("spare-1",)
     assert at(16, step.desired, target, step.state).made == ("spare-2", "usual-1")
 
 
 def test_the_higher_priority_never_does() -> None:
-    told, target = fleet(200)
-    step = at(0, told, target, RolloutState())
-    assert at(3600, told, target, step.state).changed == {}
+    assigned, target = fleet(200)
+    step = at(0, assigned, target, RolloutState())
+    assert at(3600, assigned, target, step.state).changed == {}
 
 
-def test_the_wait_begins_anew_when_something_moves() -> None:
-    told, target = fleet(10)
-    step = at(0, told, target, RolloutState())
-    moved = {**told, "n1": a_node(*told["n1"].instances, an_instance("other", "other", sm=10))}
+def test_the_wait_restarts_when_there_is_progress() -> None:
+    assigned, target = fleet(10)
+    step = at(0, assigned, target, RolloutState())
+    moved = {**assigned, "n1": a_node(*assigned["n1"].instances, an_instance("other", "other", sm=10))}
     step = at(10, moved, target, step.state)
     assert step.made == ("other",) and step.state.stuck_since == 0.0
 
 
-def test_the_wait_does_not_begin_anew_with_another_plan() -> None:
-    told, target = fleet(10)
-    step = at(0, told, target, RolloutState())
-    assert at(15, told, target, begin(step.state, told, target, rules())).made == ("spare-1",)
+def test_the_wait_does_not_restart_with_another_plan() -> None:
+    assigned, target = fleet(10)
+    step = at(0, assigned, target, RolloutState())
+    assert at(15, assigned, target, begin(step.state, assigned, target, rules())).made == ("spare-1",)
 
 
-def test_nobody_without_a_copy_waits_for_what_moves_elsewhere() -> None:
-    told, target = fleet(10)
+def test_no_service_without_a_copy_waits_for_changes_elsewhere() -> None:
+    assigned, target = fleet(10)
     elsewhere = {"n3": a_node(an_instance("other", "other"))}
-    told, target = {**told, **elsewhere}, {**target, **elsewhere}
+    assigned, target = {**assigned, **elsewhere}, {**target, **elsewhere}
     state = RolloutState(pending={"other": PendingStep(NOW.timestamp() + 14)})
-    seen = all_serve({node: wanted for node, wanted in told.items() if node != "n3"})
-    step = advance(target, told, seen, state, rules(), NOW)
-    step = advance(target, told, seen, step.state, rules(), NOW + timedelta(seconds=15))
+    observed = all_serve({node: wanted for node, wanted in assigned.items() if node != "n3"})
+    step = advance(target, assigned, observed, state, rules(), NOW)
+    step = advance(target, assigned, observed, step.state, rules(), NOW + timedelta(seconds=15))
     assert step.made == ("spare-1",)
 
 
-def test_what_does_not_leave_is_not_waited_for() -> None:
-    told, target = fleet(10)
+def test_a_copy_that_does_not_leave_is_not_waited_for() -> None:
+    assigned, target = fleet(10)
     gone = an_instance("gone", "past", sm=5, priority=10)
-    seen = all_serve({**told, "n3": a_node(gone)})
+    observed = all_serve({**assigned, "n3": a_node(gone)})
     state = RolloutState(leaving={"gone": Leaving("n1", gone, NOW.timestamp() - 280)})
     for seconds, made in ((0, ()), (19, ()), (20, ()), (35, ("spare-1",))):
-        step = advance(target, told, seen, state, rules(), NOW + timedelta(seconds=seconds))
+        step = advance(target, assigned, observed, state, rules(), NOW + timedelta(seconds=seconds))
         state = step.state
         assert step.made == made, seconds

@@ -41,7 +41,7 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"target": 4}, "plan 4 is in force; it was plan 3"),
         ({"declared": THEN.declared[:1]}, "Policy default was deleted"),
@@ -58,5 +58,5 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
         ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80 requests/s; it was 100"),
     ],
 )
-def test_what_a_plan_depends_on_is_named_when_it_changes(changed: dict[str, Any], said: str) -> None:
-    assert no_longer(THEN, replace(THEN, **changed)) == said
+def test_a_changed_dependency_of_a_plan_is_named(changed: dict[str, Any], expected: str) -> None:
+    assert no_longer(THEN, replace(THEN, **changed)) == expected

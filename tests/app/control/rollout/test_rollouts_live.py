@@ -13,7 +13,7 @@ from app.control.domain.desired import Desired
 from app.control.rollout import RolloutRules, RolloutState, advance, begin, order
 from tests.app.control.rollout.fleets import drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
-from tests.app.control.rollout.referee import standing
+from tests.app.control.rollout.referee import placed_instances
 from tests.support.soak import scaled
 
 PATIENT = rules(least_seconds=1e9, held_seconds=1e9)
@@ -30,12 +30,12 @@ def roll(
     now = START
     for _ in range(rounds):
         now += SECOND
-        step = advance(target, fleet.told, fleet.observed(), state, the_rules, now)
+        step = advance(target, fleet.assigned, fleet.observed(), state, the_rules, now)
         assert not step.stopped_reason
         state = msgspec.json.decode(msgspec.json.encode(step.state), type=RolloutState)  # as it is kept
         if step.done:
             return None
-        fleet.tell(step.changed, max(fleet.asked.values()) + 1)
+        fleet.tell(step.changed, max(fleet.assigned_generations.values()) + 1)
         fleet.pass_time()
         assert fleet.overfull(the_rules) == []
         for service, rate in floor.items():
@@ -45,22 +45,22 @@ def roll(
 
 @settings(max_examples=scaled(3_000, 150), deadline=None)
 @given(drawn(most=6), st.integers(0, 1000))
-def test_a_rollout_reaches_its_target_at_whatever_pace_nodes_go(fleets: tuple[Desired, Desired], seed: int) -> None:
-    told, target = fleets
-    found = order(told, target, rules())
-    fleet = Fleet(told, Random(seed))
+def test_a_rollout_reaches_its_target_at_any_pace_of_nodes(fleets: tuple[Desired, Desired], seed: int) -> None:
+    assigned, target = fleets
+    found = order(assigned, target, rules())
+    fleet = Fleet(assigned, Random(seed))
     assert roll(fleet, found.target, RolloutState(found.sequence), PATIENT) is None
-    assert standing(fleet.told) == standing(found.target)
+    assert placed_instances(fleet.assigned) == placed_instances(found.target)
 
 
 @settings(max_examples=scaled(3_000, 100), deadline=None)
 @given(drawn(most=5), st.integers(0, 1000), st.integers(0, 12))
 def test_a_newer_plan_takes_over_anywhere_on_the_way(fleets: tuple[Desired, Desired], seed: int, when: int) -> None:
-    told, target = fleets
-    fleet = Fleet(told, Random(seed))
-    first = order(told, target, PATIENT)
+    assigned, target = fleets
+    fleet = Fleet(assigned, Random(seed))
+    first = order(assigned, target, PATIENT)
     state = roll(fleet, first.target, RolloutState(first.sequence), PATIENT, when)
-    back = order(fleet.told, told, PATIENT)  # to what was before, as far as there is a way back
-    begun = begin(state or RolloutState(), fleet.told, back.target, PATIENT)
+    back = order(fleet.assigned, assigned, PATIENT)  # to what was before, as far as there is a way back
+    begun = begin(state or RolloutState(), fleet.assigned, back.target, PATIENT)
     assert roll(fleet, back.target, begun, PATIENT) is None
-    assert standing(fleet.told) == standing(back.target)
+    assert placed_instances(fleet.assigned) == placed_instances(back.target)

@@ -75,7 +75,7 @@ def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
 
 def test_it_starts_with_nothing_of_ours_but_three_streams(solver: Solver) -> None:
     solver.solve(PROBLEM, seconds=LONG, work=1)
-    held = {str(one.readlink()) for one in Path(f"/proc/{solver.full.pid}/fd").iterdir()}
+    held = {str(file.readlink()) for file in Path(f"/proc/{solver.full.pid}/fd").iterdir()}
     assert not any(name.startswith("socket:") for name in held)
 
 
@@ -117,7 +117,9 @@ def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
 
 
 def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
-    tight = replace(PROBLEM, services={name: replace(one, slo_ms=0.01) for name, one in PROBLEM.services.items()})
+    tight = replace(
+        PROBLEM, services={name: replace(service, slo_ms=0.01) for name, service in PROBLEM.services.items()}
+    )
     answer = solver.solve(tight, seconds=LONG, work=4)
     assert answer.outcome is SolveOutcome.SOLVED
     assert answer.plan

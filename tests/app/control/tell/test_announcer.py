@@ -48,7 +48,7 @@ WORLD = [
 def database(database_url: str) -> Iterator[Database]:
     NOW[0] = NOON
     made = Database(database_url, pool_size=2, direct=True, moment=lambda: NOW[0])
-    manifests, faults = validate([Document(str(number), one) for number, one in enumerate(WORLD)])
+    manifests, faults = validate([Document(str(number), manifest) for number, manifest in enumerate(WORLD)])
     assert not faults
     actor = Actor(Principal("tests", Scope.ADMIN), "request")
     made.write(lambda connection: declare(connection, actor, manifests))
@@ -59,11 +59,12 @@ def database(database_url: str) -> Iterator[Database]:
 
 def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
     declared = []
-    for one in WORLD:
-        spec: Any = one["spec"]
-        if one["kind"] == "Policy":
+    for document in WORLD:
+        spec: Any = document["spec"]
+        if document["kind"] == "Policy":
             spec = {**spec, "mode": mode}
-        declared.append(DeclaredObject(one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"], spec))
+        metadata = document["metadata"]
+        declared.append(DeclaredObject(document["kind"], metadata.get("tenant", ""), metadata["name"], spec))
     return Snapshot(
         at=NOON + timedelta(minutes=minute),
         epoch=1,
@@ -76,15 +77,15 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
 
 def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     """A cycle that planned this, in one go: what it decided stands already."""
-    seen = snapshot(rate, minute, mode)
-    question = formulate(seen)
+    snapshot_then = snapshot(rate, minute, mode)
+    question = formulate(snapshot_then)
     answer = Inline().solve(question.problem, seconds=60.0, work=2)
-    decision = draft(seen, question, answer)
-    stands = replace(seen, in_force=decision.desired)
-    return CycleOutcome(stands, formulate(stands), running_plan(formulate(stands).problem), decision)
+    decision = draft(snapshot_then, question, answer)
+    after_plan = replace(snapshot_then, in_force=decision.desired)
+    return CycleOutcome(after_plan, formulate(after_plan), running_plan(formulate(after_plan).problem), decision)
 
 
-def told(database: Database, telling: Announcer, what: CycleOutcome) -> bool:
+def announced(database: Database, telling: Announcer, what: CycleOutcome) -> bool:
     NOW[0] = what.snapshot.at
     return telling.tell(1, what)
 
@@ -93,7 +94,7 @@ def conditions(database: Database, key: Key) -> dict[str, Any]:
     stored = database.read(lambda connection: objects.get(connection, key))
     assert stored
     found: Any = stored.status.get("conditions", [])
-    return {one["type"]: one for one in found}
+    return {condition["type"]: condition for condition in found}
 
 
 SEARCH = Key(Kind.SERVICE, "shop", "search")
@@ -101,28 +102,28 @@ SEARCH = Key(Kind.SERVICE, "shop", "search")
 
 def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
     telling = Announcer(database, Inline())
-    assert told(database, telling, after(200.0))
+    assert announced(database, telling, after(200.0))
     assert conditions(database, SEARCH)["Served"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
     limits = database.read(endpoints.limits)
     assert limits["shop/search"].shed_share == 0
     assert limits["shop/search"].queue_limit > 0
     assert database.read(lambda c: outlook.get(c, outlook.MONEY)) == {"releasable": []}
-    assert told(database, telling, after(200.0, minute=2))
+    assert announced(database, telling, after(200.0, minute=2))
     free = database.read(lambda c: outlook.get(c, outlook.MONEY))["releasable"]
     assert len(free) == 2
-    assert all(one["perHour"] == 1.2 for one in free)
+    assert all(node["perHour"] == 1.2 for node in free)
     assert REGISTRY.get_sample_value("gpuwright_releasable_nodes") == 2
     assert (
         REGISTRY.get_sample_value("gpuwright_service_unserved_per_second", {"tenant": "shop", "service": "search"}) == 0
     )
     found = database.read(lambda c: events.recent(c, EventFilter(reasons=["releasable"])))
-    assert {one.name for one in found} == {one["node"] for one in free}
+    assert {node.name for node in found} == {node["node"] for node in free}
 
 
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
     telling = Announcer(database, Inline())
-    assert told(database, telling, after(1500.0))
+    assert announced(database, telling, after(1500.0))
     served = conditions(database, SEARCH)["Served"]
     assert (served["status"], served["reason"]) == ("False", "Unserved")
     assert "least change that helps" in served["message"]
@@ -131,12 +132,12 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
     rent = database.read(lambda c: outlook.get(c, outlook.MONEY))["renting"]
     assert rent["gpus"].keys() == {"v100-16gb"}
     assert rent["serves"] == ["shop/search"]
-    reasons = {one.reason for one in database.read(events.recent)}
+    reasons = {event.reason for event in database.read(events.recent)}
     assert {"unserved", "shedding", "rent_more"} <= reasons
 
 
 def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
-    assert told(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
+    assert announced(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
     assert database.read(endpoints.limits) == {}
     found = conditions(database, SEARCH)
     assert found["Served"]["message"].endswith("; the mode is advisory")

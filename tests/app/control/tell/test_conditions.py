@@ -22,8 +22,8 @@ SHOP = Key(Kind.TENANT, "", "shop")
 GROUND = CycleFacts(problem(), plan())
 
 
-def statement(standing: CycleFacts, key: Key, type_: str) -> Statement:
-    [found] = [one for one in make_statements(standing)[key] if one.type == type_]
+def statement(facts: CycleFacts, key: Key, type_: str) -> Statement:
+    [found] = [statement for statement in make_statements(facts)[key] if statement.type == type_]
     return found
 
 
@@ -61,28 +61,30 @@ def test_an_attainment_that_breathes_changes_no_word(low: float, high: float) ->
 
 def test_a_degraded_service_says_why() -> None:
     worse = {"shop/rank": Degraded(Reason.SHEDDING, "20% of its requests are answered 503")}
-    told = statement(replace(GROUND, degraded=worse), RANK, "Degraded")
-    assert (told.status, told.reason) == ("True", "Shedding")
+    statement_found = statement(replace(GROUND, degraded=worse), RANK, "Degraded")
+    assert (statement_found.status, statement_found.reason) == ("True", "Shedding")
     assert statement(GROUND, SEARCH, "Degraded").status == "False"
 
 
 def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
     accounts = {"shop": BudgetAccount(101.0, 100.0, 200.0, "freeze")}
-    standing = replace(GROUND, accounts=accounts, terms={"shop": TenantTerms(budget_per_month=100.0)}, currency="CHF")
+    facts = replace(GROUND, accounts=accounts, terms={"shop": TenantTerms(budget_per_month=100.0)}, currency="CHF")
     for key in (SHOP, SEARCH, RANK):
-        told = statement(standing, key, "WithinBudget")
-        assert (told.status, told.reason) == ("False", "OverBudget")
-        assert told.message.startswith("shop has spent the budget of 100 CHF a month; ")
-        assert told.message.endswith("its services keep what they have and get no more")
+        statement_found = statement(facts, key, "WithinBudget")
+        assert (statement_found.status, statement_found.reason) == ("False", "OverBudget")
+        assert statement_found.message.startswith("shop has spent the budget of 100 CHF a month; ")
+        assert statement_found.message.endswith("its services keep what they have and get no more")
     assert not [
-        one for one in make_statements(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"
+        statement
+        for statement in make_statements(facts)[Key(Kind.SERVICE, "lab", "alone")]
+        if statement.type == "WithinBudget"
     ]
 
 
 def test_a_tenant_says_whether_it_has_borrowed_or_had_to_give_back() -> None:
-    standing = replace(GROUND, terms={"shop": TenantTerms(1.0)}, used={"shop": GpuUsage(1.2)})
-    assert statement(standing, SHOP, "Entitled").reason == "Borrowing"
-    cut = replace(standing, limits={"shop": Limit(1.1)})
+    facts = replace(GROUND, terms={"shop": TenantTerms(1.0)}, used={"shop": GpuUsage(1.2)})
+    assert statement(facts, SHOP, "Entitled").reason == "Borrowing"
+    cut = replace(facts, limits={"shop": Limit(1.1)})
     assert (statement(cut, SHOP, "Entitled").status, statement(cut, SHOP, "Entitled").reason) == ("False", "Reclaimed")
-    own = replace(standing, terms={"shop": TenantTerms(2.0, Limit(2.0))}, limits={"shop": Limit(2.0)})
+    own = replace(facts, terms={"shop": TenantTerms(2.0, Limit(2.0))}, limits={"shop": Limit(2.0)})
     assert statement(own, SHOP, "Entitled").status == "True"

@@ -28,13 +28,13 @@ def fleet(*services: Service, spare: dict[str, int], limits: dict[str, Limit] | 
         nodes={"n1": Node("n1", "big", (0,), 16, 64, 2.0)},
         models={"m": (Variant("v", 0.8),)},
         profiles={
-            one.key: one
-            for one in (
+            profile.key: profile
+            for profile in (
                 Profile("m", "v", "big", LATENCY, {1: 1.0, 8: 2.0}),
                 Profile("m", "v", "old", SLOW, {1: 1.0, 8: 2.0}),
             )
         },
-        services={one.name: one for one in services},
+        services={service.name: service for service in services},
         limits=limits or {},
         spare=spare,
     )

@@ -32,8 +32,8 @@ def world() -> tuple[Problem, Plan]:
 def test_the_plans_cost_is_divided_as_the_ledger_divides_it() -> None:
     problem, plan = world()
     price, memory = problem.nodes["n-1"].price_per_hour, problem.type_of("n-1").memory_gib
-    held = [(problem.services[one.service].tenant, one.gpu, one.sm_percent, one.memory_gib,
-             problem.services[one.service].is_dedicated) for one in plan.instances]  # fmt: skip
+    held = [(problem.services[instance.service].tenant, instance.gpu, instance.sm_percent, instance.memory_gib,
+             problem.services[instance.service].is_dedicated) for instance in plan.instances]  # fmt: skip
     held.append(("lab", JOB.gpu, JOB.sm_percent, JOB.memory_gib, False))
     wanted: dict[str, float] = defaultdict(float)
     for gpu in problem.nodes["n-1"].gpus:
@@ -46,13 +46,13 @@ def test_the_plans_cost_is_divided_as_the_ledger_divides_it() -> None:
             wanted[UNALLOCATED] += price
             continue
         shares = shares_of(residents, memory)
-        for name, part in zip([*(one.tenant for one in residents), IDLE], shares.parts, strict=True):
+        for name, part in zip([*(resident.tenant for resident in residents), IDLE], shares.parts, strict=True):
             wanted[name] += price * part / shares.whole
     wanted[UNALLOCATED] += problem.nodes["n-2"].gpu_count * problem.nodes["n-2"].price_per_hour
     found = cost_rates(problem, plan)
     assert found == pytest.approx(dict(wanted))
     assert sum(found.values()) == pytest.approx(
-        sum(one.gpu_count * one.price_per_hour for one in problem.nodes.values())
+        sum(node.gpu_count * node.price_per_hour for node in problem.nodes.values())
     )
 
 

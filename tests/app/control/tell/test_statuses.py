@@ -38,7 +38,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def apply(database: Database, world: list[dict[str, Any]]) -> None:
-    documents = [Document(str(number), one) for number, one in enumerate(world)]
+    documents = [Document(str(number), manifest) for number, manifest in enumerate(world)]
     manifests, faults = validate(documents)
     assert not faults
     actor = Actor(Principal("tests", Scope.ADMIN), "request")
@@ -54,7 +54,7 @@ def conditions(database: Database, key: Key) -> dict[str, Any]:
     stored = database.read(lambda connection: objects.get(connection, key))
     assert stored
     found: Any = stored.status.get("conditions", [])
-    return {one["type"]: one for one in found}
+    return {condition["type"]: condition for condition in found}
 
 
 def version(database: Database) -> int:
@@ -76,8 +76,8 @@ def test_what_is_said_is_written_once_and_turns_are_events(database: Database) -
     assert version(database) == before, "and writes nothing"
     assert saying.say(database, 1, both(SERVED, SERVED), specs(database)) == 1
     assert conditions(database, RANK)["Served"]["status"] == "True"
-    told = [(one.name, one.reason) for one in database.read(events.recent)]
-    assert told == [("rank", "served"), ("rank", "unserved")]
+    found_events = [(event.name, event.reason) for event in database.read(events.recent)]
+    assert found_events == [("rank", "served"), ("rank", "unserved")]
 
 
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:

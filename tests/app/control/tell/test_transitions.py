@@ -21,7 +21,7 @@ BEFORE = Snapshot(at=datetime(2026, 3, 2, tzinfo=UTC), epoch=1, nodes={"node-1":
 
 def reasons(**facts: object) -> list[str]:
     now = replace(BEFORE, nodes={"node-1": replace(NODE, **facts)})  # type: ignore[arg-type]
-    return [one.reason for one in find_fleet_events(BEFORE, now)]
+    return [event.reason for event in find_fleet_events(BEFORE, now)]
 
 
 def test_what_stays_is_no_event() -> None:
@@ -34,54 +34,54 @@ def test_what_stays_is_no_event() -> None:
 def test_a_node_that_turns_says_how_and_when_it_is_back(state: str, reason: str) -> None:
     away = replace(BEFORE, nodes={"node-1": replace(NODE, state=state)})  # type: ignore[arg-type]
     assert reasons(state=state) == [reason]
-    assert [one.reason for one in find_fleet_events(away, BEFORE)] == ["node_back"]
+    assert [event.reason for event in find_fleet_events(away, BEFORE)] == ["node_back"]
 
 
 def test_a_node_that_reports_for_the_first_time_joined() -> None:
-    assert [one.reason for one in find_fleet_events(replace(BEFORE, nodes={}), BEFORE)] == ["node_joined"]
+    assert [node.reason for node in find_fleet_events(replace(BEFORE, nodes={}), BEFORE)] == ["node_joined"]
     never = replace(BEFORE, nodes={"node-1": replace(NODE, state="never")})
-    assert [one.reason for one in find_fleet_events(never, BEFORE)] == ["node_joined"]
+    assert [event.reason for event in find_fleet_events(never, BEFORE)] == ["node_joined"]
     assert find_fleet_events(replace(BEFORE, nodes={}), never) == []
 
 
 def test_each_gpu_that_fails_and_comes_back_is_an_event_of_its_own() -> None:
     failed = replace(BEFORE, nodes={"node-1": replace(NODE, failed_gpus=(0, 2))})
-    told = find_fleet_events(BEFORE, failed)
-    assert [(one.reason, one.about) for one in told] == [("gpu_failed", "0"), ("gpu_failed", "2")]
-    assert len({one.fingerprint for one in told}) == 2
-    assert [one.reason for one in find_fleet_events(failed, BEFORE)] == ["gpu_back", "gpu_back"]
+    events_found = find_fleet_events(BEFORE, failed)
+    assert [(event.reason, event.about) for event in events_found] == [("gpu_failed", "0"), ("gpu_failed", "2")]
+    assert len({event.fingerprint for event in events_found}) == 2
+    assert [event.reason for event in find_fleet_events(failed, BEFORE)] == ["gpu_back", "gpu_back"]
 
 
 def test_a_drain_says_how_much_is_to_leave() -> None:
     in_force = {"node-1": NodeDesired(tuple(AssignedInstance(f"i{gpu}", gpu) for gpu in (0, 1, 1)))}
     moved = replace(BEFORE, nodes={"node-1": replace(NODE, draining_gpus=(1,))})
     before = replace(BEFORE, in_force=in_force)
-    assert [one.message for one in find_fleet_events(before, moved)] == ["2 instances and jobs have to leave"]
+    assert [event.message for event in find_fleet_events(before, moved)] == ["2 instances and jobs have to leave"]
 
 
 def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> None:
-    def told(before: float, now: float) -> list[str]:
+    def events_found(before: float, now: float) -> list[str]:
         first, second = (replace(BEFORE, corrections={"m/v/big": Correction(factor)}) for factor in (before, now))
-        return [one.reason for one in find_fleet_events(first, second)]
+        return [event.reason for event in find_fleet_events(first, second)]
 
-    assert told(1.0, 1.04) == []
-    assert told(1.0, 1.1) == ["profile_corrected"]
-    assert told(1.4, 1.5) == ["profile_wrong"]
-    assert told(1.5, 1.5) == []
+    assert events_found(1.0, 1.04) == []
+    assert events_found(1.0, 1.1) == ["profile_corrected"]
+    assert events_found(1.4, 1.5) == ["profile_wrong"]
+    assert events_found(1.5, 1.5) == []
 
 
 def test_a_service_alarms_when_it_begins_to_burn() -> None:
     fast = {"shop/search": SloStatus(alarm="fast")}
-    assert [one.reason for one in find_burn_events({}, fast)] == ["burn_fast"]
+    assert [event.reason for event in find_burn_events({}, fast)] == ["burn_fast"]
     assert find_burn_events(fast, fast) == []
-    assert [one.severity for one in find_burn_events(fast, {"shop/search": SloStatus(alarm="slow")})] == ["warning"]
+    assert [event.severity for event in find_burn_events(fast, {"shop/search": SloStatus(alarm="slow")})] == ["warning"]
 
 
 def test_a_gateway_that_falls_silent_and_one_that_is_back_are_events() -> None:
     assert find_gateway_events({}, {"edge": 1.0}) == []
-    assert [one.reason for one in find_gateway_events({"edge": 1.0}, {"edge": 31.0})] == ["gateway_silent"]
+    assert [event.reason for event in find_gateway_events({"edge": 1.0}, {"edge": 31.0})] == ["gateway_silent"]
     assert find_gateway_events({"edge": 31.0}, {"edge": 61.0}) == []
-    assert [one.reason for one in find_gateway_events({"edge": 61.0}, {"edge": 0.5})] == ["gateway_back"]
+    assert [event.reason for event in find_gateway_events({"edge": 61.0}, {"edge": 0.5})] == ["gateway_back"]
 
 
 def test_a_drain_that_is_through_and_one_that_is_late_are_told_once() -> None:

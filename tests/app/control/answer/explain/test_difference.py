@@ -25,7 +25,7 @@ def test_each_kind_of_change_is_counted_once() -> None:
             line("s/d", 6),  # started, and s/c stopped
         ]
     }  # fmt: skip
-    found = {one.service: one for one in find_differences(before, after)}
+    found = {difference.service: difference for difference in find_differences(before, after)}
     a = found["s/a"]
     assert (a.kept, a.retuned, a.resized, a.started, a.stopped, a.moved) == (1, 1, 1, 0, 0, 0)
     assert describe_difference(found["s/b"]) == "1 -> 1 instances: 1 moved"
@@ -37,8 +37,8 @@ def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
     same = {"instances": [line("s/a", 0), line("s/b", 1)]}
     held = [{"service": "s/b", "reason": "not_worth_its_churn", "message": "saves 0.01, costs 0.05"}]
     found = find_differences(same, same, held)
-    assert [one.is_changed for one in found] == [False, False]
-    assert next(one for one in found if one.service == "s/b").reasons == (
+    assert [difference.is_changed for difference in found] == [False, False]
+    assert next(difference for difference in found if difference.service == "s/b").reasons == (
         "held back (not_worth_its_churn): saves 0.01, costs 0.05",
     )
 
@@ -46,9 +46,9 @@ def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
 def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved() -> None:
     before = {"instances": [line("s/a", 0)]}
     after = {"instances": [line("s/a", 0)], "unserved": [{"service": "s/a", "ratePerSecond": 5.0, "reason": "full"}]}
-    (one,) = find_differences(before, after)
-    assert one.is_changed
-    assert one.reasons == ("unserved: full",)
+    (difference,) = find_differences(before, after)
+    assert difference.is_changed
+    assert difference.reasons == ("unserved: full",)
 
 
 def test_the_same_outcome_again_and_again_is_told_once() -> None:
@@ -64,8 +64,8 @@ def test_the_same_outcome_again_and_again_is_told_once() -> None:
 def test_a_plan_is_spelled_with_its_proof() -> None:
     certificate = {"cost": 12.0, "unservedCost": 0.0, "bound": 11.0, "gap": 1 / 11, "method": "exact"}
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
-    told = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
-    assert told == [
+    sentences = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
+    assert sentences == [
         "plan 7 (full, made because of cycle) is done: 2 starts; 3 kept",
         "it costs 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]

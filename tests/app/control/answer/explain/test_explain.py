@@ -37,7 +37,7 @@ def test_the_plan_with_an_alternative_in_place_costs_what_is_said(seed: int) -> 
             for other in shape.found.alternatives:
                 if not other.is_right:
                     continue
-                rest = [one for one in plan.instances if one is not shape.instance]
+                rest = [instance for instance in plan.instances if instance is not shape.instance]
                 instead = replace(plan, instances=(*rest, *other.instances))
                 cost = judge(problem, instead, simulate=False).cost.total
                 assert cost - before == pytest.approx(other.adds_per_hour, abs=1e-3 + 1e-6 * before)
@@ -58,13 +58,13 @@ def test_an_unserved_service_has_its_reason_and_the_change_named_serves_it(seed:
         why = why_service(problem, plan, left.service)
         assert why.missing
         assert why.missing.reason
-        told = describe_service(problem, why)
-        assert any(sentence.startswith("unserved: ") for sentence in told)
+        sentences = describe_service(problem, why)
+        assert any(sentence.startswith("unserved: ") for sentence in sentences)
         found = with_its_relaxation(problem, plan, left.service)
         assert why.missing.is_proved == (found is not None)
         if found:
             changed, served = found
-            assert left.service not in {one.service for one in served.unserved}
+            assert left.service not in {part.service for part in served.unserved}
             assert judge(changed, served, simulate=False, keeps=keep).is_right
 
 
@@ -76,11 +76,11 @@ def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     plan = solve(problem, SolveBudget(seconds=None, work=4))
     assert plan.instances
     why = why_service(problem, plan, plan.instances[0].service)
-    told = "\n".join(describe_service(problem, why))
-    assert "why this GPU: " in told
-    assert "why this batch: " in told
-    assert "why this share: " in told
-    assert "why not cheaper: " in told
+    sentences = "\n".join(describe_service(problem, why))
+    assert "why this GPU: " in sentences
+    assert "why this batch: " in sentences
+    assert "why this share: " in sentences
+    assert "why not cheaper: " in sentences
 
 
 def test_a_job_that_waits_says_why_and_one_that_runs_says_where() -> None:
@@ -88,7 +88,7 @@ def test_a_job_that_waits_says_why_and_one_that_runs_says_where() -> None:
         problem, plan = planned(seed)
         for name in problem.jobs:
             why = why_job(problem, plan, name, NOON)
-            assert (why.placed is None) == (name not in {one.job for one in plan.jobs})
+            assert (why.placed is None) == (name not in {job.job for job in plan.jobs})
             assert why.sentences[0].startswith(name)
             assert why.reason
 

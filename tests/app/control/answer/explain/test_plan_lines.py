@@ -40,7 +40,7 @@ def plan(question: Question) -> Plan:
 
 
 def test_a_plan_names_gpus_as_their_nodes_do(question: Question, plan: Plan) -> None:
-    assert {one.gpu for one in plan.instances} == {1}
+    assert {instance.gpu for instance in plan.instances} == {1}
     assert drop_left_out(question.problem, plan) == plan
 
 
@@ -52,28 +52,30 @@ def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(question: Quest
 
 def test_lines_without_predictions_get_those_that_the_solver_would_give(question: Question, plan: Plan) -> None:
     known = drop_left_out(question.problem, plan)
-    bare = replace(known, instances=tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in known.instances))
-    found = {one.id: one for one in add_predictions(question.problem, bare).instances}
-    for one in known.instances:
-        assert found[one.id].exec_ms == pytest.approx(one.exec_ms)
-        assert found[one.id].latency_ms == pytest.approx(one.latency_ms)
+    bare = replace(
+        known, instances=tuple(replace(instance, exec_ms=0.0, latency_ms=0.0) for instance in known.instances)
+    )
+    found = {instance.id: instance for instance in add_predictions(question.problem, bare).instances}
+    for instance in known.instances:
+        assert found[instance.id].exec_ms == pytest.approx(instance.exec_ms)
+        assert found[instance.id].latency_ms == pytest.approx(instance.latency_ms)
 
 
 def test_a_job_that_goes_on_as_it_ran_is_told_with_its_speed() -> None:
     problem, plan = planned(2)
     assert plan.instances
     assert plan.jobs
-    bare = replace(plan, jobs=tuple(replace(one, units_per_second=0.0) for one in plan.jobs))
-    found = {one.job: one for one in add_predictions(problem, bare).jobs}
-    for one in plan.jobs:
-        assert found[one.job].units_per_second == pytest.approx(one.units_per_second)
+    bare = replace(plan, jobs=tuple(replace(job, units_per_second=0.0) for job in plan.jobs))
+    found = {job.job: job for job in add_predictions(problem, bare).jobs}
+    for job in plan.jobs:
+        assert found[job.job].units_per_second == pytest.approx(job.units_per_second)
 
 
 def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> None:
-    for one in plan.instances:
-        said = Explain(world, plan, "instance", one.id).answered()
-        assert f"{one.node}/1" in said["sentences"][0]
-        assert f"{one.node}/0" not in "\n".join(said["sentences"])
+    for instance in plan.instances:
+        said = Explain(world, plan, "instance", instance.id).answered()
+        assert f"{instance.node}/1" in said["sentences"][0]
+        assert f"{instance.node}/0" not in "\n".join(said["sentences"])
     assert Explain(world, plan, "instance", "none").answered() == {"missing": "the plan has no instance none"}
 
 

@@ -40,42 +40,42 @@ def fleet(pricing: str = "gpu") -> Problem:
     )  # fmt: skip
 
 
-def exec_ms(problem: Problem, one: BaselineInstance) -> float:
+def exec_ms(problem: Problem, instance: BaselineInstance) -> float:
     """On the profile's curve, between its points in a straight line."""
-    found = problem.profiles[problem.services[one.service].model, one.shape.variant, one.shape.gpu_type]
-    points = found.latency_ms[one.shape.batch]
+    found = problem.profiles[problem.services[instance.service].model, instance.shape.variant, instance.shape.gpu_type]
+    points = found.latency_ms[instance.shape.batch]
     for (low, slow), (high, fast) in pairwise(points):
-        if low <= one.shape.sm_percent <= high:
-            return slow + (fast - slow) * (one.shape.sm_percent - low) / (high - low)
-    raise AssertionError(f"{one.shape.sm_percent} is not on the curve")
+        if low <= instance.shape.sm_percent <= high:
+            return slow + (fast - slow) * (instance.shape.sm_percent - low) / (high - low)
+    raise AssertionError(f"{instance.shape.sm_percent} is not on the curve")
 
 
 def violations(
-    problem: Problem, baseline: Baseline, rates: dict[str, float], standing: list[BaselineInstance]
+    problem: Problem, baseline: Baseline, rates: dict[str, float], placed: list[BaselineInstance]
 ) -> list[str]:
     found = []
     carried: dict[str, float] = defaultdict(float)
     gpus: dict[tuple[str, int], list[BaselineInstance]] = defaultdict(list)
-    for one in standing:
-        of, shape = problem.services[one.service], one.shape
-        alone = exec_ms(problem, one)
+    for instance in placed:
+        of, shape = problem.services[instance.service], instance.shape
+        alone = exec_ms(problem, instance)
         most, _ = max_rate(shape.batch, alone * (1 + problem.policy.exec_margin), of.slo_ms, of.percentile)
         if shape.rate_per_second > most or shape.rate_per_second * alone / shape.batch / 1000 > 0.8 + 1e-9:
-            found.append(f"{one.service} is asked for more than its shape carries")
-        carried[one.service] += shape.rate_per_second
-        gpus[shape.gpu_type, one.gpu].append(one)
+            found.append(f"{instance.service} is asked for more than its shape carries")
+        carried[instance.service] += shape.rate_per_second
+        gpus[shape.gpu_type, instance.gpu].append(instance)
     for name, rate in rates.items():
         if carried[name] < rate * (1 - 1e-6):
             found.append(f"{name} is served {carried[name]} of {rate}")
-        if sum(one.service == name for one in standing) < problem.services[name].min_instances:
+        if sum(instance.service == name for instance in placed) < problem.services[name].min_instances:
             found.append(f"{name} has too few instances")
     for (gpu, _), there in gpus.items():
-        models = [problem.services[one.service].model for one in there]
-        if sum(one.shape.sm_percent for one in there) > 100 or len(set(models)) < len(models):
+        models = [problem.services[resident.service].model for resident in there]
+        if sum(resident.shape.sm_percent for resident in there) > 100 or len(set(models)) < len(models):
             found.append(f"a {gpu} is overfull")
-        if sum(one.shape.memory_gib for one in there) > problem.gpu_types[gpu].memory_gib:
+        if sum(resident.shape.memory_gib for resident in there) > problem.gpu_types[gpu].memory_gib:
             found.append(f"a {gpu} lacks memory")
-        if len(there) > 1 and any(problem.services[one.service].is_dedicated for one in there):
+        if len(there) > 1 and any(problem.services[resident.service].is_dedicated for resident in there):
             found.append(f"a dedicated {gpu} is shared")
         if len(there) > 1 and baseline == "one_per_gpu":
             found.append("two instances share a GPU")
@@ -106,13 +106,13 @@ def test_what_tenants_pay_is_what_the_gpus_cost(pricing: str, baseline: Baseline
     problem = fleet(pricing)
     price = {"v100-16gb": 1.2, "t4-8gb": 0.4}
     gpus: dict[tuple[str, int], list[BaselineInstance]] = defaultdict(list)
-    for one in place_baseline(problem, RATES, baseline):
-        gpus[one.shape.gpu_type, one.gpu].append(one)
+    for instance in place_baseline(problem, RATES, baseline):
+        gpus[instance.shape.gpu_type, instance.gpu].append(instance)
     total = 0.0
     for (gpu, _), there in gpus.items():
         part = max(
-            sum(one.shape.sm_percent for one in there) / 100,
-            sum(one.shape.memory_gib for one in there) / problem.gpu_types[gpu].memory_gib,
+            sum(resident.shape.sm_percent for resident in there) / 100,
+            sum(resident.shape.memory_gib for resident in there) / problem.gpu_types[gpu].memory_gib,
         )
         if pricing == "gpu" or baseline == "one_per_gpu" or there[0].service == "shop/c":
             part = 1

@@ -33,7 +33,7 @@ def simulation(postgres: DatabaseServer) -> Iterator[Simulation]:
     postgres.drop(url)
 
 
-def told(database: Database, query: str) -> list[tuple[Any, ...]]:
+def rows_of(database: Database, query: str) -> list[tuple[Any, ...]]:
     return database.read(lambda connection: [tuple(row) for row in connection.execute(text(query))])
 
 
@@ -42,7 +42,7 @@ def test_hours_that_are_over_are_held_against_the_baselines_once(simulation: Sim
     hours = hourly.record_savings(store)
     assert hours in (2, 3)
     assert hourly.record_savings(store) == 0
-    rows = told(store.database, "SELECT tenant, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano FROM saving")
+    rows = rows_of(store.database, "SELECT tenant, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano FROM saving")
     assert len(rows) == hours
     for tenant, *nanos in rows:
         assert tenant == "shop"
@@ -86,7 +86,7 @@ def own(database: Database, node: str, gpus: int, begins: int, ends: int | None,
 
 def released(database: Database) -> list[tuple[Any, ...]]:
     database.write(lambda connection: savings.keep(connection, Due(HOUR, 1), []))
-    return told(database, "SELECT gpu_type, purchase, gpus_before, gpus_now, nano FROM release_hour")
+    return rows_of(database, "SELECT gpu_type, purchase, gpus_before, gpus_now, nano FROM release_hour")
 
 
 def test_a_node_that_was_given_back_saves_its_price(database: Database) -> None:

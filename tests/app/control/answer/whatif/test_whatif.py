@@ -31,9 +31,9 @@ def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
 
 
 def test_nothing_asked_changes_nothing() -> None:
-    said = asked(snapshot(search=300.0), WhatIfChange())
-    assert said["costDelta"] == 0.0
-    assert said["services"] == []
+    answer = asked(snapshot(search=300.0), WhatIfChange())
+    assert answer["costDelta"] == 0.0
+    assert answer["services"] == []
 
 
 def test_a_longer_slo_never_costs_more_and_a_shorter_one_never_less() -> None:
@@ -55,14 +55,14 @@ def test_the_snapshot_is_not_touched() -> None:
 
 def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
     world = apply_change(snapshot(search=300.0), WhatIfChange(gpus={"t4": 3}))
-    fresh = [one for one in world.declared if one.name.startswith("what-if-t4")]
-    assert [one.spec["gpus"] for one in fresh] == [2, 1]
-    assert {world.nodes[one.name].state for one in fresh} == {"reporting"}
+    fresh = [manifest for manifest in world.declared if manifest.name.startswith("what-if-t4")]
+    assert [node.spec["gpus"] for node in fresh] == [2, 1]
+    assert {world.nodes[node.name].state for node in fresh} == {"reporting"}
 
 
 def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     world = snapshot(search=300.0, ads=100.0)
-    new = next(one for one in world.declared if one.name == "search" and one.kind == "Service")
+    new = next(manifest for manifest in world.declared if manifest.name == "search" and manifest.kind == "Service")
     added = apply_change(world, WhatIfChange(declared=(DeclaredObject("Service", "lab", "twin", dict(new.spec)),)))
     assert added.expected["lab/twin"].rate_per_second == 300.0
     gone = apply_change(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
@@ -84,9 +84,9 @@ def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
 
 
 def test_each_slo_has_its_price() -> None:
-    said = asked(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
-    assert {one["service"] for one in said["sloPrices"]} == {"shop/search", "shop/ads"}
-    for price in said["sloPrices"]:
+    answer = asked(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
+    assert {price["service"] for price in answer["sloPrices"]} == {"shop/search", "shop/ads"}
+    for price in answer["sloPrices"]:
         for name in ("costsPerHour", "shorterAddsPerHour", "longerSavesPerHour"):
             assert price[name]["gpus"] + price[name]["unserved"] >= 0
-    assert sum(price["costsPerHour"]["gpus"] for price in said["sloPrices"]) > 0
+    assert sum(price["costsPerHour"]["gpus"] for price in answer["sloPrices"]) > 0

@@ -37,7 +37,7 @@ def snapshot(**rates: float) -> Snapshot:
     return Snapshot(
         at=NOON,
         epoch=1,
-        declared=tuple(sorted(declared, key=lambda one: (one.kind, one.tenant, one.name))),
+        declared=tuple(sorted(declared, key=lambda manifest: (manifest.kind, manifest.tenant, manifest.name))),
         nodes={name: NodeStatus(name, "reporting") for name in ("big-1", "small-1")},
         expected={f"shop/{name}": ExpectedLoad(rate) for name, rate in rates.items()},
     )

@@ -44,8 +44,8 @@ def problem(*services: Service, gpus: int = 8) -> Problem:
         gpu_types={"big": GpuType("big", 16.0, 40.0, 300.0, (1500.0,))},
         nodes={f"n{i}": Node(f"n{i}", "big", (0,), 32, 64, 2.0) for i in range(gpus)},
         models={"m": (Variant("large", 0.8), Variant("small", 0.7))},
-        profiles={one.key: one for one in profiles},
-        services={one.name: one for one in services},
+        profiles={profile.key: profile for profile in profiles},
+        services={service.name: service for service in services},
         state=RunningState(now=NOON),
     )
 

@@ -56,7 +56,7 @@ def course(
 
 def factors(found: list[ProfileCorrection]) -> list[float]:
     """The latency factors, each once."""
-    all_of_them = [one.correction.latency_factor for one in found]
+    all_of_them = [correction.correction.latency_factor for correction in found]
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
 
 
@@ -116,7 +116,7 @@ def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> No
 def test_a_shape_that_runs_no_more_is_remembered_so_that_plans_do_not_swing_back() -> None:
     bad = course(1.2, 60, shape="8@30")
     good = course(1.0, 600, before=bad[-1], start=60, shape="8@60")
-    assert {one.correction.latency_factor for one in good} == {bad[-1].correction.latency_factor}
+    assert {correction.correction.latency_factor for correction in good} == {bad[-1].correction.latency_factor}
     forgotten = course(1.0, 60, before=good[-1], start=60 + 8 * 1440, shape="8@60")
     assert forgotten[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
 

@@ -87,10 +87,13 @@ def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]
         known: Mapping[str, Correction] = {KEY: correction}
         drift.expects(predict_running(question(correction, *running), known))
         batches = 10 * (second % 60)
-        copies = [{"id": f"c-{one.id}", "instance": one.id, "gpu": one.gpu, "stage": "ready"} for one in running]
+        copies = [
+            {"id": f"c-{instance.id}", "instance": instance.id, "gpu": instance.gpu, "stage": "ready"}
+            for instance in running
+        ]
         said = [
-            served(7 * batches, one.id, gpu=one.gpu, batches=batches, busySeconds=batches * truth * 0.0403)
-            for one in running
+            served(7 * batches, instance.id, gpu=instance.gpu, batches=batches, busySeconds=batches * truth * 0.0403)
+            for instance in running
         ]
         drift.take(readings(second, heard("n", second, *said, copies=copies, generation=1, gpus=[])))
         for changed in drift.correct(at(second)):
@@ -111,7 +114,7 @@ def test_a_profile_that_is_right_is_left_alone() -> None:
 def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 60)
-    rows = [to_row(one, at(3600)) for one in old.known.values()]
+    rows = [to_row(correction, at(3600)) for correction in old.known.values()]
     for _ in range(2):
         database.write(lambda connection: corrections.keep(connection, rows))
     new = Drift()
@@ -123,6 +126,10 @@ def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
 def test_a_correction_can_be_taken_back_by_hand(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 30)
-    database.write(lambda connection: corrections.keep(connection, [to_row(one, at(0)) for one in old.known.values()]))
+    database.write(
+        lambda connection: corrections.keep(
+            connection, [to_row(correction, at(0)) for correction in old.known.values()]
+        )
+    )
     database.write(lambda connection: corrections.forget(connection, "resnet", "fp16", "v100"))
     assert database.read(corrections.everything) == []

@@ -43,15 +43,15 @@ def watched(
 
 def test_a_minute_tells_how_long_batches_took_and_how_full_they_were() -> None:
     found = watched()
-    assert [one.at for one in found] == [at(120), at(180)]
-    assert [one.exec_ratio for one in found] == [pytest.approx(1.15)] * 2
+    assert [observation.at for observation in found] == [at(120), at(180)]
+    assert [observation.exec_ratio for observation in found] == [pytest.approx(1.15)] * 2
     assert found[0].fill == pytest.approx(6 / 8)
     assert found[0].late is False
 
 
 def test_an_instance_that_has_just_become_ready_is_cold() -> None:
     warming = {second: {"copies": [copy(stage="warming")]} for second in range(5, 70, 10)}
-    assert [one.at for one in watched(5, at_second=warming)] == [at(180), at(240)]
+    assert [observation.at for observation in watched(5, at_second=warming)] == [at(180), at(240)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_instance_that_has_just_become_ready_is_cold() -> None:
     ],
 )  # fmt: skip
 def test_a_minute_with_anything_off_plan_in_it_does_not_count(fields: dict[str, Any]) -> None:
-    assert [one.at for one in watched(at_second={145: fields})] == [at(180)]
+    assert [observation.at for observation in watched(at_second={145: fields})] == [at(180)]
 
 
 def test_what_happens_on_another_gpu_does_not_matter() -> None:
@@ -78,7 +78,7 @@ def test_what_happens_on_another_gpu_does_not_matter() -> None:
 
 
 def test_a_minute_in_which_a_new_assignment_came_does_not_count() -> None:
-    assert [one.at for one in watched(at_second={175: {"generation": 2}})] == [at(180)]
+    assert [observation.at for observation in watched(at_second={175: {"generation": 2}})] == [at(180)]
 
 
 def test_an_instance_in_another_shape_than_planned_does_not_count() -> None:
@@ -98,12 +98,12 @@ def test_a_minute_that_was_not_reported_whole_does_not_count() -> None:
         said = served(30, batches=100, busySeconds=2)
         word = heard("n", second, said, copies=[copy()], generation=1).report
         found += node.next(word, {"i-1": SEARCH}, DriftTuning())
-    assert found == [] or [one.at for one in found] == [at(120)]
+    assert found == [] or [observation.at for observation in found] == [at(120)]
 
 
 def test_too_few_batches_tell_nothing_of_execution() -> None:
     found = watched(minute_fields={"batches": 3, "busySeconds": 0.5})
-    assert [one.exec_ratio for one in found] == [None, None]
+    assert [observation.exec_ratio for observation in found] == [None, None]
 
 
 def test_without_a_count_of_batches_their_mean_size_serves() -> None:
@@ -113,25 +113,28 @@ def test_without_a_count_of_batches_their_mean_size_serves() -> None:
 
 def test_promises_missed_at_no_more_than_the_planned_load_are_late() -> None:
     slow = watched(minute_fields={"latencyCounts": [0] * 30 + [1500]})
-    assert [one.late for one in slow] == [True, True]
+    assert [observation.late for observation in slow] == [True, True]
     overloaded = watched(minute_fields={"requests": 9000, "latencyCounts": [0] * 30 + [9000]})
-    assert [one.late for one in overloaded] == [None, None]
+    assert [observation.late for observation in overloaded] == [None, None]
 
 
 def test_a_minute_in_which_requests_were_turned_away_tells_how_long_batches_took_and_nothing_of_lateness() -> None:
     slow = {"latencyCounts": [0] * 30 + [1500]}
     found = watched(minute_fields=slow, shed_since=lambda since: {"shop/search"} if since <= at(120) else set())
-    assert [one.late for one in found] == [None, True]
-    assert [one.exec_ratio for one in found] == [pytest.approx(1.15)] * 2
+    assert [observation.late for observation in found] == [None, True]
+    assert [observation.exec_ratio for observation in found] == [pytest.approx(1.15)] * 2
 
 
 def test_a_burst_of_misses_is_no_missed_promise() -> None:
     some = watched(minute_fields={"latencyCounts": [0] * 10 + [1446] + [0] * 20 + [54]})  # 3.6 % in an SLO of 100 ms
-    assert [one.late for one in some] == [False, False]
+    assert [observation.late for observation in some] == [False, False]
 
 
 def test_only_memory_beyond_the_assigned_counts() -> None:
-    assert [one.memory_ratio for one in watched(minute_fields={"measured": {"memoryGib": 2.0}})] == [None, None]
+    assert [observation.memory_ratio for observation in watched(minute_fields={"measured": {"memoryGib": 2.0}})] == [
+        None,
+        None,
+    ]
     assert watched(minute_fields={"measured": {"memoryGib": 2.4}})[0].memory_ratio == pytest.approx(1.2)
 
 

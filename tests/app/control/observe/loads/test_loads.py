@@ -150,9 +150,11 @@ def test_buckets_hold_what_came_and_are_given_once() -> None:
     run(loads, 0, 301)
     full = loads.full()
     assert len(full) in range(27, 31)
-    assert sum(one.requests for one in full) == pytest.approx(20 * sum(one.seconds for one in full), rel=0.03)
-    assert sum(sum(one.latency_counts) for one in full) == pytest.approx(20 * 290, rel=0.05)
-    assert {one.slow for one in full} == {0.0}
+    assert sum(bucket.requests for bucket in full) == pytest.approx(
+        20 * sum(bucket.seconds for bucket in full), rel=0.03
+    )
+    assert sum(sum(bucket.latency_counts) for bucket in full) == pytest.approx(20 * 290, rel=0.05)
+    assert {bucket.slow for bucket in full} == {0.0}
     assert loads.full() == []
 
 
@@ -161,8 +163,9 @@ def test_a_new_leader_goes_on_from_what_was_kept() -> None:
     run(old, 0, 2400, lambda _: 5.0)
     kept = old.full()
     course = LoadHistory(
-        SEARCH, [one.at.timestamp() for one in kept], [one.seconds for one in kept], [one.requests for one in kept],
-        sum(one.seconds for one in kept),
+        SEARCH, [bucket.at.timestamp() for bucket in kept], [bucket.seconds for bucket in kept],
+        [bucket.requests for bucket in kept],
+        sum(bucket.seconds for bucket in kept),
     )  # fmt: skip
     new = Loads()
     new.restore([course])
@@ -182,4 +185,4 @@ def test_a_long_sleep_is_no_load() -> None:
     loads = Loads()
     run(loads, 0, 600)
     loads.take(readings(4200))
-    assert sum(one.seconds for one in loads.full()) < 700
+    assert sum(bucket.seconds for bucket in loads.full()) < 700

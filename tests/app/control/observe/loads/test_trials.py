@@ -17,7 +17,7 @@ def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
     trials.take(heard("n", 50, served(5000, latency_ms=500)).report)
     for number, (soon, late) in enumerate(minutes, 1):
         counts = [
-            one + other for one, other in zip([*fast(soon), *[0] * 40], [*fast(late, 500), *[0] * 40], strict=False)
+            first + other for first, other in zip([*fast(soon), *[0] * 40], [*fast(late, 500), *[0] * 40], strict=False)
         ]
         trials.take(heard("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).report)
     return trials.of(ON_TRIAL)

@@ -19,7 +19,7 @@ def assignment(node: str, version: int, *ids: str) -> tuple[str, int, str]:
 
 
 def spoken_of(trusted: TrustedInstances, node: str, *instances: dict[str, object]) -> list[str]:
-    return [one.id for one in trusted.filter(heard(node, 10, *instances).report).instances]
+    return [instance.id for instance in trusted.filter(heard(node, 10, *instances).report).instances]
 
 
 def test_a_node_is_trusted_about_its_assigned_instances() -> None:
@@ -55,4 +55,4 @@ def test_a_held_back_job_of_another_node_is_ignored() -> None:
     trusted.take([assignment("n", 3, "i-1")], NOON)
     held = [{"instance": "i-1", "reason": "no_room"}, {"instance": "their-job", "reason": "exited"}]
     word = trusted.filter(heard("n", 10, heldBack=held).report)
-    assert [one.instance for one in word.held_back] == ["i-1"]
+    assert [change.instance for change in word.held_back] == ["i-1"]

@@ -33,8 +33,8 @@ def whole() -> Problem:
         nodes={f"n{i}": Node(f"n{i}", "big", (0,), 32, 64, 2.0) for i in range(8)},
         models={"m": (Variant("large", 0.8), Variant("small", 0.7))},
         profiles={
-            one.key: one
-            for one in (Profile("m", "large", "big", LARGE, memory), Profile("m", "small", "big", SMALL, memory))
+            profile.key: profile
+            for profile in (Profile("m", "large", "big", LARGE, memory), Profile("m", "small", "big", SMALL, memory))
         },
         services=SERVICES,
         policy=Policy(same_model_per_gpu=4),
@@ -52,7 +52,7 @@ def half(whole: Problem, before: Plan) -> tuple[Problem, set[str]]:
     """Every other node is gone."""
     lost = set(sorted(whole.nodes)[::2])
     stay = {name: node for name, node in whole.nodes.items() if name not in lost}
-    running = tuple(one for one in before.instances if one.node in stay)
+    running = tuple(instance for instance in before.instances if instance.node in stay)
     return replace(whole, nodes=stay, state=RunningState(running=running)), lost
 
 
@@ -60,26 +60,26 @@ def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: P
     problem, _ = half(whole, before)
     plan = solve(problem, SolveBudget(work=10))
     assert judge(problem, plan, simulate=False, keeps=keep).is_right
-    assert {one.service for one in plan.unserved} == {"lab/spare"}
-    assert all(one.reason and one.relaxation for one in plan.unserved)
-    assert {one.variant for one in plan.instances if one.service == "shop/flexible"} == {"small"}
+    assert {part.service for part in plan.unserved} == {"lab/spare"}
+    assert all(part.reason and part.relaxation for part in plan.unserved)
+    assert {instance.variant for instance in plan.instances if instance.service == "shop/flexible"} == {"small"}
 
 
 def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: Problem, before: Plan) -> None:
     """Also when the solver is down: what stands is then all there is."""
     problem, lost = half(whole, before)
-    stands = running_plan(problem)
+    running = running_plan(problem)
     expected = {name: ExpectedLoad(1500.0, observed_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
-    sheds = plan_shedding(stands, expected, {name: SloTarget(200.0) for name in SERVICES})
+    sheds = plan_shedding(running, expected, {name: SloTarget(200.0) for name in SERVICES})
     alive = dict.fromkeys(SERVICES, 0.0)
-    for one in before.instances:
-        if one.node not in lost:
-            alive[one.service] += one.rate_per_second
+    for instance in before.instances:
+        if instance.node not in lost:
+            alive[instance.service] += instance.rate_per_second
     for name, found in sheds.items():
         assert found.share == pytest.approx(1 - alive[name] / 1500.0, abs=0.05)
-    why = find_degraded(problem, stands, sheds, {})
-    assert {one.reason for one in why.values()} <= {Reason.SHEDDING, Reason.QUEUEING}
-    assert why.keys() == {one.service for one in stands.unserved}
+    why = find_degraded(problem, running, sheds, {})
+    assert {degraded.reason for degraded in why.values()} <= {Reason.SHEDDING, Reason.QUEUEING}
+    assert why.keys() == {part.service for part in running.unserved}
 
 
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
