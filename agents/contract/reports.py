@@ -193,13 +193,16 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
 
 
+COPY = "copy "  # begins the `what` of a dropped part: a copy without a route
+
+
 class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
     """A part of a report that was dropped, and why."""
 
-    what: str  # state, telemetry, usage <id>
+    what: str  # state, telemetry, usage <id>, copy <id> (stored, but not routed)
     # `future` and `later` usage is sent again. `ahead`: the incarnation is later than the server's clock; the agent
     # continues above `now`. `not_assigned` usage is billed to no tenant.
-    reason: str  # future, later, too_old, superseded, ahead, not_assigned, overlapping, too_many_starts
+    reason: str  # future, later, too_old, superseded, ahead, not_assigned, overlapping, too_many_starts, bad_address
     message: str = ""
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from agents.contract.assignments import Assignment
 from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
-from agents.contract.reports import Answer, GpuMinute, Inventory, Report
+from agents.contract.reports import COPY, Answer, GpuMinute, Inventory, Report
 from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, find_contradiction, judge_assignment
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
@@ -51,11 +51,13 @@ class Agent:
         node: LocalNode,
         memory: AgentMemory,
         date: Callable[[], datetime] = clocks.date,
+        clock: Callable[[], float] = clocks.seconds,
     ) -> None:
         self._folder = folder
         self._credential = credential
         self._node = node
         self._date = date
+        self._clock = clock
         self._memory = memory
         self._version = self._memory.assignment.version if self._memory.assignment else 0
         self._sequence = 0
@@ -101,7 +103,7 @@ class Agent:
     @property
     def silent_seconds(self) -> float | None:
         """Seconds since the control plane last answered; None if it never did."""
-        silent = clocks.seconds() - self._answered_at
+        silent = self._clock() - self._answered_at
         return silent if silent != float("inf") else None
 
     def report_once(self, link: Link) -> Answer:
@@ -142,6 +144,8 @@ class Agent:
         answer = self._send(link, encoded)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._sent_inventory = inventory
+            refused = {what for what in (dropped.what for dropped in answer.dropped) if what.startswith(COPY)}
+            self._node.note_stored(body, {what.removeprefix(COPY) for what in refused})
         self._note_answer()
         for dropped in answer.dropped[:MOST_LOG_LINES]:
             log.warning(
@@ -213,15 +217,18 @@ class Agent:
 
     def _note_answer(self) -> None:
         self._trouble = ""
-        self._answered_at = clocks.seconds()
+        self._answered_at = self._clock()
         self._node.set_contact(True)
 
     def _report_in_turn(self, link: Link) -> None:
-        again_at = time.monotonic() + REPORT_SECONDS
+        began_at = time.monotonic()
         if self._credential.next is not None:
             self._rotate(self._date(), link)  # an unfinished rotation is completed before anything else is sent
         answer = self.report_once(link)
         self._rotate(answer.now, link)
+        answered_at = time.monotonic()
+        # The answer to the next report shows that the control plane was there until then.
+        again_at = min(began_at + REPORT_SECONDS, answered_at + self._node.next_report_seconds(REPORT_SECONDS))
         self._stopping.wait(SOONEST_SECONDS)
         news = self._node.ledger.news
         news.wait(max(0.0, again_at - time.monotonic()))
@@ -242,25 +249,33 @@ class Agent:
             if used is not self._credential:  # the token has changed
                 link.close()
                 used, link = self._credential, self._link()
-            try:
-                once(link)
+            error = self.attempt(once, link)
+            if error is None:
                 pause = 1.0
-            except Exception as error:  # no answer may end this thread: without it the node is cut off
-                if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
-                    log.exception("%s: an answer could not be processed", what)
-                    link.close()
-                if clocks.seconds() - self._answered_at > CONTACT_SECONDS:
-                    self._node.set_contact(False)
-                if getattr(error, "status", 0) == 401 and self._rejoined():
-                    continue
-                self._trouble = f"{what}: {error}"
-                level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
-                log.log(level, "%s: %s", what, error)
-                wanted = max(pause, getattr(error, "retry_seconds", 0.0))
-                # Jitter, so that a thousand agents do not return at the same moment.
-                self._stopping.wait(wanted * (0.5 + random.random()))  # noqa: S311
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                continue
+            if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
+                log.error("%s: an answer could not be processed", what, exc_info=error)
+                link.close()
+            if getattr(error, "status", 0) == 401 and self._rejoined():
+                continue
+            self._trouble = f"{what}: {error}"
+            level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
+            log.log(level, "%s: %s", what, error)
+            wanted = max(pause, getattr(error, "retry_seconds", 0.0))
+            # Jitter, so that a thousand agents do not return at the same moment.
+            self._stopping.wait(wanted * (0.5 + random.random()))  # noqa: S311
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         link.close()
+
+    def attempt(self, once: Callable[[Link], object], link: Link) -> Exception | None:
+        """Asks the control plane once; returns what went wrong. After a minute without an answer contact is lost."""
+        try:
+            once(link)
+        except Exception as error:  # no answer may end its threads: without them the node is cut off
+            if self._clock() - self._answered_at > CONTACT_SECONDS:
+                self._node.set_contact(False)
+            return error
+        return None
 
     def _rejoined(self) -> bool:
         """Takes up a new credential if the node has joined again meanwhile; returns whether it has."""

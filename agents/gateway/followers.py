@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from agents.contract.reports import Copy
 from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
-SETTLED_SECONDS = 3.0  # a report (1 s after the last one), the control plane, a long poll, HAProxy: then twice that
+SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
+UP = ("routing", "ready")
+GOING = ("draining", "ending")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRoute:
+    """A route as gateways learn it from a report; its weight comes from the plan."""
+
+    copy: str
+    address: str
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSpan:
+    """When the first and the latest of the reports in a row that held a route were stored."""
+
+    first: float
+    latest: float
+
+    @property
+    def settled(self) -> bool:
+        return self.latest - self.first >= SETTLED_SECONDS
 
 
 class Followers:
-    """Assumes that a route is in force once it has been reported unchanged for a while.
+    """Takes a route for in force once the control plane has stored it, and still answers a while later.
+
+    A report that was sent counts for nothing: only its answer says that gateways can learn the route. The second answer
+    says that the control plane was there for them meanwhile. Without it, routes are unknown, and every copy stays.
 
     Unlike a sidecar's acknowledgement this is only likely: a gateway that lags longer finds a copy gone, and sends its
     requests to another one if they may be repeated.
@@ -20,18 +49,35 @@ class Followers:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._since: dict[Route, float] = {}
+        self._stored: Mapping[ReportedRoute, StoredSpan] = {}
+        self._lock = threading.Lock()  # the keeper declares, the thread of the reports notes answers
 
     def declare(self, routes: Sequence[Route]) -> Acknowledged:
+        with self._lock:
+            return Acknowledged(tuple(self._state(route) for route in routes))
+
+    def note_stored(self, copies: Collection[Copy]) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others."""
         now = self._monotonic()
-        self._since = {route: self._since.get(route, now) for route in map(_unweighted, routes)}
-        return Acknowledged(tuple(self._state(route, now) for route in self._since))
+        routes = [
+            ReportedRoute(copy.id, copy.address, copy.stage in GOING)
+            for copy in copies
+            if copy.address and copy.stage in UP + GOING
+        ]
+        with self._lock:
+            self._stored = {
+                route: StoredSpan(self._stored[route].first if route in self._stored else now, now) for route in routes
+            }
 
-    def _state(self, route: Route, now: float) -> RouteState:
-        settled = now - self._since[route] >= SETTLED_SECONDS
-        return RouteState(route.copy, settled and not route.drained, 0 if settled and route.drained else 1)
+    def next_report_seconds(self, longest: float) -> float:
+        """Returns when the next report is due: soon while a stored route waits for a second answer."""
+        with self._lock:
+            waiting = any(not span.settled for span in self._stored.values())
+        return min(SETTLED_SECONDS, longest) if waiting else longest
 
-
-def _unweighted(route: Route) -> Route:
-    """Returns the route without its weight, a change of which makes no new route."""
-    return Route(route.copy, route.service, route.address, 1.0, route.drained)
+    def _state(self, route: Route) -> RouteState:
+        span = self._stored.get(ReportedRoute(route.copy, route.address, route.drained))
+        settled = span is not None and span.settled
+        if route.drained:
+            return RouteState(route.copy, not settled, 0 if settled else 1)  # until then it may get requests
+        return RouteState(route.copy, settled, 1)

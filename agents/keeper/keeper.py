@@ -217,7 +217,7 @@ class Keeper:
                 filled = self.filler.filled(copy)
                 patience = (filled.drain_seconds if filled else 0.0) + DRAIN_GRACE_SECONDS
                 # Without the gateway's acknowledgement requests may still come, so the copy stays (I3).
-                if self._routes.drained(copy) or (not self._routes.away and now - copy.since > patience):
+                if self._routes.drained(copy) or (self._routes.closed(copy) and now - copy.since > patience):
                     self._ledger.record(copy.at(Stage.ENDING, now))
                     self._wake.set()
             elif (

@@ -14,7 +14,7 @@ from agents.keeper.decide import HeldStart, NodeConstraints, WantedInstance, dec
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
-from agents.keeper.ports import free_port
+from agents.keeper.ports import PortMemory, free_port
 from agents.keeper.room import over_full
 from agents.keeper.steps import Steps
 from agents.seams.device import GpuDevice
@@ -50,6 +50,7 @@ class Reconciler:
         self._incarnation = incarnation
         self._host = host
         self._established: dict[str, AssignedInstance] = {}
+        self._ports = PortMemory()
         self._counter = 0
         self.handed_over = 0
 
@@ -59,6 +60,7 @@ class Reconciler:
         """Records the next moves towards the assignment; returns what is held back and why."""
         wanted = _wanted(assignment, situation)
         copies = self._ledger.copies()
+        self._note_ports(copies)
         self._follow(wanted, copies)
         decision = decide(wanted, copies, self._constraints(wanted, situation, contact, now), GpuRules.of(assignment))
         for taken_down in decision.take_down:
@@ -119,10 +121,20 @@ class Reconciler:
             if same_process_serves(copy, want.instance):
                 self._ledger.record(msgspec.structs.replace(copy, wanted=want.instance))
 
+    def _note_ports(self, copies: Collection[NodeCopy]) -> None:
+        """Remembers where copies serve; those that an earlier agent's journal lists as ending may have served, too."""
+        served = (Stage.READY, Stage.ENDING) if self._ports.is_new else (Stage.READY,)
+        for copy in sorted(copies, key=lambda copy: copy.born):
+            if copy.served:
+                self._ports.note(copy.instance, copy.port, copy.stage in served)
+        self._ports.is_new = False
+
     def _begin(self, wanted: WantedInstance, now: float) -> None:
         self._counter += 1
-        taken = {port for copy in self._ledger.copies() for port in (copy.port, copy.metrics_port)}
-        port = free_port(self._host, taken)
+        copies = self._ledger.copies()
+        taken = {port for copy in copies for port in (copy.port, copy.metrics_port)}
+        taken -= {copy.port for copy in copies if copy.instance == wanted.instance.id and copy.stage is Stage.ENDING}
+        port = self._ports.choose(self._host, wanted.instance.id, taken)
         copy = NodeCopy(
             id=f"{wanted.instance.id}.{self._incarnation:x}.{self._counter:x}",
             wanted=wanted.instance,

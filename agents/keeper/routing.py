@@ -12,6 +12,7 @@ from agents.seams.routes import Acknowledged, Route, Routes, RoutesAway, RouteSt
 
 REPEAT_SECONDS = 5.0  # the gateway may have lost its state
 WATCH_SECONDS = 0.1  # while a copy finishes its open requests
+NOT_READY_SECONDS = 0.5  # while the gateway does not send requests to a copy yet
 LONGEST_PAUSE_SECONDS = 2.0
 HANG_SECONDS = 0.5  # then the keeper goes on with its other work while the gateway has not answered
 
@@ -52,8 +53,7 @@ class GatewayRoutes:
         now = self._monotonic()
         if self._pending is not None and not self._take_answer(0.0):
             return
-        watched = any(route.drained for route in routes)
-        due = REPEAT_SECONDS if not watched else WATCH_SECONDS
+        due = self._repeat_seconds(routes)
         if routes == self._declared and now - self._declared_at < due:
             return
         if self.away and now - self._declared_at < self._pause:
@@ -61,6 +61,13 @@ class GatewayRoutes:
         self._declared_at = now
         self._pending = (routes, self._executor.submit(self._gateway.declare, routes))
         self._take_answer(HANG_SECONDS)
+
+    def _repeat_seconds(self, routes: tuple[Route, ...]) -> float:
+        """Returns after how long an unchanged declaration is repeated: soon while something is waited for."""
+        if any(route.drained for route in routes):
+            return WATCH_SECONDS
+        ready = {state.copy for state in self._acknowledged.routes if state.ready}
+        return REPEAT_SECONDS if all(route.copy in ready for route in routes) else NOT_READY_SECONDS
 
     def close(self) -> None:
         """Stops declaring; an answer that is still due is ignored."""
@@ -99,10 +106,15 @@ class GatewayRoutes:
         """Returns whether the gateway has acknowledged that it no longer routes to the copy."""
         return self._declared is not None and not self.away and all(route.copy != copy.id for route in self._declared)
 
-    def drained(self, copy: NodeCopy) -> bool:
-        """Returns whether the copy has answered its last request."""
+    def closed(self, copy: NodeCopy) -> bool:
+        """Returns whether the gateway has acknowledged, after the drain, that the copy gets no new requests."""
         state = self.in_force(copy)
         declared = self._declared or ()
         if any(route.copy == copy.id and not route.drained for route in declared):
             return False  # the acknowledgement predates the drain
-        return self.forgotten(copy) or (state is not None and not state.ready and state.open_requests == 0)
+        return self.forgotten(copy) or (state is not None and not state.ready)
+
+    def drained(self, copy: NodeCopy) -> bool:
+        """Returns whether the copy has answered its last request."""
+        state = self.in_force(copy)
+        return self.closed(copy) and (state is None or state.open_requests == 0)

@@ -29,7 +29,7 @@ from agents.node.state_folder import NodeRecord, StateFolder
 from agents.policy.health import HealthVerdict
 from agents.runtime import Running
 from agents.seams.device import DeviceError
-from agents.seams.routes import Routes
+from agents.seams.routes import Routes, StoredReports
 from agents.templates.reading import Template
 
 VERSION = "0.1.0"
@@ -48,6 +48,7 @@ class NodeParts:
     templates: Mapping[str, Template]
     counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
+    followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
 
 
 class LocalNode:
@@ -68,7 +69,7 @@ class LocalNode:
         self._energy_kept_at = clock()
         self._record = folder.node_record()
         self._assignment: Assignment | None = None
-        filler = Filler(around.templates, around.host)
+        filler = Filler(around.templates, around.host, folder.control_key())
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
         routes = GatewayRoutes(around.routes)
@@ -203,6 +204,16 @@ class LocalNode:
         for interval in usage:
             if f"usage {interval.id}" not in dropped:
                 self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
+
+    def note_stored(self, body: ReportBody, refused: Collection[str]) -> None:
+        """Notes that the control plane has stored the state of this report; `refused` are copies without a route."""
+        if self._around.followers is not None:
+            self._around.followers.note_stored([copy for copy in body.copies if copy.id not in refused])
+
+    def next_report_seconds(self, longest: float) -> float:
+        """Returns the seconds until the next report is due."""
+        followers = self._around.followers
+        return followers.next_report_seconds(longest) if followers is not None else longest
 
     def current_minute(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]]:
         return self.watch.minute, self.counters.totals

@@ -61,7 +61,8 @@ def open_node(options: AgentOptions) -> NodeParts:
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
     drivers = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
-    return NodeParts(drivers, routes, templates, counters, options.host)
+    followers = routes if isinstance(routes, Followers) else None
+    return NodeParts(drivers, routes, templates, counters, options.host, followers)
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:

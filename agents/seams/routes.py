@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from agents.contract.reports import Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,13 @@ class Routes(Protocol):
 
         Raises RoutesAway without an acknowledgement; the caller repeats the declaration later.
         """
+
+
+class StoredReports(Protocol):
+    """Learns which copies gateways can know, where they know them only from this node's stored reports."""
+
+    def note_stored(self, copies: Collection[Copy]) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others."""
+
+    def next_report_seconds(self, longest: float) -> float:
+        """Returns the seconds until the next report is due, at most `longest`."""

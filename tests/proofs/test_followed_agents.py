@@ -9,16 +9,21 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance
+from agents.host.local_socket import NotRunning, ask
 from app.store.database.database import Database
+from tests.agents.gateway.test_routes import get
+from tests.proofs.test_away import stays
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.haproxy import Gateway
 from tests.support.load import steady_load
-from tests.support.nodes import assigned, served
+from tests.support.nodes import assigned, kill, served
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
+from tests.support.soak import scaled
 
 NODES = ("node-1", "node-2")
+PATH = "/shop/alpha/v1/models/resnet:infer"
 
 
 class World:
@@ -77,11 +82,60 @@ def world(postgres: DatabaseServer, tmp_path: Path) -> Iterator[World]:
     postgres.drop(url)
 
 
+def stages(world: World) -> dict[str, str]:
+    """The copies of node-1 and their stages, by its own agent."""
+    try:
+        copies = ask(world.agents["node-1"].folder, "status")["copies"]
+    except (NotRunning, OSError):
+        return {}
+    return {copy["id"]: copy["stage"] for copy in copies}
+
+
+def answers(world: World) -> bool:
+    return get(world.gateway, PATH, "POST")[0] == 200
+
+
+def slow(share: float) -> AssignedInstance:
+    """Starts for long enough that the control plane goes away meanwhile."""
+    instance = served("alpha-1", sm=share)
+    return msgspec.structs.replace(instance, args={**(instance.args or {}), "startSeconds": 2.0})
+
+
+def test_case_8_a_hand_over_while_the_control_plane_is_away_keeps_the_copy_that_gateways_know(world: World) -> None:
+    world.tell("node-1", slow(30.0))
+    until(lambda: answers(world) and list(stages(world).values()) == ["ready"], "the gateway knows the copy")
+    (old,) = stages(world)
+    with steady_load(world.gateway.port, PATH, rate_per_second=20, method="POST", body="{}") as load:
+        world.tell("node-1", slow(60.0))
+        until(lambda: len(stages(world)) == 2, "another copy starts")
+        world.server.kill()
+        until(lambda: set(stages(world).values()) == {"ready", "routing"}, "it is warm, but no gateway knows it")
+        stays(lambda: stages(world).get(old) == "ready" and len(stages(world)) == 2, scaled(60, 6))
+        world.server.restart()
+        until(lambda: old not in stages(world) and list(stages(world).values()) == ["ready"], "it takes over")
+        outcome = load.stop()
+    assert outcome.failed == ()
+
+
+def test_case_8_a_copy_that_dies_while_the_control_plane_is_away_comes_back_where_gateways_know_it(
+    world: World,
+) -> None:
+    world.tell("node-1", served("alpha-1"))
+    until(lambda: answers(world) and list(stages(world).values()) == ["ready"], "the gateway knows the copy")
+    world.server.kill()
+    (running,) = world.agents["node-1"].runtime.find()
+    kill(running.pid)
+    until(lambda: running.copy not in stages(world) and len(stages(world)) == 1, "another copy is started")
+    until(lambda: answers(world), "the gateway reaches it, although nobody has heard of it")
+    world.server.restart()
+    until(lambda: list(stages(world).values()) == ["ready"], "it is in force")
+    assert answers(world)
+
+
 def test_a_move_and_a_hand_over_cost_no_request(world: World) -> None:
     world.tell("node-1", served("alpha-1"))
     until(lambda: bool(world.ready("node-1")), "it serves")
-    path = "/shop/alpha/v1/models/resnet:infer"
-    with steady_load(world.gateway.port, path, rate_per_second=50, method="POST", body="{}") as load:
+    with steady_load(world.gateway.port, PATH, rate_per_second=50, method="POST", body="{}") as load:
         world.tell("node-2", served("alpha-2"))
         until(lambda: bool(world.ready("node-2")), "the new instance is ready")
         world.tell("node-1")

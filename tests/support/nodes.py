@@ -17,6 +17,7 @@ from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine as SimulatedMachine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.remote import Switches, connect, ensure_driver
+from agents.gateway.followers import Followers
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
@@ -64,6 +65,8 @@ def around(folder: Path, routes: Routes | None = None, **fields: Any) -> NodePar
     runtime = ProcessRuntime(folder / "copies")
     own = folder / "templates"
     templates = read(own if own.exists() else None)
+    if isinstance(routes, Followers):
+        fields["followers"] = routes
     return NodeParts(NodeDrivers(device, mps, runtime, TcpCopyClient()), routes or NoGateway(), templates, **fields)
 
 

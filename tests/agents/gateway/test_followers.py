@@ -1,9 +1,10 @@
-"""Where nobody answers, a route counts as in force once it has been said for a while."""
+"""Where no gateway answers, a route counts as in force once the control plane has stored it and still answers later."""
 
 from __future__ import annotations
 
+from agents.contract.reports import Copy
 from agents.gateway.followers import SETTLED_SECONDS, Followers
-from agents.seams.routes import Route
+from agents.seams.routes import Route, RouteState
 
 OLD = Route("old", "shop/search", "10.0.0.1:9000", 10.0)
 NEW = Route("new", "shop/search", "10.0.0.1:9001", 10.0)
@@ -17,32 +18,93 @@ class Clock:
         return self.now
 
 
-def test_a_copy_is_routed_when_it_was_said_to_be_for_long_enough() -> None:
-    clock = Clock()
-    followers = Followers(clock)
-    assert not followers.declare([NEW]).routes[0].ready
-    clock.now += SETTLED_SECONDS
-    assert followers.declare([NEW]).routes[0].ready
+class Site:
+    """A node's followers, and a control plane that stores reports when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.followers = Followers(self.clock)
+
+    def stored(self, *copies: Copy, after: float = 0.0) -> None:
+        self.clock.now += after
+        self.followers.note_stored(copies)
+
+    def state(self, route: Route) -> RouteState:
+        (state,) = self.followers.declare([route]).routes
+        return state
+
+
+def copy(route: Route, stage: str = "") -> Copy:
+    return Copy(route.copy, "i-1", 0, stage or ("draining" if route.drained else "routing"), address=route.address)
+
+
+def test_a_copy_is_routed_when_two_stored_reports_held_it_for_long_enough() -> None:
+    site = Site()
+    site.stored(copy(NEW))
+    assert not site.state(NEW).ready
+    site.stored(copy(NEW, "ready"), after=SETTLED_SECONDS)
+    assert site.state(NEW).ready
     heavier = Route(NEW.copy, NEW.service, NEW.address, 99.0)
-    assert followers.declare([heavier]).routes[0].ready  # another weight is no other route
+    assert site.state(heavier).ready  # another weight is no other route
 
 
-def test_a_copy_may_get_requests_for_a_while_after_it_was_drained() -> None:
-    clock = Clock()
-    followers = Followers(clock)
-    followers.declare([OLD])
-    clock.now += 60
-    (state,) = followers.declare([GONE]).routes
-    assert (state.ready, state.open_requests) == (False, 1)
-    clock.now += SETTLED_SECONDS
-    (state,) = followers.declare([GONE]).routes
-    assert (state.ready, state.open_requests) == (False, 0)
+def test_case_8_what_no_report_was_stored_with_is_never_in_force() -> None:
+    site = Site()
+    for _ in range(100):
+        assert not site.state(NEW).ready
+        assert site.state(GONE).ready, "as far as the node knows, gateways still send requests there"
+        site.clock.now += 60
 
 
-def test_what_went_and_came_back_waits_again() -> None:
-    clock = Clock()
-    followers = Followers(clock)
-    followers.declare([OLD])
-    clock.now += 60
-    assert followers.declare([]).routes == ()
-    assert not followers.declare([OLD]).routes[0].ready
+def test_case_8_a_control_plane_that_went_away_after_it_stored_the_route_proves_nothing() -> None:
+    site = Site()
+    site.stored(copy(OLD), copy(NEW))
+    site.clock.now += 3600
+    assert not site.state(NEW).ready
+    site.stored(copy(OLD), copy(NEW))
+    assert site.state(NEW).ready
+
+
+def test_case_8_an_established_route_stays_in_force_while_the_control_plane_is_away() -> None:
+    site = Site()
+    site.stored(copy(OLD))
+    site.stored(copy(OLD), after=SETTLED_SECONDS)
+    site.clock.now += 3600
+    assert site.state(OLD).ready
+
+
+def test_a_copy_may_get_requests_until_its_drain_was_stored_for_a_while() -> None:
+    site = Site()
+    site.stored(copy(OLD))
+    site.stored(copy(OLD), after=60)
+    assert site.state(GONE) == RouteState("old", True, 1)
+    site.stored(copy(GONE))
+    assert site.state(GONE) == RouteState("old", True, 1)
+    site.stored(copy(GONE), after=SETTLED_SECONDS)
+    assert site.state(GONE) == RouteState("old", False, 0)
+
+
+def test_a_route_that_went_and_came_back_waits_again() -> None:
+    site = Site()
+    site.stored(copy(OLD))
+    site.stored(copy(OLD), after=60)
+    site.stored(after=1)
+    site.stored(copy(OLD), after=1)
+    assert not site.state(OLD).ready
+
+
+def test_a_copy_at_another_address_is_another_route() -> None:
+    site = Site()
+    site.stored(copy(OLD))
+    site.stored(copy(OLD), after=60)
+    moved = Route(OLD.copy, OLD.service, "10.0.0.1:9999", 10.0)
+    assert not site.state(moved).ready
+
+
+def test_the_next_report_is_due_soon_only_while_a_route_waits_for_it() -> None:
+    site = Site()
+    assert site.followers.next_report_seconds(10.0) == 10.0
+    site.stored(copy(NEW))
+    assert site.followers.next_report_seconds(10.0) == SETTLED_SECONDS
+    site.stored(copy(NEW), after=SETTLED_SECONDS)
+    assert site.followers.next_report_seconds(10.0) == 10.0

@@ -130,3 +130,22 @@ def test_a_route_is_forgotten_when_the_gateway_has_acknowledged_all_without_it()
     assert not desk.routes.forgotten(copy(Stage.ENDING, "b"))
     desk.say(READY)
     assert desk.routes.forgotten(copy(Stage.ENDING, "b"))
+
+
+def test_case_8_a_drain_that_the_gateway_does_not_know_of_has_not_closed_the_copy() -> None:
+    desk = Desk()
+    desk.gateway.declare = lambda routes: Acknowledged(  # type: ignore[method-assign]
+        tuple(RouteState(route.copy, True, 1) for route in routes)
+    )
+    desk.say(DRAINING)
+    assert desk.routes.away == ""
+    assert not desk.routes.closed(DRAINING)
+    assert not desk.routes.drained(DRAINING)
+
+
+def test_a_copy_with_open_requests_is_closed_but_not_drained() -> None:
+    desk = Desk()
+    desk.gateway.open_requests = {DRAINING.id: 2}
+    desk.say(DRAINING)
+    assert desk.routes.closed(DRAINING)
+    assert not desk.routes.drained(DRAINING)
