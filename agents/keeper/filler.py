@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Collection, Mapping
 
 from agents.contract.assignments import AssignedInstance
@@ -18,9 +19,10 @@ LONGEST_ID = 80
 class Filler:
     """The node's templates, as read when the agent started."""
 
-    def __init__(self, templates: Mapping[str, Template], host: str) -> None:
+    def __init__(self, templates: Mapping[str, Template], host: str, key: bytes = b"") -> None:
         self._templates = templates
         self._host = host
+        self._key = key  # of the node: from it each copy's token is derived, also by the next agent
         self._judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
         self._filled: dict[str, Filled | None] = {}
 
@@ -55,11 +57,16 @@ class Filler:
             max_batch=max(1, int(copy.largest_batch)),
             batch_timeout_ms=instance.batch_timeout_ms,
             memory_gib=instance.memory_gib,
+            token=self.token(copy.id),
         )
         filled = self._fill(instance, builtin)
         if isinstance(filled, ArgumentRefused):
             raise CopyFailed(*_reason_of(filled))
         return filled
+
+    def token(self, copy: str) -> str:
+        """Returns the secret that the copy shares with this node's agent only; empty if the node has no key."""
+        return hmac.new(self._key, copy.encode(), "sha256").hexdigest() if self._key else ""
 
     def filled(self, copy: NodeCopy) -> Filled | None:
         """Returns the filled template that the copy was started from; None if the template has changed since."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -14,6 +14,7 @@ from agents.templates import Filled
 
 PORT = "GPUWRIGHT_PORT"  # in a copy's environment, to adopt it when the journal is lost
 METRICS_PORT = "GPUWRIGHT_METRICS_PORT"
+CONTROL = "GPUWRIGHT_CONTROL_TOKEN"  # a copy obeys requests that carry it, and no others
 STRAY_SECONDS = 3.0  # on the device and not an MPS client for this long: it avoids MPS
 
 
@@ -24,6 +25,7 @@ class StartContext:
     copy: NodeCopy
     filled: Filled
     gpu: GpuDevice
+    token: str = field(default="", repr=False)  # of the copy
 
 
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
@@ -58,6 +60,7 @@ def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> No
                     ),
                     PORT: str(copy.port),
                     METRICS_PORT: str(copy.metrics_port),
+                    **({CONTROL: context.token} if context.token else {}),
                 },
                 (*map(str, drivers.mps.folders(copy.gpu)), *context.filled.folders),
             )

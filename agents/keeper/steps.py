@@ -98,7 +98,8 @@ class Steps:
     def _start(self, copy: NodeCopy, gpu: GpuDevice) -> Result:
         try:
             filled = self._filler.fill(copy)
-            further = starting.start_copy(starting.StartContext(copy, filled, gpu), self._drivers, self._clock())
+            context = starting.StartContext(copy, filled, gpu, self._filler.token(copy.id))
+            further = starting.start_copy(context, self._drivers, self._clock())
         except CopyFailed as failure:
             reason, message = failure.reason, failure.message
             return lambda: self.fail_copy(copy, reason, message, self._clock())

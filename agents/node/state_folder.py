@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +19,8 @@ from agents.policy.health import HealthState
 from agents.policy.power.energy import Energy
 
 T = TypeVar("T")
+
+KEY_BYTES = 32
 
 
 class NextToken(msgspec.Struct, rename="camel"):
@@ -88,6 +92,17 @@ class StateFolder:
 
     def keep_memory(self, memory: AgentMemory) -> None:
         self._write("seen.json", msgspec.json.encode(memory))
+
+    def control_key(self) -> bytes:
+        """Returns the node's key for the tokens of its copies; creates it at the first start."""
+        path = self.path / "control.key"
+        with suppress(FileNotFoundError):
+            key = path.read_bytes()
+            if len(key) == KEY_BYTES:
+                return key
+        key = secrets.token_bytes(KEY_BYTES)
+        self._write("control.key", key)
+        return key
 
     def node_record(self) -> NodeRecord:
         return self._read("known.json", NodeRecord) or NodeRecord()

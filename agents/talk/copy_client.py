@@ -51,7 +51,7 @@ class TcpCopyClient:
         path, body = _filled(probe.path, values), _filled(probe.body, values)
         address = (self._host, probe.port or port)
         try:
-            return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds)
+            return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds, probe.token)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
@@ -71,11 +71,13 @@ def _filled(text: str, values: dict[str, float]) -> str:
     return re.sub(r"\{(\w+)\}", word, text) if values else text
 
 
-def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> CopyReply:
+def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float, token: str) -> CopyReply:
     host, port = address
     with socket.create_connection(address, timeout=_remaining(deadline)) as connection:
         named = f"[{host}]" if ":" in host else host
         lines = [f"{method} {path} HTTP/1.1", f"Host: {named}:{port}", "Connection: close", "Accept: */*"]
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
         if body:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         connection.settimeout(_remaining(deadline))

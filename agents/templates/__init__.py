@@ -20,6 +20,7 @@ class Probe:
     body: str = ""
     seconds: float = 2.0
     port: int = 0  # 0: the copy's main port; otherwise another of its ports
+    token: str = field(default="", repr=False)  # sent as a bearer token, for a copy that obeys its agent only
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import quote
@@ -39,6 +39,7 @@ class Builtin:
     max_batch: int = 0  # the batch that its memory is sized for; 0: `batch`
     batch_timeout_ms: float = 0.0
     memory_gib: float = 0.0
+    token: str = field(default="", repr=False)  # for requests that control the copy
 
     def words(self) -> dict[str, str]:
         return {
@@ -94,9 +95,9 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
         environment=dict(form.environment),
         image=form.image,
         health=_probe(form.health, words),
-        warm_up=_probe(form.warm_up, words),
-        drain=_probe(form.drain, words),
-        set_batch=_probe(form.set_batch, words, later=LIVE),
+        warm_up=_probe(form.warm_up, words, token=builtin.token),
+        drain=_probe(form.drain, words, token=builtin.token),
+        set_batch=_probe(form.set_batch, words, later=LIVE, token=builtin.token),
         metrics=_metrics(form.metrics, builtin),
         metrics_kind=form.metrics.kind if form.metrics else "",
         checkpoint_signal=form.checkpoint_signal,
@@ -185,7 +186,9 @@ def _root(template: Template, arg: PathArg) -> Path:
     return Path(os.path.realpath(template.models / arg.root))
 
 
-def _probe(form: ProbeForm | None, words: Mapping[str, str], later: frozenset[str] = frozenset()) -> Probe | None:
+def _probe(
+    form: ProbeForm | None, words: Mapping[str, str], later: frozenset[str] = frozenset(), token: str = ""
+) -> Probe | None:
     """Returns the probe with its placeholders filled: quoted in the path, and as JSON text in the body."""
     if form is None:
         return None
@@ -202,7 +205,7 @@ def _probe(form: ProbeForm | None, words: Mapping[str, str], later: frozenset[st
         return json.dumps(words[found[1]])[1:-1].replace("{", "\\u007b").replace("}", "\\u007d")
 
     path, body = PLACEHOLDER.sub(in_path, form.path), PLACEHOLDER.sub(in_body, form.body)
-    return Probe(form.method, path, body, form.seconds)
+    return Probe(form.method, path, body, form.seconds, token=token)
 
 
 def _metrics(form: MetricsForm | None, builtin: Builtin) -> Probe | None:

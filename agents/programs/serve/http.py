@@ -17,7 +17,7 @@ MOST_BODY_BYTES = 1024 * 1024
 IDLE_SECONDS = 300.0
 LINGER_SECONDS = 1.0  # time for a refused client to read its answer
 REASONS = {
-    100: "Continue", 200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
+    100: "Continue", 200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed",
     408: "Request Timeout", 411: "Length Required", 413: "Content Too Large", 422: "Unprocessable Content",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
     505: "HTTP Version Not Supported",

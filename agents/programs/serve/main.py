@@ -71,7 +71,15 @@ def main(words: list[str] | None = None) -> int:
         shape = [int(size) for size in args.shape.split(",") if size]
     except ValueError:
         parser.error(f"--shape {args.shape!r} must look like 3,224,224")
-    settings = ServerSettings(args.name, args.batch, most, args.batch_timeout_ms, args.queue, args.request_seconds)
+    settings = ServerSettings(
+        args.name,
+        args.batch,
+        most,
+        args.batch_timeout_ms,
+        args.queue,
+        args.request_seconds,
+        os.environ.pop("GPUWRIGHT_CONTROL_TOKEN", ""),
+    )
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())

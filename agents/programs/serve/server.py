@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from _operator import _compare_digest  # what `hmac` offers, without the 4 MB of OpenSSL that it imports
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agents.programs.serve.backends import Answers, Backend, BadInput
@@ -17,6 +18,7 @@ LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late reque
 LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 MOST_CONNECTIONS = 512
 RETRY = "Retry-After: 1\r\n"
+CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # whoever reaches the port may ask the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class ServerSettings:
     batch_timeout_ms: float
     most_waiting: int
     request_seconds: float = 15.0  # limits the arrival of a request, and the reading of its answer
+    control_token: str = field(default="", repr=False)  # requests that control the server need it; empty: none do
 
 
 class ModelServer:
@@ -110,13 +113,21 @@ class ModelServer:
     # Routes
 
     def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
-        methods = self._routes.get(request.path.partition("?")[0])
-        if methods is None:
+        path = request.path.partition("?")[0]
+        methods = self._routes.get(path)
+        if CONTROL.get(path) == request.method and not self._may_control(request):
+            self._say(connection, 401, {"error": "only the agent of this node controls this server"})
+        elif methods is None:
             self._say(connection, 404, {"error": "unknown path"})
         elif request.method not in methods:
             self._say(connection, 405, {"error": f"allowed: {', '.join(methods)}"}, f"Allow: {', '.join(methods)}\r\n")
         else:
             methods[request.method](connection, request)
+
+    def _may_control(self, request: HttpRequest) -> bool:
+        expected = f"Bearer {self.settings.control_token}".encode()
+        # Takes as long for a nearly right token as for any other.
+        return not self.settings.control_token or _compare_digest(request.headers.get(b"authorization", b""), expected)
 
     def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
         connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)

@@ -43,10 +43,12 @@ class Copy:
     port: int
     log: list[str] = field(default_factory=list)
 
-    def ask(self, method: str, path: str, body: bytes | str | None = None, timeout: float = 60.0) -> Said:
+    def ask(
+        self, method: str, path: str, body: bytes | str | None = None, timeout: float = 60.0, token: str = ""
+    ) -> Said:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, {"Authorization": f"Bearer {token}"} if token else {})
             answer = connection.getresponse()
             return Said(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
         finally:
