@@ -31,6 +31,9 @@ class Settings:
     tls_key: Path | None = None  # its key, PEM
     allow_plaintext: bool = False  # listen beyond loopback without TLS
     trusted_proxies: str = ""  # proxies' addresses and networks, comma-separated: their X-Forwarded-For is trusted
+    copy_networks: str = (
+        ""  # networks that copies may listen in, comma-separated; empty: any but link-local and the like
+    )
     rate_per_second: float = 100.0  # requests a second of one principal
     rate_burst: int = 300  # requests of one principal at once
     sign_ins_per_hour: float = 60.0  # console sessions that one token may open; ten times as many from one address
@@ -64,6 +67,7 @@ class Settings:
         if not re.fullmatch("[A-Z]{3}", self.currency):
             raise SettingsError(f"currency {self.currency!r} is not an ISO 4217 code, such as EUR")
         self.proxies()
+        self.copies()
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         for name in (field.name for field in fields(self) if field.type in ("int", "float")):
@@ -75,11 +79,19 @@ class Settings:
 
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of trusted_proxies."""
+        return self._networks("trusted_proxies", self.trusted_proxies)
+
+    def copies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """Returns the networks of copy_networks: gateways send requests to copies there only."""
+        return self._networks("copy_networks", self.copy_networks)
+
+    @staticmethod
+    def _networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
         try:
-            return tuple(ip_network(one.strip()) for one in self.trusted_proxies.split(",") if one.strip())
+            return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
         except ValueError as error:
             raise SettingsError(
-                f"trusted_proxies: {error}; allowed: addresses and networks, such as 10.0.0.5,10.1.0.0/16"
+                f"{name}: {error}; allowed: addresses and networks, such as 10.0.0.5,10.1.0.0/16"
             ) from None
 
 

@@ -15,6 +15,7 @@ from agents.contract.fields import (
     Identifier,
     Name,
     Percent,
+    Sentence,
     ServiceName,
 )
 
@@ -61,6 +62,17 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     late: Count = 0  # of those, answers later than the SLO
 
 
+MOST_LEFT_OUT = 64  # named in one message
+
+
+class LeftOutRoute(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A copy that the gateway does not route to, and why."""
+
+    node: Name
+    copy: Identifier
+    reason: Sentence
+
+
 class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     """All of a gateway's counts since it began: totals, so that a lost message loses nothing."""
 
@@ -69,6 +81,7 @@ class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     services: Annotated[tuple[ServiceCounts, ...], Meta(max_length=16_384)] = ()
     lost_lines: Count = 0  # requests that were not counted
     endpoints: Counter = 0  # the version in force; 0: none yet
+    left_out: Annotated[tuple[LeftOutRoute, ...], Meta(max_length=MOST_LEFT_OUT)] = ()  # the first
 
 
 class CountsTaken(Struct, rename="camel", gc=False):

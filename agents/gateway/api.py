@@ -73,7 +73,7 @@ class SidecarHandler(BaseHTTPRequestHandler):
         if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
             return self._put(words[2], client)
         source = parse_qs(parts.query).get("source", [""])[0]
-        if not client.speaks_for(source):
+        if parts.path != "/metrics" and not client.speaks_for(source):
             raise _Refused(403, "forbidden", f"this token may only read ?source={client.source}")
         sidecar = self.server.sidecar
         match self.command, parts.path:
@@ -83,6 +83,8 @@ class SidecarHandler(BaseHTTPRequestHandler):
             case "GET", "/v1/counters":
                 return sidecar.counts(source)
             case "GET", "/metrics":
+                if not client.speaks_for(ANY):  # it shows the services and copies of every source
+                    raise _Refused(403, "forbidden", "only a token of `*` may read /metrics")
                 return metrics(sidecar)
         raise _Refused(404, "unknown", "known are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
 

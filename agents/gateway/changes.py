@@ -28,6 +28,7 @@ class HaproxyCommand:
 
     command: str
     expects: tuple[str, ...] = ("",)
+    server: str = ""  # the one that HAProxy refuses, if it refuses this
 
 
 def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
@@ -38,12 +39,14 @@ def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCo
             found = current.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if found is None:
-                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,)))
-                steps.append(HaproxyCommand(f"enable health {place}"))
-                steps.append(HaproxyCommand(f"set server {place} state {'drain' if server.drained else 'ready'}"))
+                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,), name))
+                steps.append(HaproxyCommand(f"enable health {place}", server=name))
+                state = "drain" if server.drained else "ready"
+                steps.append(HaproxyCommand(f"set server {place} state {state}", server=name))
                 continue
             if (found.host, found.port) != (server.host, server.port):
-                steps.append(HaproxyCommand(f"set server {place} addr {server.host} port {server.port}", (ANYTHING,)))
+                command = f"set server {place} addr {server.host} port {server.port}"
+                steps.append(HaproxyCommand(command, (ANYTHING,), name))
             if server.drained:
                 continue
             if found.weight != server.weight:
@@ -82,6 +85,16 @@ def find_differences(wanted: Backends, current: SeenBackends) -> tuple[str, ...]
     """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
     steps = opening_commands(wanted, current) + closing_commands(wanted, current)
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
+
+
+def find_refused_addresses(wanted: Backends, current: SeenBackends) -> dict[str, str]:
+    """Returns the servers that HAProxy has left at another address, after it was asked to change it."""
+    return {
+        name: f"it stays at {found.host}:{found.port}"
+        for backend, servers in wanted.items()
+        for name, server in servers.items()
+        if (found := current.get(backend, {}).get(name)) and (found.host, found.port) != (server.host, server.port)
+    }
 
 
 def map_additions(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:

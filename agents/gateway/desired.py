@@ -3,19 +3,22 @@
 Routes that the control plane reports of a node are stored under the node's name with an underscore before it, which no
 source's name can have. They count only while the node declares nothing here itself.
 
+A route that HAProxy has refused is left out, here and on disk: it must not stop the others, nor HAProxy's next start.
+
 A service is assigned to a backend slot. HAProxy 2.6 cannot add a backend at run time, so slots are created beforehand
 and a map file assigns them; a new service needs no reload.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
+from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
 
@@ -23,6 +26,8 @@ FIRST_SLOTS = 64
 MOST_SOURCES = 4096
 FOLLOWED = "_"  # begins the source name of routes that come from the control plane
 LARGEST_WEIGHT = 256  # HAProxy's
+
+log = logging.getLogger("gpuwright.gateway")
 
 
 class Stale(Exception):
@@ -52,13 +57,23 @@ class HaproxyServer:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteKey:
+    """A route as HAProxy accepts or refuses it."""
+
+    source: str
+    copy: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Desired:
-    """Everything that must survive a restart of the sidecar."""
+    """Everything that must survive a restart of the sidecar, and what HAProxy has refused of it."""
 
     sources: Mapping[str, DeclaredRoutes] = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)  # of services, from 1
     slot_count: int = FIRST_SLOTS
     limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
+    refused: Mapping[RouteKey, str] = field(default_factory=dict)  # with HAProxy's answers; not on disk
 
     def servers(self) -> tuple[HaproxyServer, ...]:
         """Returns every copy's server. Weights are rates, scaled by service so that the largest is HAProxy's."""
@@ -75,18 +90,24 @@ class Desired:
             (source, route)
             for source, declared in self.sources.items()
             if not is_followed(source)
-            for route in declared.routes
+            for route in self.accepted(source, declared)
         ]
-        speaking = {source for source, _ in own}
+        speaking = {source for source, declared in self.sources.items() if declared.routes and not is_followed(source)}
         taken = {route.address for _, route in own}
         followed = [
             (source, route)
             for source, declared in self.sources.items()
             if is_followed(source) and source.removeprefix(FOLLOWED) not in speaking
-            for route in declared.routes
+            for route in self.accepted(source, declared)
             if route.address not in taken
         ]
         return sorted(own + followed, key=lambda pair: pair[0])
+
+    def accepted(self, source: str, declared: DeclaredRoutes) -> tuple[RouteSpec, ...]:
+        """Returns the routes that HAProxy has not refused."""
+        return tuple(
+            route for route in declared.routes if RouteKey(source, route.copy, route.address) not in self.refused
+        )
 
     def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
         """Returns the servers of every slot that has any."""
@@ -115,16 +136,15 @@ def server_name(source: str, copy: str) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Splits `10.0.0.1:8000` or `[::1]:8000` into host and port; raises Malformed for anything else."""
-    host, _, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
+    """Splits `10.0.0.1:8000` or `[::1]:8000` into host and port; raises Malformed for what no copy can have."""
     try:
-        known = ipaddress.ip_address(host[1:-1] if bracketed else host)
-    except ValueError:
-        raise Malformed(f"address {address} does not contain an IP address") from None
-    if (known.version == 6) != bracketed or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise Malformed(f"address {address} is not HOST:PORT with a port of 1..65535")
-    return str(known), int(port)
+        known = parse_address(address)
+    except BadAddress as error:
+        raise Malformed(str(error)) from None
+    objection = find_objection(known)
+    if objection:
+        raise Malformed(objection)
+    return str(known.host), known.port
 
 
 def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
@@ -140,13 +160,35 @@ def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
             raise Malformed(f"copy {route.copy} occurs twice")
         copies.add(route.copy)
         split_address(route.address)
-    return replace(desired, sources={**desired.sources, source: declared})
+    return _without_old_refusals(replace(desired, sources={**desired.sources, source: declared}))
 
 
 def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> Desired:
     """Returns the desired state with the control plane's routes and limits; nodes' own routes stay."""
     own = {source: declared for source, declared in desired.sources.items() if not is_followed(source)}
-    return replace(desired, sources=own | dict(sources), limits=dict(limits))
+    return _without_old_refusals(replace(desired, sources=own | dict(sources), limits=dict(limits)))
+
+
+def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
+    """Returns the desired state without the servers of these names, which HAProxy has refused with these answers."""
+    found = {
+        RouteKey(source, route.copy, route.address): refused[server_name(source, route.copy)]
+        for source, route in desired.routes()
+        if server_name(source, route.copy) in refused
+    }
+    return replace(desired, refused={**desired.refused, **found})
+
+
+def _without_old_refusals(desired: Desired) -> Desired:
+    """Forgets refusals of routes that nobody declares any more."""
+    if not desired.refused:
+        return desired
+    declared = {
+        RouteKey(source, route.copy, route.address)
+        for source, routes in desired.sources.items()
+        for route in routes.routes
+    }
+    return replace(desired, refused={key: why for key, why in desired.refused.items() if key in declared})
 
 
 def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
@@ -171,10 +213,17 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     return replace(desired, slots=slots, slot_count=count)
 
 
+class SavedRoutes(msgspec.Struct):
+    """A source's routes on disk. Each is decoded alone, so that a faulty one does not cost the others."""
+
+    sequence: int
+    routes: tuple[msgspec.Raw, ...] = ()
+
+
 class DesiredFile(msgspec.Struct, rename="camel"):
     """The desired state as saved on disk."""
 
-    sources: dict[str, DeclaredRoutes]
+    sources: dict[str, SavedRoutes]
     slots: dict[str, int]
     slot_count: int
     limits: dict[str, ServiceLimit] = {}
@@ -185,11 +234,33 @@ def read(path: Path) -> Desired:
         stored = msgspec.json.decode(path.read_bytes(), type=DesiredFile)
     except FileNotFoundError:
         return Desired()
-    return Desired(stored.sources, stored.slots, stored.slot_count, stored.limits)
+    sources = {source: _readable(source, declared) for source, declared in stored.sources.items()}
+    return Desired(sources, stored.slots, stored.slot_count, stored.limits)
+
+
+def _readable(source: str, saved: SavedRoutes) -> DeclaredRoutes:
+    """Returns the routes without malformed ones and those whose address no copy can have."""
+    routes = []
+    for raw in saved.routes:
+        try:
+            route = msgspec.json.decode(raw, type=RouteSpec)
+            split_address(route.address)
+        except (msgspec.ValidationError, Malformed) as error:
+            log.error("a saved route of %s is left out: %s", source, error)
+        else:
+            routes.append(route)
+    return DeclaredRoutes(saved.sequence, tuple(routes))
 
 
 def keep(path: Path, desired: Desired) -> None:
-    stored = DesiredFile(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
+    sources = {
+        source: SavedRoutes(
+            declared.sequence,
+            tuple(msgspec.Raw(msgspec.json.encode(route)) for route in desired.accepted(source, declared)),
+        )
+        for source, declared in desired.sources.items()
+    }
+    stored = DesiredFile(sources, dict(desired.slots), desired.slot_count, dict(desired.limits))
     durable.write(path, msgspec.json.encode(stored))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from agents.contract.gateways import EndpointCopy, Endpoints
-from agents.gateway.desired import FOLLOWED, Malformed, split_address
+from agents.contract.addresses import BadAddress, CopyAddress, find_objection, parse_address
+from agents.contract.gateways import EndpointCopy, Endpoints, LeftOutRoute
+from agents.gateway.desired import FOLLOWED
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
+
+MOST_REASON = 500  # characters of a reason, as reports allow
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,44 +19,45 @@ class Followed:
 
     sources: Mapping[str, DeclaredRoutes]
     limits: Mapping[str, ServiceLimit]
-    left_out: tuple[str, ...]
+    left_out: tuple[LeftOutRoute, ...]
 
 
-def follow_endpoints(endpoints: Endpoints, loopback: bool) -> Followed:
+def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyAddress] = ()) -> Followed:
     """Returns routes to every copy that can be reached from here.
 
     A loopback address of another machine would reach some other process here, so it counts only with `loopback`, which
-    says that all nodes are this machine.
+    says that all nodes are this machine. Nothing leads to `own`, the addresses of the control plane and the sidecar.
     """
     routes: dict[str, dict[str, RouteSpec]] = {}
     limits = {}
-    left_out = []
+    left_out: list[LeftOutRoute] = []
     for service in endpoints.services:
         if service.queue_limit or service.shed_share or service.slo_ms:
             limits[service.service] = ServiceLimit(
                 service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
             )
         for copy in service.copies:
-            wrong = _unreachable(copy, loopback)
+            address, wrong = _reach(copy, loopback, own)
             if wrong:
-                left_out.append(f"copy {copy.id} of node {copy.node}: {wrong}")
+                left_out.append(LeftOutRoute(copy.node, copy.id, wrong[:MOST_REASON]))
                 continue
             of_node = routes.setdefault(FOLLOWED + copy.node, {})
-            of_node[copy.id] = RouteSpec(copy.id, service.service, copy.address, copy.weight, copy.drained)
+            of_node[copy.id] = RouteSpec(copy.id, service.service, address, copy.weight, copy.drained)
     sources = {source: DeclaredRoutes(0, tuple(of_node.values())) for source, of_node in routes.items()}
     return Followed(sources, limits, tuple(left_out))
 
 
-def _unreachable(copy: EndpointCopy, loopback: bool) -> str:
+def _reach(copy: EndpointCopy, loopback: bool, own: Collection[CopyAddress]) -> tuple[str, str]:
+    """Returns the copy's address in its only spelling, and why it is not routed."""
     try:
-        host, _ = split_address(copy.address)
-    except Malformed as error:
-        return str(error)
-    known = ipaddress.ip_address(host)
-    known = getattr(known, "ipv4_mapped", None) or known  # ::ffff:127.0.0.1 is 127.0.0.1
-    # Link-local addresses are where clouds serve a machine's credentials.
-    if known.is_unspecified or known.is_multicast or known.is_link_local:
-        return f"{copy.address} cannot be the address of a node"
-    if known.is_loopback and not loopback:
-        return f"{copy.address} is this machine, not the node; set --host of its agent (or --loopback of this gateway)"
-    return ""
+        known = parse_address(copy.address)
+    except BadAddress as error:
+        return "", str(error)
+    objection = find_objection(known)
+    if objection:
+        return "", objection
+    if known in own:
+        return "", f"{known} is the control plane or this gateway, not a copy"
+    if known.host.is_loopback and not loopback:
+        return "", f"{known} is this machine, not the node; set --host of its agent (or --loopback of this gateway)"
+    return str(known), ""

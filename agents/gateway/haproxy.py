@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agents.gateway import changes, configuration, parsing
 from agents.gateway.changes import Backends, HaproxyCommand
-from agents.gateway.desired import Desired
+from agents.gateway.desired import Desired, refuse
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
 from agents.host import durable
@@ -20,6 +20,15 @@ MOST_ROUNDS = 6
 
 class NotApplied(Exception):
     """HAProxy refused a change, or did not apply it."""
+
+
+class ServersRefused(NotApplied):
+    """HAProxy refused these servers, by name, with these answers."""
+
+    def __init__(self, refused: Mapping[str, str]) -> None:
+        name, answer = next(iter(refused.items()))
+        super().__init__(f"HAProxy refused {len(refused)} servers; {name}: {answer}")
+        self.refused = refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,10 @@ class Haproxy:
         durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)
 
     def converge(self, desired: Desired) -> ObservedHaproxy:
-        """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled."""
+        """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled.
+
+        ServersRefused means that it can be in force without these servers.
+        """
         self.write(desired)
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         done: set[int] = set()
@@ -104,7 +116,7 @@ class Haproxy:
         limits = self.master.ask(f"show map {limits_path}", worker)
         knows_limits = not limits.startswith(changes.NO_MAP)
         if not worker.old and not (knows_limits and self._has_slots(worker, desired.slot_count)):
-            self._reload(worker)
+            self._reload_with_known(worker, desired, wanted)
             raise WorkerGone("replaced by a process that has read the files")
         if knows_limits:
             wanted_limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
@@ -117,13 +129,17 @@ class Haproxy:
         # A service that has lost its slot is removed before another's servers enter the slot.
         takes_changes = (
             self._all(worker, changes.map_removals(path, entries, current_map))
-            and self._all(worker, changes.opening_commands(wanted, self._servers(worker)))
+            and self._open(worker, changes.opening_commands(wanted, self._servers(worker)))
             and self._all(worker, changes.map_additions(path, entries, current_map))
             and self._all(worker, changes.closing_commands(wanted, self._servers(worker)))
         )
         if not takes_changes:
             return
-        missing = list(changes.find_differences(wanted, self._servers(worker)))
+        current = self._servers(worker)
+        refused = changes.find_refused_addresses(wanted, current)
+        if refused:
+            raise ServersRefused(refused)
+        missing = list(changes.find_differences(wanted, current))
         if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != entries:
             missing.append(f"the entries of {path}")
         if missing:
@@ -139,6 +155,23 @@ class Haproxy:
                 raise NotApplied(f"HAProxy answered {answer[:200]!r} to: {step.command}")
         return True
 
+    def _open(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
+        """Runs commands like `_all`, but a server that HAProxy refuses does not stop the others."""
+        refused: dict[str, str] = {}
+        for step in steps:
+            if step.server in refused:
+                continue
+            try:
+                if not self._all(worker, (step,)):
+                    return False
+            except (NotApplied, ValueError) as error:  # ValueError: it cannot be sent as one command
+                if not step.server or worker.old:
+                    raise
+                refused[step.server] = str(error)
+        if refused:
+            raise ServersRefused(refused)
+        return True
+
     def _servers(self, worker: HaproxyProcess) -> dict[str, dict[str, ServerState]]:
         found = parsing.parse_servers(self.master.ask("show servers state", worker))
         return {backend: servers for backend, servers in found.items() if _is_slot(backend)}
@@ -148,6 +181,21 @@ class Haproxy:
         if answer not in (changes.NO_SERVER, changes.NO_BACKEND):
             raise HaproxyGarbled(f"process {worker.pid} of HAProxy answered {answer[:200]!r}")
         return answer == changes.NO_SERVER
+
+    def _reload_with_known(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
+        """Reloads HAProxy with the servers that it has accepted before: with a faulty one it would not start.
+
+        The others are added at run time.
+        """
+        current = self._servers(worker)
+        known = {name for servers in current.values() for name in servers}
+        known -= changes.find_refused_addresses(wanted, current).keys()
+        unknown = {server.name: "not accepted yet" for server in desired.servers() if server.name not in known}
+        self.write(refuse(desired, unknown))
+        try:
+            self._reload(worker)
+        finally:
+            self.write(desired)
 
     def _reload(self, before: HaproxyProcess) -> None:
         """Reloads HAProxy for a process with the backends in the files; no request is lost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
 
 
 class HaproxyGarbled(Exception):
@@ -80,11 +81,21 @@ def parse_servers(text: str) -> dict[str, dict[str, ServerState]]:
             if len(cells) != len(header):
                 raise ValueError(line)
             backend, name, host, operational, admin, weight, port = (cells[index] for index in at)
-            state = ServerState(host, int(port), int(weight), int(admin), int(operational))
+            state = ServerState(_spell(host), int(port), int(weight), int(admin), int(operational))
             found.setdefault(backend, {})[name] = state
     except ValueError as error:
         raise HaproxyGarbled(f"show servers state: {str(error)[:200]}") from error
     return found
+
+
+def _spell(host: str) -> str:
+    """Returns the address as the rest of the gateway spells it; HAProxy writes some as IPv4 within IPv6."""
+    try:
+        known = ip_address(host)
+    except ValueError:
+        return host
+    mapped = known.ipv4_mapped if isinstance(known, IPv6Address) else None
+    return str(mapped or known)
 
 
 def parse_map(text: str) -> dict[str, str]:

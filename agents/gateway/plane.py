@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
-from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts, ServiceCounts
+from agents.contract.addresses import BadAddress, CopyAddress, parse_address
+from agents.contract.gateways import (
+    MOST_LEFT_OUT,
+    CountsTaken,
+    Endpoints,
+    GatewayCounts,
+    LeftOutRoute,
+    ServiceCounts,
+)
 from agents.gateway import desired
 from agents.gateway.following import follow_endpoints
 from agents.gateway.sidecar import Sidecar, Troubles
@@ -40,6 +51,7 @@ class ControlPlaneAddress:
     name: str
     ca_file: str = ""
     loopback: bool = False  # all nodes are this machine
+    listen: str = "/"  # where this gateway's sidecar listens: a path, or HOST:PORT
 
     def link(self) -> Link:
         """Opens a connection with the current token."""
@@ -84,19 +96,31 @@ class PlaneClient:
             log.error("the control plane reports no service at all; its earlier endpoints stay in force")
             self._version = endpoints.version
             return
-        wanted = follow_endpoints(endpoints, self._server.loopback)
-        for line in wanted.left_out[:MOST_LOG_LINES]:
-            log.warning("an endpoint is not routed: %s", line)
+        wanted = follow_endpoints(endpoints, self._server.loopback, self._own_addresses())
+        for route in wanted.left_out[:MOST_LOG_LINES]:
+            log.warning("copy %s of node %s is not routed: %s", route.copy, route.node, route.reason)
         try:
-            self._sidecar.follow(wanted.sources, wanted.limits)
+            self._sidecar.follow(wanted.sources, wanted.limits, wanted.left_out)
         except Troubles as error:
             log.warning("the control plane's endpoints are saved, but not in force yet: %s", error)
         self._version = endpoints.version
 
+    def _own_addresses(self) -> frozenset[CopyAddress]:
+        """Returns where the control plane and this sidecar listen: no node may lead requests there."""
+        parts = urlsplit(self._server.url)
+        found = _resolve(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        if not self._server.listen.startswith("/"):
+            host, _, port = self._server.listen.rpartition(":")
+            found |= _resolve(host.strip("[]"), int(port)) | _resolve(socket.gethostname(), int(port))
+        return frozenset(found)
+
     def _push_once(self, link: Link) -> None:
-        if self._sidecar.condition().in_force:
+        condition = self._sidecar.condition()
+        if condition.in_force:
             self._in_force = self._version
-        endpoints = build_counts(self._sidecar.counts(), self._sequence, self._in_force)
+        endpoints = build_counts(
+            self._sidecar.counts(), self._sequence, self._in_force, condition.left_out[:MOST_LEFT_OUT]
+        )
         body = msgspec.json.encode(endpoints)
         if len(body) > MOST_BYTES:  # latencies can be left out; totals cannot
             services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in endpoints.services)
@@ -136,12 +160,23 @@ class PlaneClient:
             link.close()
 
 
+def _resolve(host: str, port: int) -> set[CopyAddress]:
+    found = set[CopyAddress]()
+    with suppress(OSError, BadAddress):
+        for _, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            literal = str(address[0]).partition("%")[0]
+            found.add(parse_address(f"[{literal}]:{port}" if ":" in literal else f"{literal}:{port}"))
+    return found
+
+
 def is_followed_with_routes(source: tuple[str, DeclaredRoutes]) -> bool:
     """Returns whether a source is followed through the control plane and has routes."""
     return desired.is_followed(source[0]) and bool(source[1].routes)
 
 
-def build_counts(counts: SidecarCounts, sequence: int, endpoints: int) -> GatewayCounts:
+def build_counts(
+    counts: SidecarCounts, sequence: int, endpoints: int, left_out: tuple[LeftOutRoute, ...] = ()
+) -> GatewayCounts:
     """Returns the totals of every service that was ever requested."""
     services = tuple(
         ServiceCounts(
@@ -157,7 +192,7 @@ def build_counts(counts: SidecarCounts, sequence: int, endpoints: int) -> Gatewa
         for counted in counts.counted
         if not counted.copy and (counted.requests or counted.open)
     )
-    return GatewayCounts(counts.began, sequence, services, counts.lost_lines, endpoints)
+    return GatewayCounts(counts.began, sequence, services, counts.lost_lines, endpoints, left_out)
 
 
 def _without_zeros(counts: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
     yield family("in_force", "gauge", "1: HAProxy has everything declared in force.", int(condition.in_force))
     yield family("haproxy_processes", "gauge", "Old ones included.", condition.workers)
     yield family("convergences_total", "counter", "Times that HAProxy was configured.", condition.convergences)
+    yield family("left_out_routes", "gauge", "Copies that are not routed; the log says why.", len(condition.left_out))
     yield family("failures_total", "counter", "Of these, those that failed.", condition.failures)
     yield family("log_lines_total", "counter", "Requests that HAProxy logged.", counts.lines)
     yield family("lost_log_lines_total", "counter", "Log lines that were not read in time.", counts.lost_lines)

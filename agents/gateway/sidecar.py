@@ -9,15 +9,17 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from agents.contract.gateways import LeftOutRoute
 from agents.gateway import desired, parsing
 from agents.gateway.desired import Desired, server_name, servers_by_name
-from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy
+from agents.gateway.following import MOST_REASON
+from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
@@ -27,6 +29,8 @@ from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, Servi
 
 WATCH_SECONDS = 0.5
 VERIFY_SECONDS = 3.0  # how long a change by others at the runtime socket may go unnoticed
+RETRY_SECONDS = 300.0  # until a refused route is tried again
+MOST_ROUNDS = 4  # of leaving out what HAProxy refuses, in one change
 Troubles = (HaproxyAway, NotApplied, HaproxyGarbled, WorkerGone)
 
 log = logging.getLogger("gpuwright.gateway")
@@ -45,6 +49,7 @@ class SidecarCondition:
     workers: int  # processes of HAProxy, old ones included
     convergences: int
     failures: int
+    left_out: tuple[LeftOutRoute, ...] = ()  # what HAProxy or this gateway refuses
 
 
 class Sidecar:
@@ -70,6 +75,8 @@ class Sidecar:
         self._observed: ObservedHaproxy | None = None  # None: not known to be in force
         self._trouble = "HAProxy has not been configured yet"
         self._convergences = self._failures = 0
+        self._refused_at = float("-inf")
+        self._unreachable: tuple[LeftOutRoute, ...] = ()
         self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
         self._dropped_before = 0
         self._closing = threading.Event()
@@ -93,10 +100,17 @@ class Sidecar:
                 self._converge()
             return self._in_force(source)
 
-    def follow(self, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> None:
+    def follow(
+        self,
+        sources: Mapping[str, DeclaredRoutes],
+        limits: Mapping[str, ServiceLimit],
+        left_out: tuple[LeftOutRoute, ...] = (),
+    ) -> None:
         """Puts in force what the control plane reports of nodes that do not declare here, and of services' limits.
-        HaproxyAway, NotApplied and HaproxyGarbled mean that it is saved, and will be in force once HAProxy allows."""
+        HaproxyAway, NotApplied and HaproxyGarbled mean that it is saved, and will be in force once HAProxy allows.
+        `left_out` is what was not routable, for the gateway's report."""
         with self._lock:
+            self._unreachable = left_out
             after = desired.follow(self._desired, sources, limits)
             if after == self._desired:
                 return
@@ -130,8 +144,17 @@ class Sidecar:
     def condition(self) -> SidecarCondition:
         workers = len(self._observed.workers) if self._observed else 0
         in_force = self._observed is not None
+        refused = tuple(
+            LeftOutRoute(key.source.removeprefix(desired.FOLLOWED), key.copy, why[:MOST_REASON])
+            for key, why in self._desired.refused.items()
+        )
         return SidecarCondition(
-            in_force, "" if in_force else self._trouble, workers, self._convergences, self._failures
+            in_force,
+            "" if in_force else self._trouble,
+            workers,
+            self._convergences,
+            self._failures,
+            refused + self._unreachable,
         )
 
     def close(self) -> None:
@@ -164,9 +187,16 @@ class Sidecar:
         return self._observed is not None
 
     def _converge(self) -> None:
+        """Puts everything in force, without what HAProxy refuses."""
         self._observed = None
         self._convergences += 1
         try:
+            for _ in range(MOST_ROUNDS - 1):
+                try:
+                    self._observed = self._haproxy.converge(self.relief.applied(self._desired))
+                    return
+                except ServersRefused as refused:
+                    self._leave_out(refused.refused)
             self._observed = self._haproxy.converge(self.relief.applied(self._desired))
         except Troubles as error:
             self._failures += 1
@@ -176,6 +206,24 @@ class Sidecar:
             self._failures += 1
             self._trouble = f"the configuration cannot be written: {error}"
             raise NotApplied(self._trouble) from error
+
+    def _leave_out(self, refused: Mapping[str, str]) -> None:
+        """Leaves out servers that HAProxy refuses, also on disk: it would not start with them."""
+        for name, answer in refused.items():
+            log.error("route %s is left out, because HAProxy refuses it: %s", name, answer)
+        self._desired = desired.refuse(self._desired, refused)
+        self._refused_at = time.monotonic()
+        desired.keep(self._state, self._desired)
+        self._know()
+
+    def _retry_refused(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
+        """Tries refused routes again now and then, and with new processes of HAProxy."""
+        if not self._desired.refused:
+            return
+        is_new = self._observed is not None and workers != self._observed.workers
+        if is_new or time.monotonic() - self._refused_at > RETRY_SECONDS:
+            self._desired = replace(self._desired, refused={})
+            self._observed = None
 
     def _in_force(self, source: str) -> RoutesInForce:
         declared, observed = self._desired.sources[source], self._observed
@@ -200,6 +248,7 @@ class Sidecar:
             try:
                 with self._lock:
                     workers = self._haproxy.master.workers()
+                    self._retry_refused(workers)
                     observed = self._observed
                     due = time.monotonic() - verified > VERIFY_SECONDS
                     if observed is None or workers != observed.workers or observed.leftovers or due:
@@ -211,12 +260,17 @@ class Sidecar:
                 if declared:
                     log.info("HAProxy has everything in force again")
                 declared = ""
-            except Troubles as error:
+            except Exception as error:  # whatever happens, this thread goes on: nothing else puts routes right
+                trouble = str(error) or type(error).__name__
                 with self._lock:
-                    self._observed, self._trouble = None, str(error)
-                if str(error) != declared:
-                    declared = str(error)
-                    log.warning("HAProxy does not have everything in force: %s", declared)
+                    self._observed, self._trouble = None, trouble
+                if trouble != declared:
+                    declared = trouble
+                    log.warning(
+                        "HAProxy does not have everything in force: %s",
+                        declared,
+                        exc_info=not isinstance(error, Troubles),
+                    )
             self._closing.wait(WATCH_SECONDS)
 
     def _relieve(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:

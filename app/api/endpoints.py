@@ -12,6 +12,7 @@ from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts
 from app.access import AccessVerb, Noun, require
 from app.api.requests import JSON, Body, Ctx, Who
 from app.manifests.faults import ManifestFault
+from app.nodes.refused_copies import RefusedCopy, record_refused
 from app.problem import HttpProblem
 from app.store.fleet import gateways
 
@@ -68,6 +69,9 @@ async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pa
     require(who, Noun.GATEWAY_COUNTS, AccessVerb.WRITE, name)
     sent = _read(raw)
     newest = await ctx.nodes.lane.repeatable(lambda connection: gateways.keep(connection, name, sent))
+    if sent.left_out:
+        refused = [RefusedCopy(route.copy, f"node {route.node}: {route.reason}") for route in sent.left_out]
+        await record_refused(ctx.nodes.lane, {name: refused}, "Gateway")
     return Response(msgspec.json.encode(CountsTaken(newest)), media_type=JSON)
 
 

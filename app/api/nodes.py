@@ -14,14 +14,14 @@ from fastapi import APIRouter, Query, Request, Response
 from agents.contract import reports
 from agents.contract.assignments import Assignment
 from agents.contract.fields import LONGEST_POLL_SECONDS
-from agents.contract.reports import Answer
+from agents.contract.reports import COPY, Answer
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
 from app.control.domain.events import Reason, event_of
 from app.http.buckets import Buckets
 from app.http.visit import Scope
-from app.nodes import decoding, metrics, refusals
+from app.nodes import decoding, metrics, refusals, refused_copies
 from app.nodes.detail import NodeDetail
 from app.nodes.running import owners_of, running, running_of_tenant
 from app.nodes.usage_bounds import BEYOND_BOUNDS, NOT_ASSIGNED
@@ -84,7 +84,12 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         metrics.REFUSED.labels("another_node").inc()
         await _audit_refusal(ctx, state, sent.node)
         raise HttpProblem("forbidden", f"the report is from node {sent.node}, but this path belongs to node {node}")
+    sent, bad_addresses = refused_copies.without_bad_addresses(sent, ctx.nodes.networks)
     stored = await ctx.nodes.intake.store(sent, raw)
+    if bad_addresses:
+        stored.dropped = (*stored.dropped, *bad_addresses)
+        refused = [refused_copies.RefusedCopy(part.what.removeprefix(COPY), part.message) for part in bad_addresses]
+        await refused_copies.record_refused(ctx.nodes.lane, {node: refused})
     if sent.held_back:
         await _audit_held_back(ctx, state, sent)
     await _audit_claims(ctx, state, node, stored.dropped)

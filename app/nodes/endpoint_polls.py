@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 import msgspec
 from sqlalchemy import Connection
 
+from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import Assignment
 from agents.contract.gateways import Endpoints, ServiceEndpoints
 from app.access import Principal
 from app.nodes.detail import NodeDetail
-from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
+from app.nodes.endpoints import NodeCopies, filter_tenant, list_copies, list_services
 from app.nodes.node_lane import NodeLane
+from app.nodes.refused_copies import record_refused
 from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
 from app.store.fleet import endpoints
@@ -46,14 +48,17 @@ class NodeEndpoints:
     """The copies of a node as of the last read."""
 
     stamp: endpoints.Stamp
-    copies: tuple[ServiceCopy, ...]
+    copies: NodeCopies
 
 
 class EndpointPolls:
     """Keeps the current endpoints, and the gateways that wait for newer ones."""
 
-    def __init__(self, lane: NodeLane, notices: Notices, authenticator: Authenticator) -> None:
+    def __init__(
+        self, lane: NodeLane, notices: Notices, authenticator: Authenticator, networks: Sequence[IpNetwork] = ()
+    ) -> None:
         self._lane = lane
+        self._networks = networks  # that copies may be in; none: any
         self._notices = notices
         self._authenticator = authenticator
         self._known = EndpointSnapshot()
@@ -116,14 +121,21 @@ class EndpointPolls:
         async with self._reading:
             read, nodes, found = await self._lane.read(self._read_all)
             before = self._known
+            refused = {
+                node: known.copies.refused
+                for node, known in nodes.items()
+                if known.copies.refused and known is not self._nodes.get(node)
+            }
             version = read if found != before.endpoints.services or not before.body else before.endpoints.version
             self._nodes = nodes
             if version == before.endpoints.version and before.body:
                 self._known = EndpointSnapshot(read, before.endpoints, before.body)
-                return
-            fresh = Endpoints(version, found)
-            self._known = EndpointSnapshot(read, fresh, msgspec.json.encode(fresh))
-            self._release()
+            else:
+                fresh = Endpoints(version, found)
+                self._known = EndpointSnapshot(read, fresh, msgspec.json.encode(fresh))
+                self._release()
+            if refused:
+                await record_refused(self._lane, refused)
 
     def _release(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -135,15 +147,15 @@ class EndpointPolls:
         stamps = endpoints.stamps(connection)
         nodes = {node: held for node, held in self._nodes.items() if stamps.get(node) == held.stamp}
         changed = stamps.keys() - nodes.keys()
-        for node, detail, body in endpoints.of_nodes(connection, changed) if changed else ():
-            nodes[node] = NodeEndpoints(stamps[node], _placed(node, detail, body))
+        for row in endpoints.of_nodes(connection, changed) if changed else ():
+            nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))
         limits = endpoints.limits(connection)
-        return version, nodes, list_services((copy for known in nodes.values() for copy in known.copies), limits)
+        return version, nodes, list_services((copy for known in nodes.values() for copy in known.copies.copies), limits)
 
-
-def _placed(node: str, detail: object, body: str | None) -> tuple[ServiceCopy, ...]:
-    stored = msgspec.convert(detail or {}, NodeDetail)
-    return list_copies(node, stored, _assignment.decode(body) if body else None)
+    def _placed(self, row: endpoints.CopiesOfNode) -> NodeCopies:
+        stored = msgspec.convert(row.detail or {}, NodeDetail)
+        assignment = _assignment.decode(row.body) if row.body else None
+        return list_copies(row.node, stored, assignment, row.services, self._networks)
 
 
 def _body(known: EndpointSnapshot, who: Principal, service: str) -> bytes:

@@ -7,19 +7,24 @@ last copy that serves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import AssignedInstance, Assignment, owner_name
 from agents.contract.gateways import EndpointCopy, ServiceEndpoints
-from app.nodes.detail import InstanceOwner, NodeDetail
+from agents.contract.reports import Copy
+from app.nodes.detail import NodeDetail
+from app.nodes.refused_copies import RefusedCopy, find_address_fault
 from app.store.fleet.endpoints import GatewayLimit
 
 UP = ("routing", "ready")
 GOING = ("draining", "ending")  # while it still answers requests
 SMALLEST_WEIGHT = 1e-6
+MOST_UP = 2  # copies of one instance, as in a hand-over
+MOST_GOING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +41,57 @@ class ServiceCopy:
         return not self.copy.drained
 
 
-def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) -> tuple[ServiceCopy, ...]:
-    """Returns the copies of services on a node, as gateways should treat them without regard to other copies."""
+@dataclass(frozen=True, slots=True)
+class NodeCopies:
+    """The copies of a node that gateways may send requests to, and why they may not to others."""
+
+    copies: tuple[ServiceCopy, ...] = ()
+    refused: tuple[RefusedCopy, ...] = ()
+
+
+def list_copies(
+    node: str,
+    detail: NodeDetail,
+    assignment: Assignment | None,
+    services: Mapping[str, str],
+    networks: Sequence[IpNetwork] = (),
+) -> NodeCopies:
+    """Returns the copies of services on a node, as gateways should treat them without regard to other copies.
+
+    A node is believed about the instances that it is assigned, or lately was, and about nothing else: `services` names
+    their services. What it says of their number and addresses has bounds.
+    """
     assigned = {line.id: line for line in (assignment.instances if assignment else ())}
-    found = []
+    found: list[ServiceCopy] = []
+    refused: list[RefusedCopy] = []
+    counts: dict[tuple[str, bool], int] = {}
     for copy in detail.copies:
+        if not copy.address or copy.stage not in UP + GOING:
+            continue
         instance = assigned.get(copy.instance)
-        owner = (
-            InstanceOwner(instance.tenant, instance.service)
-            if instance
-            else detail.owners.get(copy.instance, InstanceOwner())
-        )
-        if not (owner.service and copy.address) or copy.stage not in UP + GOING:
+        service = owner_name(instance.tenant, instance.service) if instance else services.get(copy.instance, "")
+        if instance is not None and not instance.service:
+            continue  # a job
+        key = (copy.instance, copy.stage in GOING)
+        counts[key] = counts.get(key, 0) + 1
+        objection = _objection(copy, service, counts[key], networks)
+        if objection:
+            refused.append(RefusedCopy(copy.id, objection))
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
         endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in GOING)
-        found.append(ServiceCopy(owner_name(owner.tenant, owner.service), copy.instance, endpoint, instance))
-    return tuple(found)
+        found.append(ServiceCopy(service, copy.instance, endpoint, instance))
+    return NodeCopies(tuple(found), tuple(refused))
+
+
+def _objection(copy: Copy, service: str, number: int, networks: Sequence[IpNetwork]) -> str:
+    """Returns why gateways may not send requests to a copy; `number` counts its instance's copies in such a stage."""
+    if not service:
+        return f"instance {copy.instance} is not assigned to this node"
+    most = MOST_GOING if copy.stage in GOING else MOST_UP
+    if number > most:
+        return f"instance {copy.instance} has more than {most} copies like this one, which is {copy.stage}"
+    return find_address_fault(copy.address, tuple(networks))
 
 
 def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit]) -> tuple[ServiceEndpoints, ...]:

@@ -16,6 +16,9 @@ SHED = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+COPIES_REFUSED = Counter(
+    "gpuwright_copies_refused", "Reported copies that no gateway may send requests to.", registry=REGISTRY
+)
 BATCH = Histogram(
     "gpuwright_report_batch_size",
     "Reports stored in one transaction.",

@@ -21,10 +21,11 @@ class NodeTraffic:
     def __init__(
         self, settings: Settings, database: Database, notices: Notices, authenticator: Authenticator
     ) -> None:  # fmt: skip
+        self.networks = settings.copies()
         self.lane = NodeLane(database)
         self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
         self.polls = AssignmentPolls(self.lane, notices, authenticator)
-        self.endpoints = EndpointPolls(self.lane, notices, authenticator)
+        self.endpoints = EndpointPolls(self.lane, notices, authenticator, self.networks)
         self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:

@@ -155,7 +155,9 @@ def _server(args: argparse.Namespace) -> ControlPlaneAddress | None:
     name = args.name or socket.gethostname().split(".")[0].lower()
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a gateway: give --name, of small letters, digits and dashes")
-    server = ControlPlaneAddress(args.server, args.server_token_file, name, args.server_ca_file, args.loopback)
+    server = ControlPlaneAddress(
+        args.server, args.server_token_file, name, args.server_ca_file, args.loopback, args.listen or "/"
+    )
     server.link().close()
     return server
 

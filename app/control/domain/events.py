@@ -142,6 +142,7 @@ class Reason(StrEnum):
     NODE_JOINED = "node_joined", "info", "A node reported for the first time."
     NODE_LOST = "node_lost", "alarm", "A node was silent for longer than lostAfterSeconds; its instances are replaced."
     NODE_BACK = "node_back", "info", "A node that was silent or lost reports again."
+    COPY_NOT_ROUTED = "copy_not_routed", "alarm", "Copies were reported that no gateway may send requests to."
     NODE_MISMATCH = "node_mismatch", "warning", "A node has other devices than declared, so nothing is planned there."
     NODE_QUARANTINED = "node_quarantined", "alarm", "A node's usage cannot be accounted for; all other nodes' is."
     NODE_RELEASED = "node_released", "info", "The usage of a quarantined node is accounted for again."

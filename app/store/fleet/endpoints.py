@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TypeAlias
 
 import msgspec
@@ -24,7 +25,13 @@ STAMPS = statement(
 NODES = statement(
     "copies_of_nodes",
     """
-    SELECT asked.node, node_detail.detail, assignment.body
+    SELECT asked.node, node_detail.detail, assignment.body,
+           (SELECT jsonb_object_agg(known.instance, known.tenant || '/' || known.service) FROM assigned AS known
+            WHERE known.node = asked.node AND known.service <> ''
+              AND (known.withdrawn_at IS NULL OR known.withdrawn_at > moment() - CAST(:lately AS interval))
+              AND known.instance IN (
+                  SELECT copy ->> 'instance' FROM jsonb_array_elements(node_detail.detail -> 'copies') AS copy)
+           ) AS lately
     FROM unnest(CAST(:nodes AS text[])) AS asked (node)
     LEFT JOIN node_detail ON node_detail.node = asked.node
     LEFT JOIN assignment ON assignment.node = asked.node
@@ -61,6 +68,8 @@ LIMIT = statement(
 )
 
 
+LATELY = timedelta(days=1)  # from the withdrawal of an instance until its copies cannot be routed any more
+
 Stamp: TypeAlias = tuple[str | None, str | None]  # of a node's report, and of its assignment
 
 
@@ -95,9 +104,20 @@ def stamps(connection: Connection) -> dict[str, Stamp]:
     return {row.node: (row.detail, row.assignment) for row in connection.execute(STAMPS)}
 
 
-def of_nodes(connection: Connection, nodes: Collection[str]) -> list[tuple[str, object, str | None]]:
-    """Returns each of these nodes with its report and its assignment."""
-    return [(row.node, row.detail, row.body) for row in connection.execute(NODES, {"nodes": sorted(nodes)})]
+@dataclass(frozen=True, slots=True)
+class CopiesOfNode:
+    """The detail of a node's last report, its assignment, and the services of instances that it has or lately had."""
+
+    node: str
+    detail: object
+    body: str | None
+    services: Mapping[str, str] = field(default_factory=dict)  # tenant/name, by instance
+
+
+def of_nodes(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNode]:
+    """Returns what these nodes have reported, and what they were assigned."""
+    rows = connection.execute(NODES, {"nodes": sorted(nodes), "lately": LATELY})
+    return [CopiesOfNode(row.node, row.detail, row.body, row.lately or {}) for row in rows]
 
 
 def limits(connection: Connection) -> dict[str, GatewayLimit]:

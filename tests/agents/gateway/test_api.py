@@ -131,6 +131,7 @@ def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> No
     assert api.say("PUT", "/v1/routes/node-2", put(), token="one-secret").status == 403
     assert api.say("GET", "/v1/counters", token="one-secret").status == 403
     assert api.say("GET", "/metrics", token="one-secret").status == 403
+    assert api.say("GET", "/metrics?source=node-1", token="one-secret").status == 403, "it shows everybody's copies"
     for token in ("", "wrong", "one-secre", "one-secret2", "é"):
         assert api.say("GET", "/v1/routes", token=token).status == 401
     assert answering(api.gateway) == {copies.ports[0]: 8}
@@ -145,7 +146,7 @@ def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> N
     assert 'gpuwright_gateway_copy_ready{source="node-1",copy="c\\"1"} 1' in page
     assert 'gpuwright_gateway_service_latency_seconds_bucket{service="shop/search",le="0.0005"}' in page
     assert "\ngpuwright_gateway_lost_log_lines_total 0\n" in page
-    assert len(list(text_string_to_metric_families(page))) == 15
+    assert len(list(text_string_to_metric_families(page))) == 16
     assert api.say("GET", "/healthz", token="").json == {"inForce": True, "haproxyProcesses": 1}
     assert api.say("GET", "/nothing").status == 404
     assert api.say("DELETE", "/v1/routes/node-1").status == 501

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.contract.addresses import parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
 from agents.gateway import desired
 from agents.gateway.configuration import LIMITS
@@ -66,7 +67,8 @@ def test_what_cannot_be_reached_from_here_is_left_out_and_said() -> None:
     wanted = follow_endpoints(told(copy("good"), copy("mine", address="127.0.0.1:80"), *wrong), loopback=False)
     assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
     assert len(wanted.left_out) == 5
-    assert "set --host of its agent" in " ".join(wanted.left_out)
+    assert "set --host of its agent" in " ".join(route.reason for route in wanted.left_out)
+    assert {route.node for route in wanted.left_out} == {"node-2"}
     assert follow_endpoints(told(copy("mine", address="[::1]:80")), loopback=True).left_out == ()
 
 
@@ -77,6 +79,21 @@ def test_no_node_leads_requests_to_where_a_machine_is_told_its_credentials(addre
 
 def test_no_node_leads_requests_to_the_gateways_own_machine_by_another_spelling() -> None:
     assert follow_endpoints(told(copy("a", address="[::ffff:127.0.0.1]:80")), loopback=False).sources == {}
+
+
+def test_case_23_no_node_leads_requests_to_the_control_plane_or_the_sidecar() -> None:
+    own = {parse_address("10.0.0.2:8080")}
+    wanted = follow_endpoints(
+        told(copy("a", address="[::ffff:10.0.0.2]:8080"), copy("b", address="10.0.0.2:8081")), False, own
+    )
+    assert [route.address for route in wanted.sources["_node-2"].routes] == ["10.0.0.2:8081"]
+    assert "is the control plane or this gateway" in wanted.left_out[0].reason
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::1%;x]:80", "[2001:db8::1%x]:80"])
+def test_case_23_an_address_with_a_scope_id_is_left_out(address: str) -> None:
+    wanted = follow_endpoints(told(copy("bad", address=address), copy("good")), loopback=False)
+    assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
 
 
 def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:

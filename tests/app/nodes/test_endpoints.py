@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
+import pytest
+
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.reports import Copy
 from app.nodes.detail import InstanceOwner, NodeDetail
-from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
+from app.nodes.endpoints import MOST_UP, ServiceCopy, filter_tenant, list_services
+from app.nodes.endpoints import list_copies as judge_copies
 from app.store.fleet.endpoints import GatewayLimit
 
 
@@ -23,6 +28,12 @@ def told(*instances: str, rate: float = 40.0) -> Assignment:
 
 def said(*copies: Copy) -> NodeDetail:
     return NodeDetail(copies=copies, owners={copy.instance: InstanceOwner("shop", "search") for copy in copies})
+
+
+def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) -> tuple[ServiceCopy, ...]:
+    """The copies of a node that was lately assigned everything that it reports."""
+    services = {name: f"{owner.tenant}/{owner.service}" for name, owner in detail.owners.items() if owner.service}
+    return judge_copies(node, detail, assignment, services).copies
 
 
 def shown(*of_nodes: tuple[ServiceCopy, ...]) -> dict[str, bool]:
@@ -98,3 +109,43 @@ def test_a_copy_of_an_instance_that_another_node_was_told_to_run_is_no_endpoint(
         list_copies("liar", said(copy("false")), told()),
     )
     assert shown(true, false) == {"true": False}
+
+
+def refused(*copies: Copy, services: dict[str, str] | None = None, network: str = "0.0.0.0/0") -> list[str]:
+    """Why copies of a node that is assigned i-1 get no requests."""
+    found = judge_copies("node-1", said(*copies), told("i-1"), services or {}, [ip_network(network)])
+    assert {copy.copy.id for copy in found.copies} | {copy.id for copy in found.refused} == {copy.id for copy in copies}
+    return [copy.why for copy in found.refused]
+
+
+def test_case_25_a_copy_of_an_instance_that_the_node_was_never_assigned_gets_no_requests() -> None:
+    stolen = copy("stolen", instance="i-99")
+    assert refused(stolen, copy("own")) == ["instance i-99 is not assigned to this node"]
+    assert judge_copies("node-1", said(stolen), None, {}).copies == ()
+
+
+def test_case_25_the_service_of_a_copy_is_the_assigned_one_whatever_the_node_says() -> None:
+    claimed = NodeDetail(
+        copies=(copy("a"), copy("b", instance="i-2")),
+        owners={"i-1": InstanceOwner("bank", "payments"), "i-2": InstanceOwner("bank", "payments")},
+    )
+    found = judge_copies("node-1", claimed, told("i-1"), {"i-2": "shop/images"})
+    assert [copy.service for copy in found.copies] == ["shop/search", "shop/images"]
+
+
+def test_case_25_a_copy_that_was_lately_assigned_is_drained_once_an_assigned_one_is_up() -> None:
+    old = judge_copies("node-1", said(copy("old")), told(), {"i-1": "shop/search"}).copies
+    assert shown(old) == {"old": False}
+    new = judge_copies("node-2", said(copy("new", instance="i-2")), told("i-2"), {}).copies
+    assert shown(old, new) == {"old": True, "new": False}
+
+
+def test_case_25_an_instance_has_no_more_copies_than_a_hand_over_needs() -> None:
+    many = [copy(f"c{number}") for number in range(MOST_UP + 3)]
+    assert len(refused(*many, copy("going", "draining"))) == 3
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::1%;x]:80", "169.254.169.254:80", "host:80", "192.168.0.1:80"])
+def test_case_23_a_copy_with_an_address_that_no_copy_can_have_costs_only_itself(address: str) -> None:
+    (why,) = refused(copy("bad", address=address), copy("good"), network="10.0.0.0/8")
+    assert address in why
