@@ -31,9 +31,7 @@ class Settings:
     tls_key: Path | None = None  # its key, PEM
     allow_plaintext: bool = False  # listen beyond loopback without TLS
     trusted_proxies: str = ""  # proxies' addresses and networks, comma-separated: their X-Forwarded-For is trusted
-    copy_networks: str = (
-        ""  # networks that copies may listen in, comma-separated; empty: any but link-local and the like
-    )
+    copy_networks: str = ""  # networks that copies may listen in, comma-separated; empty: any of a machine
     rate_per_second: float = 100.0  # requests a second of one principal
     rate_burst: int = 300  # requests of one principal at once
     sign_ins_per_hour: float = 60.0  # console sessions that one token may open; ten times as many from one address

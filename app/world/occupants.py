@@ -86,10 +86,10 @@ class DeletionCost:
 def find_occupants(connection: Connection, nodes: Collection[str]) -> list[NodeOccupant]:
     """Returns every instance that is assigned to one of the nodes, or that its last report says runs there."""
     found: list[NodeOccupant] = []
-    for node, detail, body in endpoints.of_nodes(connection, nodes):
-        reported = msgspec.convert(detail, _Reported) if detail else _Reported()
-        assigned = msgspec.json.decode(body, type=Assignment).instances if body else ()
-        found += occupants_of(node, reported, assigned)
+    for row in endpoints.of_nodes(connection, nodes):
+        reported = msgspec.convert(row.detail, _Reported) if row.detail else _Reported()
+        assigned = msgspec.json.decode(row.body, type=Assignment).instances if row.body else ()
+        found += occupants_of(row.node, reported, assigned)
     return found
 
 
