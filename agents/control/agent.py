@@ -6,15 +6,16 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from agents.contract.assignments import Assignment
 from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
-from agents.contract.reports import COPY, Answer, GpuMinute, Inventory, Report
+from agents.contract.reports import Answer, Inventory
 from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, find_contradiction, judge_assignment
+from agents.control.composing import ReportHeading, compose_report
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
 from agents.node.fitting import fit
@@ -119,33 +120,14 @@ class Agent:
         self._node.save_look()
         with self._lock:
             sequence, self._sequence = self._sequence, self._sequence + 1
-            report = Report(
-                node=self._credential.node,
-                incarnation=self._memory.incarnation,
-                sequence=sequence,
-                at=self._date(),
-                minute=minute.began,
-                boot_id=clocks.boot_id(),
-                health=_worst(body.gpus),
-                epoch=self._memory.epoch,
-                generation=self._memory.generation,
-                assignment_version=self._version,
-                stale_assignments=self._stale,
-                inventory=inventory if inventory != self._sent_inventory else None,
-                gpus=body.gpus,
-                instances=body.instances,
-                usage=body.usage,
-                copies=body.copies,
-                held_back=body.held_back,
-                excursions=body.excursions,
-                repartition=body.repartition,
-            )
+            heading = ReportHeading(self._credential.node, sequence, self._date(), self._version, self._stale)
+            sent_before = inventory == self._sent_inventory
+            report = compose_report(heading, self._memory, body, minute.began, None if sent_before else inventory)
         report, encoded = fit(report, self._most_bytes)
         answer = self._send(link, encoded)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._sent_inventory = inventory
-            refused = {what for what in (dropped.what for dropped in answer.dropped) if what.startswith(COPY)}
-            self._node.note_stored(body, {what.removeprefix(COPY) for what in refused})
+            self._node.note_stored(report.copies, {dropped.what for dropped in answer.dropped})
         self._note_answer()
         for dropped in answer.dropped[:MOST_LOG_LINES]:
             log.warning(
@@ -304,10 +286,3 @@ class Agent:
 
     def _link(self) -> Link:
         return Link(self._credential.server, self._credential.token, self._credential.ca_file)
-
-
-def _worst(gpus: Sequence[GpuMinute]) -> str:
-    """Returns the health of the node's least healthy GPU; a node has failed only if all its GPUs have."""
-    if gpus and all(gpu.health == "failed" for gpu in gpus):
-        return "failed"
-    return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"

@@ -1,0 +1,57 @@
+"""Composes a report from what the agent remembers, what its node is like, and what the control plane must be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from agents.contract.reports import GpuMinute, Inventory, Report
+from agents.host import clocks
+from agents.node.reporting import ReportBody
+from agents.node.state_folder import AgentMemory
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHeading:
+    """What tells one report from the next."""
+
+    node: str
+    sequence: int
+    at: datetime
+    assignment_version: int
+    stale_assignments: int
+
+
+def compose_report(
+    heading: ReportHeading, memory: AgentMemory, body: ReportBody, minute: datetime, inventory: Inventory | None
+) -> Report:
+    """Returns the report of that minute; `inventory` only if it has changed."""
+    return Report(
+        node=heading.node,
+        incarnation=memory.incarnation,
+        sequence=heading.sequence,
+        at=heading.at,
+        minute=minute,
+        boot_id=clocks.boot_id(),
+        health=_worst(body.gpus),
+        epoch=memory.epoch,
+        generation=memory.generation,
+        assignment_version=heading.assignment_version,
+        stale_assignments=heading.stale_assignments,
+        inventory=inventory,
+        gpus=body.gpus,
+        instances=body.instances,
+        usage=body.usage,
+        copies=body.copies,
+        held_back=body.held_back,
+        excursions=body.excursions,
+        repartition=body.repartition,
+    )
+
+
+def _worst(gpus: Sequence[GpuMinute]) -> str:
+    """Returns the health of the node's least healthy GPU; a node has failed only if all its GPUs have."""
+    if gpus and all(gpu.health == "failed" for gpu in gpus):
+        return "failed"
+    return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"
