@@ -101,31 +101,37 @@ class _Builder:
         """Builds the documents in one pass. The values of an alias are counted at each repetition."""
         max_values = self.limits.max_values
         steps: dict[type, Callable[[Any], Any]] = {
-            yaml.MappingStartEvent: lambda event: self.open(event, {}),
-            yaml.SequenceStartEvent: lambda event: self.open(event, []),
+            yaml.MappingStartEvent: self.open,
+            yaml.SequenceStartEvent: self.open,
             yaml.MappingEndEvent: self.close,
             yaml.SequenceEndEvent: self.close,
             yaml.AliasEvent: self.repeated,
             yaml.DocumentStartEvent: self.begin_document,
         }
+        level = self.level
         while True:
             event = next_event()
             kind = type(event)
             if kind is yaml.ScalarEvent:  # most events: a call for each of them would be felt
                 value: Any = event.value
                 self.characters += len(value)
-                is_marked = event.style or event.tag is not None or event.anchor is not None
-                if is_marked or not value or value[0] in SUSPECTS:
+                if (
+                    event.style
+                    or not value
+                    or value[0] in SUSPECTS
+                    or event.tag is not None
+                    or event.anchor is not None
+                ):
                     value = self.scalar(event, value)
             elif kind in steps:
                 value = steps[kind](event)
+                level = self.level
                 if value is _INCOMPLETE:
                     continue
             elif event is None or kind is yaml.StreamEndEvent:
                 return
             else:
                 continue
-            level = self.level
             if level.container.__class__ is list:
                 level.container.append(value)
             elif level.key is None:
@@ -143,7 +149,7 @@ class _Builder:
         self.anchors.clear()
         return _INCOMPLETE
 
-    def open(self, event: Any, container: Any) -> Any:
+    def open(self, event: Any) -> Any:
         """Opens a mapping or a sequence, which counts from now on."""
         self.counted += 1
         if self.counted > self.limits.max_values:
@@ -155,6 +161,7 @@ class _Builder:
         self.stack.append(self.level)
         if len(self.stack) > self.limits.max_depth:
             raise self.limits.too_deep(_place(self.source, event.start_mark))
+        container: Any = {} if type(event) is yaml.MappingStartEvent else []
         self.level = _Level(container, event.anchor, self.counted - 1, self.characters, event.start_mark)
         return _INCOMPLETE
 
@@ -166,7 +173,8 @@ class _Builder:
             size = (self.counted - closed.values, self.characters - closed.characters, height)
             self.anchors[closed.anchor] = (value, *size)
         self.counted -= 1  # it was counted when it opened, and the loop counts it again
-        around.height = max(around.height, height + 1)
+        if height >= around.height:
+            around.height = height + 1
         self.level = around
         if around.container.__class__ is dict and around.key is None:
             around.key = self.key(closed, value, around.container)
