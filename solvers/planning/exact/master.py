@@ -56,6 +56,8 @@ def worths(rates: Floats, tops: Floats, start: Ints, end: Ints, v: Floats) -> Fl
     return found
 
 
+# highspy gives the same answers, but takes 0.75 ms a call instead of 0.02 ms: a proof makes up to 1,000 of them, and
+# six proofs together take 24 % longer (8.0 s of processor time instead of 6.5 s).
 @njit(TUPLE((F1, I1, F1, F8, F8))(F2, F2, I1, I1, F1, F8, F1), makes_arrays=True)
 def mix(
     rates: Floats, tops: Floats, start: Ints, end: Ints, number: Floats, enough: float, begin: Floats

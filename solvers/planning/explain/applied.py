@@ -10,12 +10,13 @@ from typing import Any
 from solvers.latency import latency_at, timeout_for
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, gpus_with, ground, without
+from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, ground, without
 from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms
 from solvers.planning.explain.remaining import ENOUGH
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
+from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep

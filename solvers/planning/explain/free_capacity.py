@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solvers.latency import busy_fraction
 from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty, is_borne, lot, taken
-from solvers.planning.judge.plan_lines import PlanLines
-from solvers.planning.judge.readings import JudgedGpu, slow_down, watts
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
@@ -55,18 +55,6 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
         problem, (lot(spots),), left.cpu_cores, left.host_memory_gib, left.gpus_taken, left.price_taken, left.drawn_w,
         at, of, is_partly_seen,
     )  # fmt: skip
-
-
-def gpus_with(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> dict[Place, JudgedGpu]:
-    """Puts instances and jobs on their GPUs, with the execution times among them."""
-    lines = PlanLines(problem)
-    for instance in instances:
-        lines.seat(instance)
-    for job in jobs:
-        lines.seat_job(job)
-    for gpu in lines.gpus.values():
-        slow_down(gpu, problem.policy)
-    return lines.gpus
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Jobs beside a plan of services: least jobCost, then least sum of seconds a unit, and no service's SLO touched."""
+"""Places jobs beside services: least jobCost, then least sum of seconds a unit, and every SLO is kept."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
-from solvers.planning.jobs.residents import at
-from solvers.planning.jobs.room import Room, room
+from solvers.planning.jobs.room import room
+from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -21,7 +21,7 @@ SPLITS_WHEN_SMALL = 10_201  # two jobs', too
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """Jobs with their places; instances as they predict beside them; who is left out, and why."""
+    """Jobs with their places, instances with their predictions among them, and the jobs left out with the reason."""
 
     jobs: tuple[PlacedJob, ...]
     unplaced: tuple[Unplaced, ...]
@@ -31,56 +31,52 @@ class JobPlan:
 
 
 def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_000) -> JobPlan:
-    """Jobs on what a right plan of services leaves. `work` counts GPUs looked at; at 0 each job is placed once."""
+    """Places jobs on what a valid plan of services leaves. `work` counts GPUs; at 0 each job is placed once."""
     if not problem.jobs:
         return JobPlan((), (), tuple(instances), 0.0, "no jobs")
-    found = room(problem, instances)
-    standing = JobPlacement(found, SPLITS_AT_SCALE)
-    search.search(standing, work)
+    left = room(problem, instances)
+    placement = JobPlacement(left, SPLITS_AT_SCALE)
+    search.search(placement, work)
     method = "jobs: greedy, improved"
-    if work > 0 and exact.is_small(standing):
-        small = JobPlacement(found, SPLITS_WHEN_SMALL)
+    if work > 0 and exact.is_small(placement):
+        small = JobPlacement(left, SPLITS_WHEN_SMALL)
         search.stay(small)
         exact.search(small)
-        small.work += standing.work
-        if not less(standing.value, small.value):
-            standing, method = small, "jobs: every placement"
+        small.work += placement.work
+        if not less(placement.value, small.value):
+            placement, method = small, "jobs: every placement"
     if problem.policy.power_budget_w is not None:
-        standing.spend()
-    placed = _placed(standing)
-    beside = {one.place for one in placed}
-    kept = tuple(_beside(found, standing, one) if one.place in beside else one for one in instances)
-    return JobPlan(placed, explain.unplaced(standing), kept, max(0.0, standing.cost), method)
+        placement.spend()
+    placed = _placed(placement)
+    places = {job.place for job in placed}
+    gpus = gpus_with(problem, [instance for instance in instances if instance.place in places], placed)
+    exec_ms = {id(line.instance): line.exec_ms or 0.0 for gpu in gpus.values() for line in gpu.residents}
+    beside = tuple(
+        _predicted(problem, instance, exec_ms[id(instance)]) if instance.place in places else instance
+        for instance in instances
+    )
+    return JobPlan(placed, explain.unplaced(placement), beside, max(0.0, placement.cost), method)
 
 
 def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:
-    """By job name."""
+    """Returns the placed jobs by name."""
     found = []
     for job, gpu in enumerate(s.board.home):
         if gpu >= 0:
             node, index = s.room.places[gpu]
-            sm = next(int(s.board.sm[gpu, seat]) for seat, one in enumerate(s.on(int(gpu))) if one == job)
+            sm = next(int(s.board.sm[gpu, seat]) for seat, other in enumerate(s.on(int(gpu))) if other == job)
             memory_gib = float(s.room.work.memory_gib[s.room.work.profile[job, s.room.fleet.kind[gpu]]])
             found.append(PlacedJob(s.room.jobs[job].name, node, index, sm, memory_gib, explain.pace(s, job)))
     return tuple(found)
 
 
-def _beside(room: Room, s: JobPlacement, instance: Instance) -> Instance:
-    """What it now predicts; its timeout changes only where the old one no longer keeps its SLO."""
-    problem, fleet = room.problem, room.fleet
-    service, policy = problem.services[instance.service], problem.policy
-    profile = problem.profile(instance.service, instance.variant, instance.node)
-    assert profile
-    gpu, sm = room.number_of[instance.place], instance.sm_percent
-    left = fleet.spare[gpu] - sum(int(share) for share in s.board.sm[gpu, : s.board.taken[gpu]])
-    beside = float(fleet.pressure[gpu]) - at(profile.demand.pressure, sm) + s.pressure(gpu)
-    feels = profile.demand.sensitivity
-    exec_ms = at(profile.latency_ms[instance.batch], sm) * float(fleet.clock[gpu]) ** profile.demand.clock_exponent
-    exec_ms *= (1 + feels * beside) * (1 + feels * fleet.share_pressure * float(left) / 100)
-    judged, rate, timeout_ms = exec_ms * (1 + policy.exec_margin), instance.rate_per_second, instance.batch_timeout_ms
-    shape = (instance.batch, judged)
-    if timeout_ms > judged or latency_at(*shape, rate, service.percentile, timeout_ms) > service.slo_ms:
+def _predicted(problem: Problem, instance: Instance, exec_ms: float) -> Instance:
+    """Updates the predictions of an instance among jobs; its timeout only where the old one breaks its SLO."""
+    service, rate, timeout_ms = problem.services[instance.service], instance.rate_per_second, instance.batch_timeout_ms
+    judged_ms = exec_ms * (1 + problem.policy.exec_margin)
+    shape = (instance.batch, judged_ms)
+    if timeout_ms > judged_ms or latency_at(*shape, rate, service.percentile, timeout_ms) > service.slo_ms:
         other = timeout_for(*shape, service.slo_ms, service.percentile, rate)
-        timeout_ms = min(timeout_ms, judged) if other is None else other
+        timeout_ms = min(timeout_ms, judged_ms) if other is None else other
     latency_ms = latency_at(*shape, rate, service.percentile, timeout_ms)
     return replace(instance, batch_timeout_ms=timeout_ms, exec_ms=exec_ms, latency_ms=latency_ms)

@@ -55,14 +55,6 @@ class JobPlacement:
         """Its jobs, in the order they came."""
         return [int(job) for job in self.board.job[gpu, : self.board.taken[gpu]]]
 
-    def pressure(self, gpu: int) -> float:
-        """Of its jobs."""
-        work, kind = self.room.work, self.room.fleet.kind[gpu]
-        return sum(
-            float(work.pressure[work.profile[job, kind], self.board.sm[gpu, seat]])
-            for seat, job in enumerate(self.on(gpu))
-        )
-
     def waiting(self) -> list[int]:
         """Who runs nowhere, the dearest to leave first."""
         found = [int(job) for job in np.flatnonzero(self.board.home < 0) if int(job) not in self.left_out]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
 from solvers.planning.jobs.arrays import Floats, Ints
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
-from solvers.planning.problem import Curve, Instance, Problem
-
-Place: TypeAlias = tuple[str, int]
+from solvers.planning.judge.plan_lines import Place, gpus_with
+from solvers.planning.judge.readings import watts
+from solvers.planning.problem import Instance, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +27,32 @@ class Neighbours:
 
 
 class Residents:
-    """Instances as columns, in the order given."""
+    """Instances as columns, GPU by GPU."""
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
-        known: dict[tuple[str, str, str, int, int, float], tuple[float, ...]] = {}
         rows: dict[tuple[float, int], int] = {}
-        table = np.zeros((len(instances), 16))
-        for line, instance in enumerate(instances):
+        table = np.zeros((len(instances), 15))
+        gpus = gpus_with(problem, instances, ())
+        lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
+        for at, (number, gpu, line) in enumerate(lines):
+            instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
-            gpu_type = problem.nodes[instance.node].gpu_type
-            key = (service.model, instance.variant, gpu_type, instance.batch, instance.sm_percent, instance.clock_mhz)
-            if key not in known:
-                known[key] = _shape(problem, key)
             row = rows.setdefault((service.percentile, instance.batch), len(rows))
-            table[line, :3] = (number_of[instance.place], instance.sm_percent, instance.memory_gib)
-            table[line, 3:5] = (instance.rate_per_second, instance.batch)
-            table[line, 5:8] = (service.slo_ms, row, service.is_dedicated)
-            table[line, 8:] = known[key]
+            slower = gpu.type.top_clock_mhz / instance.clock_mhz
+            base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
+            table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
+            table[at, 3:5] = (instance.rate_per_second, instance.batch)
+            table[at, 5:8] = (service.slo_ms, row, service.is_dedicated)
+            table[at, 8:12] = (base_ms, line.pressure, demand.sensitivity, watts(line, gpu))
+            table[at, 12:] = (slower, demand.cpu_cores, demand.host_memory_gib)
         columns = table.T
         self.gpu: Ints = columns[0].astype(np.int64)
         self.sm, self.memory_gib, self.rate, self.batch = (np.ascontiguousarray(column) for column in columns[1:5])
         self.slo_ms, self.is_dedicated = np.ascontiguousarray(columns[5]), columns[7] > 0
         self.row: Ints = columns[6].astype(np.int64)
         self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
-        self.clock, self.cpu_cores, self.host_memory_gib, self.top_w = (columns[n].copy() for n in range(12, 16))
+        self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
         self.rows: Floats = np.array([limits(percentile, [batch]).loads[batch] for percentile, batch in rows])
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
 
@@ -84,22 +84,3 @@ class Residents:
         return np.array(
             [busy_at(tables[int(batch)], int(batch), load) for batch, load in zip(self.batch, loads, strict=True)]
         )
-
-
-def _shape(problem: Problem, key: tuple[str, str, str, int, int, float]) -> tuple[float, ...]:
-    """Returns what instances of this shape have in common; the first is the exec alone at the GPU's clock."""
-    model, variant, gpu_type, batch, sm_percent, clock_mhz = key
-    profile = problem.profiles[model, variant, gpu_type]
-    demand = profile.demand
-    slower = problem.gpu_types[gpu_type].top_clock_mhz / clock_mhz
-    top_w = at(demand.power_w, sm_percent)
-    return (
-        at(profile.latency_ms[batch], sm_percent) * slower**demand.clock_exponent,
-        at(demand.pressure, sm_percent), demand.sensitivity, top_w * slower**-demand.power_exponent, slower,
-        demand.cpu_cores, demand.host_memory_gib, top_w,
-    )  # fmt: skip
-
-
-def at(curve: Curve, sm_percent: float) -> float:
-    """Interpolates between the points of a curve; the result is flat beyond them."""
-    return float(np.interp(sm_percent, [point[0] for point in curve], [point[1] for point in curve]))

@@ -9,7 +9,8 @@ import numpy as np
 
 from solvers.planning.jobs.arrays import SEATS, SM, Floats, Ints, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
-from solvers.planning.jobs.residents import Neighbours, Place, Residents
+from solvers.planning.jobs.residents import Neighbours, Residents
+from solvers.planning.judge.plan_lines import Place
 from solvers.planning.problem import Curve, Instance, Job, Node, PlacedJob, Policy, Problem, WrongProblem
 
 

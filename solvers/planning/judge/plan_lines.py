@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TypeAlias
 
-from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, slow_down
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 Place: TypeAlias = tuple[str, int]
@@ -70,6 +71,18 @@ class PlanLines:
         gpu = JudgedGpu(node, problem.gpu_types[node.gpu_type], place[1])
         self.gpus[place] = self.by_node[node.name][place] = gpu
         return gpu, gpu
+
+
+def gpus_with(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> dict[Place, JudgedGpu]:
+    """Puts instances and jobs on their GPUs, with the execution times among them."""
+    lines = PlanLines(problem)
+    for instance in instances:
+        lines.seat(instance)
+    for job in jobs:
+        lines.seat_job(job)
+    for gpu in lines.gpus.values():
+        slow_down(gpu, problem.policy)
+    return lines.gpus
 
 
 def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
