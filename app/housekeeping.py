@@ -6,7 +6,7 @@ Every replica runs these jobs; each of them does nothing where another one is at
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -107,12 +107,25 @@ class Housekeeping:
         """Some nodes at a time, then services. Two replicas at the same hour write the same, one after the other."""
         names = self._database.read(partial(rollups.nodes, hour=hour))
         for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
-            some = names[at : at + NODES_AT_ONCE]
-            self._database.write(partial(rollups.roll_up, hour=hour, names=some))
+            self._roll_up_nodes(hour, names[at : at + NODES_AT_ONCE])
         asked = self._database.read(partial(service_hours.services, hour=hour, nodes=names))
         for at in self._pace.portions(range(0, len(asked), SERVICES_AT_ONCE)):
             part = asked[at : at + SERVICES_AT_ONCE]
             self._database.write(partial(service_hours.roll_up, hour=hour, some=part))
+
+    def _roll_up_nodes(self, hour: datetime, names: Sequence[str]) -> None:
+        """Nodes together; if that fails each by itself, so that one stops no other."""
+        try:
+            self._database.write(partial(rollups.roll_up, hour=hour, names=names))
+        except Unavailable:
+            raise
+        except Exception:
+            if len(names) > 1:
+                for name in names:
+                    self._roll_up_nodes(hour, [name])
+            else:
+                metrics.HOUSEKEEPING_FAILED.labels("roll_up_hours").inc()
+                log.exception("node_not_rolled_up", extra={"node": names[0], "hour": hour.isoformat()})
 
     def account(self) -> None:
         """Money: what is final is divided among those that used it."""

@@ -98,6 +98,21 @@ def test_an_hour_that_is_over_is_rolled_up_once(context: Context, housekeeping: 
     assert run(context, "SELECT * FROM pending_hour") == []
 
 
+def test_a_node_whose_hour_cannot_be_rolled_up_stops_no_other(context: Context, housekeeping: Housekeeping) -> None:
+    housekeeping.make_partitions()
+    hour = "date_trunc('hour', now() - interval '2 hours')"
+    run(
+        context,
+        f"INSERT INTO gpu_minute SELECT {hour}, 'node-' || m, 0, 1, 'ok', 50, 1, 100, 150, 1000, 60, 1400, '{{}}' "
+        "FROM generate_series(1, 5) AS m",
+    )
+    run(context, "ALTER TABLE gpu_hour ADD CHECK (node <> 'node-3')")
+    run(context, f"INSERT INTO pending_hour VALUES ({hour}, now() - interval '10 minutes')")
+    housekeeping.roll_up_hours()
+    assert run(context, "SELECT node FROM gpu_hour ORDER BY node") == [(f"node-{n}",) for n in (1, 2, 4, 5)]
+    assert run(context, "SELECT * FROM pending_hour") == []
+
+
 def test_an_hour_cut_short_by_a_stop_stays_pending(context: Context, housekeeping: Housekeeping) -> None:
     run(context, "INSERT INTO pending_hour VALUES ('2026-01-01T00:00Z', now() - interval '10 minutes')")
     housekeeping.start()

@@ -35,7 +35,8 @@ _DUE = """
         date_bin('15 minutes', (SELECT moment()) - CAST(:grace AS interval), '1970-01-01Z')) AS reach) AS final
     WHERE (reach > allocated_until AND (owned_until IS NULL OR owned_until > allocated_until)
            OR gap_since < received_at
-           OR EXISTS (SELECT FROM usage_news WHERE usage_news.node = ledger_node.node))
+           OR EXISTS (SELECT FROM usage_news WHERE usage_news.node = ledger_node.node)
+           OR retry_at IS NOT NULL)
       AND (retry_at IS NULL OR retry_at <= (SELECT moment()))
 """
 DUE = statement("nodes_to_account_for", f"SELECT node {_DUE} ORDER BY allocated_until, node")
