@@ -48,7 +48,7 @@ class Cgroups:
         mine = group is not None and group.endswith(f"/{self._name}/{_folder(copy)}")
         return Path(f"{self._mount}{group}") if mine else None
 
-    def left(self, copy: str) -> Path | None:
+    def leftover(self, copy: str) -> Path | None:
         """Returns the group of a copy whose first process is gone."""
         path = self._base / _folder(copy) if self._base else None
         return path if path and path.is_dir() else None

@@ -135,7 +135,7 @@ class ProcessRuntime:
         killed: set[tuple[int, int]] = set()
         for _ in range(_MOST_SWEEPS):
             alive = self.alive(running)
-            group = self._cgroups.of(running.pid, running.copy) if alive else self._cgroups.left(running.copy)
+            group = self._cgroups.of(running.pid, running.copy) if alive else self._cgroups.leftover(running.copy)
             pids = self._remaining(running) | (set(self.pids(running)) if alive else set())
             if group:
                 kill(group)
@@ -152,7 +152,7 @@ class ProcessRuntime:
 
     def _remaining(self, running: Running) -> set[int]:
         """Returns every process that carries the copy's mark, in any session."""
-        group = self._cgroups.left(running.copy)
+        group = self._cgroups.leftover(running.copy)
         marked = {process.pid for copy, process in self._marked() if copy == running.copy}
         return marked | (members(group) if group else set())
 

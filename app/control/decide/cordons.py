@@ -38,13 +38,13 @@ class Drain:
     """The progress of the drain of a node or GPU."""
 
     cordon: Cordon
-    left: tuple[str, ...]  # the owners of instances that are still there
+    remaining: tuple[str, ...]  # the owners of instances that are still there
     is_late: bool = False
     is_under_way: bool = False  # a rollout still moves what is there
 
     @property
     def is_done(self) -> bool:
-        return not self.left and not self.is_under_way
+        return not self.remaining and not self.is_under_way
 
 
 def draining_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
@@ -106,9 +106,9 @@ def progress(
     found = []
     for cordon in cordons:
         lines = assigned[cordon.node].instances if cordon.node in assigned else ()
-        left = tuple(sorted(line.owner for line in lines if cordon.gpu in (ALL_GPUS, line.gpu)))
+        remaining = tuple(sorted(line.owner for line in lines if cordon.gpu in (ALL_GPUS, line.gpu)))
         is_over = cordon.deadline is not None and now >= cordon.deadline
-        found.append(Drain(cordon, left, is_over and (bool(left) or is_rolling), is_rolling))
+        found.append(Drain(cordon, remaining, is_over and (bool(remaining) or is_rolling), is_rolling))
     return tuple(found)
 
 

@@ -110,13 +110,16 @@ def difference(before: Plan, after: Plan) -> PlanEdit:
     """Returns the change that makes one plan the other."""
     was, now = set(map(id, before.instances)), set(map(id, after.instances))
     ran, runs = set(before.jobs), set(after.jobs)
-    left = {unserved.service: unserved for unserved in after.unserved}
+    unserved_after = {unserved.service: unserved for unserved in after.unserved}
     out = {unplaced.job: unplaced for unplaced in after.unplaced}
     return PlanEdit(
         stop=tuple(instance for instance in before.instances if id(instance) not in now),
         start=tuple(instance for instance in after.instances if id(instance) not in was),
         stop_jobs=tuple(placed for placed in before.jobs if placed not in runs),
         start_jobs=tuple(placed for placed in after.jobs if placed not in ran),
-        unserved={name: left.get(name) for name in (*left, *(unserved.service for unserved in before.unserved))},
+        unserved={
+            name: unserved_after.get(name)
+            for name in (*unserved_after, *(unserved.service for unserved in before.unserved))
+        },
         unplaced={name: out.get(name) for name in (*out, *(unplaced.job for unplaced in before.unplaced))},
     )

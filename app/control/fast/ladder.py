@@ -194,7 +194,7 @@ def _summarise(
 ) -> QuickStep:
     ran = {placed.job for placed in before.jobs}
     gone = tuple(sorted(ran - {placed.job for placed in course.plan.jobs}))
-    left = {
+    unserved = {
         unserved.service: unserved.rate_per_second
         for unserved in course.plan.unserved
         if unserved.service in course.rungs
@@ -208,6 +208,6 @@ def _summarise(
         message="; ".join(f"{need.service}: {need.message}" for need in served[:3]),
         cost_delta_per_hour=cost_delta(problem, before, course.plan),
         preempted=gone,
-        unserved=left,
+        unserved=unserved,
         answer=SolverAnswer(SolveOutcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),
     )

@@ -87,11 +87,11 @@ class StepDraft:
         missed = {unserved.service: unserved for unserved in after.unserved}
         for need in needs:
             name, rate = need.service, need.rate_per_second
-            left = missed.pop(name, None)
-            if left:
+            part = missed.pop(name, None)
+            if part:
                 rate = max(need.least, carried[name])
                 if rate - carried[name] > NONE_UNSERVED_SHARE * rate:
-                    missed[name] = replace(left, rate_per_second=rate - carried[name])
+                    missed[name] = replace(part, rate_per_second=rate - carried[name])
             self.rungs[name] = StepKind.PARTLY if name in missed else StepKind.START
             self.rates[name] = rate
         self.problem = self.problem.with_rates(self.rates)

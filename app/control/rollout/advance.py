@@ -57,7 +57,7 @@ def advance(
             made = (*made, change.id)
     after, is_set = _with_settings(scene, target, observed)
     changed = _differing(after, given)
-    left = replace(
+    state_after = replace(
         state,
         pending=scene.pending,
         leaving=scene.leaving,
@@ -66,7 +66,7 @@ def advance(
         stuck_since=stuck_since,
     )
     done = not (changed or scene.todo or scene.pending or scene.leaving or scene.canaries) and is_set
-    return Advance(after, changed, left, done, waiting=waiting, passed=watched.passed, made=made)
+    return Advance(after, changed, state_after, done, waiting=waiting, passed=watched.passed, made=made)
 
 
 def _owners(assigned: Desired, instances: Collection[str]) -> tuple[str, ...]:

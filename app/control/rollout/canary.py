@@ -30,17 +30,17 @@ def watch_canaries(
     if not canaries:
         return CanaryResult({})
     there = {instance.id: (node, instance) for node, wanted in assigned.items() for instance in wanted.instances}
-    left: dict[str, Canary] = {}
+    watched: dict[str, Canary] = {}
     passed: list[str] = []
     for key, canary in sorted(canaries.items()):
         if canary.instance not in there:
             continue
         node, instance = there[canary.instance]
         if canary.instance in pending or not serves(instance, node, observed):
-            left[key] = replace(canary, ready_since=0.0)
+            watched[key] = replace(canary, ready_since=0.0)
             continue
         since = canary.ready_since or now
-        left[key] = replace(canary, ready_since=since)
+        watched[key] = replace(canary, ready_since=since)
         trial = trials.get(canary.instance, CopyTrial())
         if now - since < rules.canary_seconds:
             continue
@@ -55,5 +55,5 @@ def watch_canaries(
         elif now - since < rules.canary_seconds * rules.canary_patience:
             continue
         passed.append(key)
-        del left[key]
-    return CanaryResult(left, tuple(passed))
+        del watched[key]
+    return CanaryResult(watched, tuple(passed))

@@ -50,7 +50,7 @@ def check(
         for instance in wanted.instances
         if instance.id in pending
     }
-    left: dict[str, PendingStep] = {}
+    unfinished: dict[str, PendingStep] = {}
     failed: list[tuple[str, str, str]] = []
     for id_, step in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
@@ -58,21 +58,21 @@ def check(
         node, instance = there[id_]
         patience = start_seconds(instance, node, rules)
         if node in observed.silent:
-            left[id_] = replace(step, since=now, held_since=0.0)
+            unfinished[id_] = replace(step, since=now, held_since=0.0)
         elif step.before and same_process(step.before, instance):
             if not _is_current(node, observed):
-                left[id_] = step
+                unfinished[id_] = step
         elif instance.job:
             if not _has_changed(instance, node, observed):
-                left[id_] = step
+                unfinished[id_] = step
         elif not _is_settled(instance, node, step, observed, now, patience):
-            left[id_] = _watched(step, observed.instances.get(id_), _is_current(node, observed), now)
-            why = _failure(left[id_], observed.instances.get(id_), rules, now, patience)
+            unfinished[id_] = _watched(step, observed.instances.get(id_), _is_current(node, observed), now)
+            why = _failure(unfinished[id_], observed.instances.get(id_), rules, now, patience)
             if why:
                 failed.append((id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
     if not failed:
-        return Checked(left, going)
-    return Checked(left, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
+        return Checked(unfinished, going)
+    return Checked(unfinished, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
 
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:

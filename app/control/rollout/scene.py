@@ -53,8 +53,8 @@ class Scene:
             there = [
                 instance for wanted in assigned.values() for instance in wanted.instances if instance.id in on_trial
             ]
-            left = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
-            self.ledger = CapacityLedger(services, assigned, target, {**left, **state.pending}, observed, rules)
+            watched = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
+            self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
@@ -222,14 +222,14 @@ class Scene:
         )
         carries = self.ledger.now.get(instance.id)
         if instance.service and carries is not None:
-            left = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
+            remaining = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
             pending = self.pending.get(instance.id)
             until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
             if until_then:
-                left = min(left, until_then.rate_per_second)  # the smaller rate, until the new copy serves
-            left = min(left, carries)  # a higher rate counts once it is assigned
-            self.ledger.take(change.owner, carries - left, 1 if change.kind is ChangeKind.STOP else 0)
-            self.ledger.now[instance.id] = None if change.kind is ChangeKind.STOP else left
+                remaining = min(remaining, until_then.rate_per_second)  # the smaller rate, until the new copy serves
+            remaining = min(remaining, carries)  # a higher rate counts once it is assigned
+            self.ledger.take(change.owner, carries - remaining, 1 if change.kind is ChangeKind.STOP else 0)
+            self.ledger.now[instance.id] = None if change.kind is ChangeKind.STOP else remaining
         match change.kind:
             case ChangeKind.STOP:
                 self._leave(change.node, instance)

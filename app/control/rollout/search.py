@@ -50,7 +50,7 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
 class _Looks:
     """The number of changes that the search may still check."""
 
-    left = MOST_LOOKS
+    remaining = MOST_LOOKS
 
 
 def _deeper(
@@ -69,8 +69,8 @@ def _deeper(
     tried.add(mark)
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
     for change in todo:
-        looks.left -= 1
-        if looks.left < 0:
+        looks.remaining -= 1
+        if looks.remaining < 0:
             return None
         if scene.obstacle(change) is not None:
             continue

@@ -42,9 +42,9 @@ def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[New
         if drain.is_done and not (known and known.is_done):
             found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.cordon.node, about=about))
         elif drain.is_late and not (known and known.is_late):
-            more = " and more" if len(drain.left) > NAMED_LINES else ""
-            message = f"{', '.join(drain.left[:NAMED_LINES])}{more} cannot leave"
-            if drain.is_under_way and not drain.left:
+            more = " and more" if len(drain.remaining) > NAMED_LINES else ""
+            message = f"{', '.join(drain.remaining[:NAMED_LINES])}{more} cannot leave"
+            if drain.is_under_way and not drain.remaining:
                 message = "the deadline has passed while the rollout that empties it is still running"
             found.append(event_of(Reason.DRAIN_STUCK, message, kind="Node", name=drain.cordon.node, about=about))
     return found
@@ -53,9 +53,9 @@ def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[New
 def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatus]) -> list[NewEvent]:
     """Returns services that have begun to burn their allowance of late requests too fast."""
     return [
-        event_of(ALARMS[kept.alarm], kind="Service", name=name)
-        for name, kept in sorted(now.items())
-        if kept.alarm in ALARMS and kept.alarm != before.get(name, SloStatus()).alarm
+        event_of(ALARMS[status.alarm], kind="Service", name=name)
+        for name, status in sorted(now.items())
+        if status.alarm in ALARMS and status.alarm != before.get(name, SloStatus()).alarm
     ]
 
 

@@ -52,13 +52,13 @@ def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) 
         held.setdefault(change["service"], []).append(f"held back ({change['reason']}): {change['message']}")
     found = []
     for name in sorted(old.keys() | new.keys() | missed_before.keys() | missed_after.keys() | held.keys()):
-        left = missed_after.get(name)
-        reasons = [f"unserved: {left['reason']}"] if left and left.get("reason") else []
+        missed = missed_after.get(name)
+        reasons = [f"unserved: {missed['reason']}"] if missed and missed.get("reason") else []
         found.append(
             ServiceDifference(
                 name,
                 _shapes(old.get(name, []), missed_before.get(name)),
-                _shapes(new.get(name, []), left),
+                _shapes(new.get(name, []), missed),
                 **_moves(old.get(name, []), new.get(name, [])),
                 reasons=(*reasons, *held.get(name, ())),
             )
@@ -93,19 +93,19 @@ def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
 def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     """Counts changes as the contract does: keep, retune or resize on the same GPU; starts and stops pair into moves."""
     counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
-    left = list(old)
+    unmatched = list(old)
     starts = 0
     for instance in new:
-        there = [other for other in left if (other["node"], other["gpu"]) == (instance["node"], instance["gpu"])]
+        there = [other for other in unmatched if (other["node"], other["gpu"]) == (instance["node"], instance["gpu"])]
         same = next((other for other in there if _shape(other) == _shape(instance)), None) or next(iter(there), None)
         if same is None:
             starts += 1
             continue
-        left.remove(same)
+        unmatched.remove(same)
         kind = "resized" if _shape(same) != _shape(instance) else "kept" if _tuning(same, instance) else "retuned"
         counts[kind] += 1
-    counts["moved"] = min(starts, len(left))
-    counts["started"], counts["stopped"] = starts - counts["moved"], len(left) - counts["moved"]
+    counts["moved"] = min(starts, len(unmatched))
+    counts["started"], counts["stopped"] = starts - counts["moved"], len(unmatched) - counts["moved"]
     return counts
 
 

@@ -21,7 +21,7 @@ class JobWhy:
     name: str
     placed: PlacedJob | None
     gpu_type: str
-    left: float  # steps or requests
+    remaining_units: float  # steps or requests
     ends_at: datetime | None
     reason: str
     relaxation: str
@@ -97,8 +97,8 @@ def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
 
 
 def _waiting(plan: Plan, job: Job) -> JobWhy:
-    left = next((line for line in plan.unplaced if line.job == job.name), None)
-    reason = left.reason if left and left.reason else "the services leave no room, and no empty GPU is used for it"
-    relaxation = left.relaxation if left else ""
+    unplaced = next((line for line in plan.unplaced if line.job == job.name), None)
+    reason = (unplaced.reason if unplaced else "") or ("the services leave no room, and no empty GPU is used for it")
+    relaxation = unplaced.relaxation if unplaced else ""
     sentences = [f"{job.name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
     return JobWhy(job.name, None, "", job.units, None, reason, relaxation, tuple(sentences))

@@ -42,14 +42,14 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
 
 
 def _unserved(unserved: Iterable[JSON]) -> list[str]:
-    left = sorted(unserved, key=lambda line: -line["ratePerSecond"])
+    ranked = sorted(unserved, key=lambda line: -line["ratePerSecond"])
     sentences = [
         f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or 'unknown reason'}"
         + (f"; least change that helps: {line['relaxation']}" if line.get("relaxation") else "")
-        for line in left[:NAMED_LINES]
+        for line in ranked[:NAMED_LINES]
     ]
     return sentences + (
-        [f"and {count(len(left) - NAMED_LINES, 'more service')} unserved"] if len(left) > NAMED_LINES else []
+        [f"and {count(len(ranked) - NAMED_LINES, 'more service')} unserved"] if len(ranked) > NAMED_LINES else []
     )
 
 

@@ -77,7 +77,7 @@ def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[
     return {
         "job": name,
         "phase": facts.phase,
-        "left": why.left,
+        "left": why.remaining_units,
         "endsAt": why.ends_at.isoformat() if why.ends_at else None,
         "placed": {
             "node": placed.node,

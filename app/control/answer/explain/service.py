@@ -44,25 +44,25 @@ class ServiceWhy:
 def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     """Explains a service of a plan."""
     mine = tuple(instance for instance in plan.instances if instance.service == name)
-    left = next((line for line in plan.unserved if line.service == name), None)
+    unserved = next((line for line in plan.unserved if line.service == name), None)
     judged = JudgedPlan(problem, plan, keep) if mine else None
     return ServiceWhy(
         name=name,
         rate_per_second=problem.services[name].rate_per_second,
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
-        missing=find_unserved_why(problem, plan, left) if left else None,
+        missing=find_unserved_why(problem, plan, unserved) if unserved else None,
         shapes=tuple(why_instance(problem, plan, line, judged) for line in _of_each_shape(problem, mine)),
     )
 
 
-def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedWhy:
+def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> UnservedWhy:
     """Finds the full reason, and the least change that serves the service while the others keep what they have."""
-    about = explain.case(problem, plan, left.service)
+    about = explain.case(problem, plan, unserved.service)
     options = explain.explain_service(about, fleet(problem, about.whole.at))
     change = options.change
     proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
-    return UnservedWhy(left.rate_per_second, options.reason, options.relaxation, proved)
+    return UnservedWhy(unserved.rate_per_second, options.reason, options.relaxation, proved)
 
 
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:

@@ -100,14 +100,14 @@ def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, c
     like = min(alike, key=lambda node: (gpu_count(node.spec), node.name), default=None)
     each = gpu_count(like.spec) if like else count
     found: list[DeclaredObject] = []
-    left = count
-    while left > 0:
-        gpus = min(each, left)
+    missing = count
+    while missing > 0:
+        gpus = min(each, missing)
         spec: dict[str, Any] = (
             {**like.spec, "gpus": gpus}
             if like
             else {"gpuType": gpu_type, "gpus": gpus, "cpuCores": CORES * gpus, "memoryGib": MEMORY_GIB * gpus}
         )
         found.append(DeclaredObject("Node", "", f"{PREFIX}-{gpu_type}-{len(found) + 1}", spec))
-        left -= gpus
+        missing -= gpus
     return found

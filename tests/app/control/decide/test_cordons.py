@@ -69,8 +69,8 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
 
     drains = [asked("n1", 1, NOW), asked("n1", deadline=NOW + timedelta(hours=1)), asked("n9")]
     by_gpu, by_node, nowhere = progress(drains, STANDING, NOW)
-    assert (len(by_gpu.left), by_gpu.is_late) == (1, True)
-    assert (len(by_node.left), by_node.is_late, by_node.is_done) == (2, False, False)
+    assert (len(by_gpu.remaining), by_gpu.is_late) == (1, True)
+    assert (len(by_node.remaining), by_node.is_late, by_node.is_done) == (2, False, False)
     assert nowhere.is_done
 
 
