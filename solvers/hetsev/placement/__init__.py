@@ -7,7 +7,6 @@ from dataclasses import replace
 from solvers.hetsev.placement import exact, greedy, judge, queues
 from solvers.hetsev.placement.problem import (
     Placement,
-    PlacementBudget,
     PlacementGpu,
     PlacementInstance,
     PlacementNode,
@@ -20,7 +19,6 @@ from solvers.proof import Proof, below, must_be_right
 
 __all__ = [
     "Placement",
-    "PlacementBudget",
     "PlacementGpu",
     "PlacementInstance",
     "PlacementNode",
@@ -30,20 +28,21 @@ __all__ = [
     "place",
 ]
 
-SOME_WORK = PlacementBudget()
 
+def place(problem: PlacementProblem, work: float = 5.0) -> PlacementOutcome:
+    """Returns the cheapest placement of all methods, judged, with its bound and a reason for each unplaced instance.
 
-def place(problem: PlacementProblem, budget: PlacementBudget = SOME_WORK) -> PlacementOutcome:
-    """Returns the cheapest placement of all methods, judged, with its bound and a reason for each unplaced instance."""
+    `work` is CP-SAT's limit in deterministic seconds; at 0 it is not run.
+    """
     if broken := judge.violations(problem, problem.current):
         outcome = _certified(problem, dict(problem.current), None, "current placement")
         reason = f"the current placement breaks a rule: {broken[0]}"
         return replace(outcome, reasons={instance.name: reason for instance in problem.pending})
     answers = [(greedy.solve(problem), "best fit"), (queues.schedule(problem), "queues, worst fit")]
     bound = None
-    if budget.work > 0:
+    if work > 0:
         hint = min(answers, key=lambda answer: judge.cost(problem, answer[0]))[0]
-        claim = exact.solve(problem, budget, hint)
+        claim = exact.solve(problem, work, hint)
         if claim is not None:
             bound = claim.bound
             method = "CP-SAT" if claim.is_proved else "CP-SAT, cut short"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from solvers.hetsev.placement.problem import Placement, PlacementBudget, PlacementProblem
+from solvers.hetsev.placement.problem import Placement, PlacementProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ def _whole(amounts: Sequence[float]) -> tuple[list[int], Fraction]:
     return [int(amount / grain) for amount in exact], grain
 
 
-def solve(problem: PlacementProblem, budget: PlacementBudget, hint: Placement | None = None) -> ExactPlacement | None:
-    """Returns the best placement found within the budget and a bound, or None if the budget yields neither."""
+def solve(problem: PlacementProblem, work: float, hint: Placement | None = None) -> ExactPlacement | None:
+    """Returns the best placement found within the work allowed and a bound, or None if it yields neither."""
     model = cp_model.CpModel()
     count = len(problem.instances)
     is_on: dict[tuple[int, int], Any] = {}
@@ -83,7 +83,7 @@ def solve(problem: PlacementProblem, budget: PlacementBudget, hint: Placement | 
     model.minimize(sum((price * x for price, x in zip(prices, used, strict=False)), 0) + prices[-1] * sum(left_out))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1  # one worker and deterministic time give the same answer on any machine
-    solver.parameters.max_deterministic_time = budget.work
+    solver.parameters.max_deterministic_time = work
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None

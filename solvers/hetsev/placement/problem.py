@@ -98,13 +98,6 @@ Placement = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementBudget:
-    """The deterministic seconds that CP-SAT may use; at 0 it is not run."""
-
-    work: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementOutcome:
     """The placement, a reason for each unplaced instance, and the proof."""
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.hetsev.placement import (
-    PlacementBudget,
     PlacementGpu,
     PlacementInstance,
     PlacementNode,
@@ -88,7 +87,7 @@ def test_heuristics_are_right_and_never_cheaper(problem: PlacementProblem) -> No
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
 def test_no_budget_still_answers_and_every_unplaced_instance_has_a_reason(problem: PlacementProblem) -> None:
-    outcome = place(problem, PlacementBudget(work=0))
+    outcome = place(problem, work=0)
     assert not judge.violations(problem, outcome.placement)
     assert outcome.proof.bound is None
     assert outcome.proof.method.endswith("bound unknown")
@@ -140,7 +139,7 @@ def test_a_reason_names_the_limit_that_binds() -> None:
 
 def test_decimal_memory_is_added_up_exactly() -> None:
     thirds = tuple(PlacementInstance(f"i{i}", f"m{i}", 0.1) for i in range(3))
-    claim = exact.solve(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.3),), thirds), PlacementBudget())
+    claim = exact.solve(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.3),), thirds), 5.0)
     assert claim is not None
     assert len(claim.placement) == 3
 
