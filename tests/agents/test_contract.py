@@ -152,7 +152,7 @@ def test_case_32_a_message_that_states_no_version_is_of_the_first() -> None:
     assert CONTRACT == contract_1.CONTRACT, "a new version is stated by both sides: see to who makes the messages"
 
 
-def test_every_word_that_is_known_here_may_be_said() -> None:
+def test_every_known_word_is_accepted() -> None:
     for word in (*get_args(fields.Stage), *get_args(fields.Health), *get_args(fields.Handover)):
         assert decode(RECORDED_LATER_REPORT.replace(b"warming", word.encode())).copies[0].stage == word
 

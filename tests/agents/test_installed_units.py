@@ -100,7 +100,7 @@ def test_nothing_closes_the_devices(name: str) -> None:
         assert apart & set(unit) == set()
 
 
-def test_nobody_but_the_root_helper_is_root_and_it_has_no_network() -> None:
+def test_only_the_root_helper_is_root_and_it_has_no_network() -> None:
     assert settings("gpuwright-agent")["User"] == ["gpuwright"]
     assert settings("gpuwright-agent")["CapabilityBoundingSet"] == [""]
     assert settings("gpuwright-gateway")["CapabilityBoundingSet"] == [""]
@@ -150,7 +150,7 @@ def test_who_plans_may_compile_loops_and_lower_itself(name: str) -> None:
     assert unit["Environment"] == [f"XDG_CACHE_HOME=/var/cache/{unit['CacheDirectory'][0]}"]
 
 
-def test_the_planner_outlives_its_solver_and_listens_to_nobody() -> None:
+def test_the_planner_outlives_its_solver_and_listens_on_no_port() -> None:
     unit = settings("gpuwright-planner")
     assert unit["OOMPolicy"] == ["continue"]
     assert unit["CapabilityBoundingSet"] == [""]

@@ -80,7 +80,7 @@ def test_every_profile_slows_down_as_sms_are_taken_away_and_speeds_up_by_batchin
         assert whole == sorted(whole, reverse=True)
 
 
-def test_family_c_asks_for_two_instances_of_half_and_lets_a_tenth_stand_alone() -> None:
+def test_family_c_asks_for_two_instances_of_half_and_dedicates_a_tenth() -> None:
     services = family("C", 100, 40, 0).services.values()
     assert sum(service.min_instances == 2 for service in services) == 20
     assert sum(service.is_dedicated for service in services) == 4

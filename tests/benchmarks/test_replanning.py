@@ -25,7 +25,7 @@ def plan(problem: Problem) -> Plan:
     return hetsev.solve(problem)
 
 
-def test_a_plan_beside_itself_moves_nothing(plan: Plan) -> None:
+def test_a_plan_compared_with_itself_moves_nothing(plan: Plan) -> None:
     assert moved(plan, plan, ()) == Moved(0, 0, 0, 0)
 
 
@@ -34,7 +34,7 @@ def test_a_new_rate_alone_moves_nothing(plan: Plan) -> None:
     assert moved(plan, replace(plan, instances=tuple(slower)), ()) == Moved(0, 0, 0, 0)
 
 
-def test_an_instance_of_an_untouched_service_that_moves_is_told(plan: Plan) -> None:
+def test_a_moved_instance_of_an_untouched_service_is_reported(plan: Plan) -> None:
     first, *rest = plan.instances
     free = ("elsewhere", 0)
     elsewhere = replace(plan, instances=(replace(first, node=free[0], gpu=free[1]), *rest))
@@ -52,7 +52,7 @@ def test_new_rates_swing_around_what_is_declared_and_touch_the_part_that_was_ask
         assert 1 / SWING_FACTOR <= rate / problem.services[name].rate_per_second <= SWING_FACTOR
 
 
-def test_each_round_is_a_right_plan_and_goes_on_from_the_one_before(problem: Problem, plan: Plan) -> None:
+def test_each_round_is_a_valid_plan_and_continues_from_the_last(problem: Problem, plan: Plan) -> None:
     ticks = iter(np.arange(0.0, 100.0, 0.005))
     found = list(rounds(problem, plan, Replanner.of(problem, plan), 0.5, 3, 0, lambda: float(next(ticks))))
     assert [row["ms"] for _, row in found] == pytest.approx([5.0] * 3)

@@ -112,7 +112,7 @@ def test_what_does_not_hold_together_is_refused_by_name(solve: Solve, text: str,
     assert all(words in faults for words in says), faults
 
 
-def test_every_fault_of_every_file_is_told_at_once(solve: Solve) -> None:
+def test_every_fault_of_every_file_is_reported_at_once(solve: Solve) -> None:
     first = bad.service(ratePerSecond="-1", slo="{latencyMs: no, percentile: 20}") + "---\n" + bad.node(gpus="0")
     faults = refused(solve(first.encode(), b"\xff", b"a: [", FLEET.encode(), files=("/nowhere.yaml",)))
     for words in (

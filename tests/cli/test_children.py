@@ -19,7 +19,7 @@ def child(of: Children) -> int:
     return of._running[0].process.pid
 
 
-def test_who_is_to_come_back_is_started_again_and_that_is_said(tmp_path: Path) -> None:
+def test_a_job_that_may_return_is_started_again_and_reported(tmp_path: Path) -> None:
     said: list[str] = []
     children = Children(said.append, soonest_seconds=0.1)
     log = tmp_path / "planner.log"

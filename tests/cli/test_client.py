@@ -117,7 +117,7 @@ def test_an_idle_connection_that_the_server_closed_is_no_failure() -> None:
     assert [request.split()[1] for request in server.requests] == [b"/a", b"/b", b"/b"]
 
 
-def test_where_nobody_listens_the_failure_says_how_to_start() -> None:
+def test_without_a_server_the_error_names_the_command_to_start_it() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

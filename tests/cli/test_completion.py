@@ -60,7 +60,7 @@ def test_actions_of_a_verb_and_their_flags_are_offered(folder: Path) -> None:
     assert offered(folder, "gpuwright help exi") == ["exit-codes"]
 
 
-def test_files_are_offered_where_a_file_stands(folder: Path) -> None:
+def test_files_are_offered_where_a_file_is_expected(folder: Path) -> None:
     (folder / "fleet.yaml").touch()
     assert offered(folder, "gpuwright apply -f fle") == ["fleet.yaml"]
 
@@ -82,7 +82,7 @@ def test_a_server_that_is_away_offers_nothing_and_says_nothing(folder: Path) -> 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_verb_and_flag_stands_in_every_script(shell: str) -> None:
+def test_every_verb_and_flag_is_in_every_script(shell: str) -> None:
     text = script(shell)
     for command in commands():
         assert command.path[-1] in text

@@ -50,7 +50,7 @@ def test_the_price_of_what_is_unserved_is_no_cost_of_gpus() -> None:
     assert frame(overview(plan=plan))[1].startswith("cost 12.00/h + 1000.00/h for what is unserved   bound 11.10/h")
 
 
-def test_before_a_plan_the_last_try_is_told_and_events_that_warn_stand_below() -> None:
+def test_before_a_plan_the_last_try_is_shown_and_warnings_below() -> None:
     tried = {"at": THEN, "outcome": "out_of_time", "reason": "solver_out_of_time", "message": "no answer in 25 s"}
     lost = {"at": THEN, "reason": "node_silent", "severity": "warning", "message": "n-1 is not heard of"}
     lines = frame(overview(plan=None, cycles=[tried], events=[lost, lost | {"severity": "info"}]))
@@ -58,7 +58,7 @@ def test_before_a_plan_the_last_try_is_told_and_events_that_warn_stand_below() -
     assert lines[-1].split() == ["node_silent", age(THEN), "n-1", "is", "not", "heard", "of"]
 
 
-def test_what_the_server_leaves_out_is_said_below_the_head() -> None:
+def test_fields_that_the_server_omits_are_named_below_the_head() -> None:
     why = "pricePerHour of services: no numpy"
     lines = frame(overview() | {"leftOut": [why], "services": [service(0, pricePerHour=None)]})
     assert lines[2] == f"left out: {why}"
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_counted() -> None:
     assert any("n-1/0" in line for line in lines)
 
 
-def test_before_the_first_plan_and_without_a_leader_that_is_said() -> None:
+def test_a_missing_plan_and_a_missing_leader_are_reported() -> None:
     assert frame({"services": [], "gpus": [], "plan": None, "leader": None, "decisions": []})[0] == (
         "no plan yet; no planner leads"
     )
@@ -96,7 +96,7 @@ def test_a_tenant_sees_its_services_alone() -> None:
     assert len(lines) == 4
 
 
-def test_what_nobody_knows_yet_is_a_dash() -> None:
+def test_an_unknown_value_is_a_dash() -> None:
     said = overview() | {"services": [service(0, ratePerSecond=None, attained=None, latencyMs=None, pricePerHour=None)]}
     (line,) = [line for line in frame(said) if line.startswith("shop/s0")]
     assert line.split() == ["shop/s0", "-", "140", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]

@@ -23,7 +23,7 @@ def test_what_could_steer_a_terminal_is_escaped(raw: str, shown: str) -> None:
     assert plain(raw) == shown
 
 
-def test_json_and_yaml_are_ascii_whatever_a_label_holds() -> None:
+def test_json_and_yaml_are_ascii_for_any_label() -> None:
     for text in (as_json({"a": "\x1b\u202eé"}), as_yaml({"a": "\x1b\u202eé"})):
         assert text.isascii() and "\x1b" not in text
 

@@ -66,7 +66,7 @@ def test_help_looks_the_same_on_a_narrow_terminal() -> None:
     assert gpuwright("get", "--help", COLUMNS="40").stdout == gpuwright("help", "get", COLUMNS="200").stdout
 
 
-def test_exit_codes_are_told() -> None:
+def test_exit_codes_are_documented() -> None:
     done = gpuwright("help", "exit-codes")
     assert done.returncode == 0 and "   4  the server cannot be reached" in done.stdout
 
@@ -108,7 +108,7 @@ def test_a_failure_is_one_line_with_the_next_step(words: list[str], code: int, s
     assert "\x1b" not in done.stderr
 
 
-def test_flags_of_the_connection_may_stand_before_the_verb() -> None:
+def test_flags_of_the_connection_may_come_before_the_verb() -> None:
     assert "http://127.0.0.1:2" in gpuwright("--server", "http://127.0.0.1:2", "get", "nodes").stderr
     assert "http://127.0.0.1:2" in gpuwright("--server=http://127.0.0.1:2", "-v", "get", "nodes").stderr
 

@@ -90,7 +90,7 @@ def test_case_8_while_the_gateway_is_away_an_unfinished_hand_over_keeps_both_cop
     assert len(one.copies()) == 1
 
 
-def test_case_8_while_the_gateway_is_away_nobody_who_drains_is_ended(one: Machine, gateway: Gateway) -> None:
+def test_case_8_no_draining_copy_is_ended_while_the_gateway_is_away(one: Machine, gateway: Gateway) -> None:
     with running(one, routes=gateway.routes()) as node:
         slow = {"model": "resnet", "latency": SLOW}
         node.offer(assigned(1, msgspec.structs.replace(served("search-1", sm=30), args=slow)))

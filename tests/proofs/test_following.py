@@ -139,7 +139,7 @@ def move(fleet: Fleet, old: int, new: int) -> None:
     until(lambda: fleet.in_force().keys() == {f"copy-{new}"}, "the old copy is no route any more")
 
 
-def test_weights_follow_what_nodes_are_told(fleet: Fleet) -> None:
+def test_weights_follow_the_assignments_of_nodes(fleet: Fleet) -> None:
     fleet.tell("node-1", 0, rate=300.0)
     fleet.tell("node-2", 1, rate=100.0)
     fleet.say("node-1", (0, "ready"))
@@ -169,7 +169,7 @@ def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
     until(lambda: counted() >= before + sent, "all of it")
 
 
-def test_without_the_control_plane_all_goes_on_also_after_a_restart(fleet: Fleet) -> None:
+def test_without_the_control_plane_all_continues_also_after_a_restart(fleet: Fleet) -> None:
     def began() -> set[str]:
         return {word.counts.began for word in fleet.database.read(gateways.newest)}
 

@@ -28,7 +28,7 @@ def test_case_11_killed_at_every_line_of_the_journal_no_request_fails(api: Runni
 
 
 @pytest.mark.long
-def test_case_11_whoever_dies_at_random_moments_no_request_fails(api: RunningServer, tmp_path: Path) -> None:
+def test_case_11_no_request_fails_when_processes_die_at_random_moments(api: RunningServer, tmp_path: Path) -> None:
     with site(api, tmp_path) as made:
         at_random(made, scaled(100, 2), random.Random(11))
         is_accounted_for(made)

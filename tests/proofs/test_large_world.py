@@ -103,7 +103,7 @@ def test_ten_thousand_gpus_are_all_there(server: RunningServer) -> None:
     assert gpus == NODES * GPUS_EACH
 
 
-def test_nobody_gets_more_than_a_page(server: RunningServer) -> None:
+def test_no_caller_gets_more_than_a_page(server: RunningServer) -> None:
     assert server.request("GET", "/api/v1/services?limit=501").status == 422
     assert server.request("GET", "/api/v1/services?limit=0").status == 422
     assert len(server.request("GET", "/api/v1/services").json["items"]) == 100

@@ -87,7 +87,7 @@ def test_a_write_that_finds_itself_is_run_again_instead_of_guessing(
     assert (len(runs), marks(database)) == (2, 1)
 
 
-def test_a_transaction_whose_id_nobody_knows_any_more_is_run_again(
+def test_a_transaction_whose_id_is_unknown_is_run_again(
     database: Database, postgres_of_its_own: EmbeddedPostgres
 ) -> None:
     """Postgres says that the id lies in the future: it never happened, and waiting would make it a stranger's."""

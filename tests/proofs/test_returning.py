@@ -85,7 +85,7 @@ def pids(made: Town) -> dict[str, int]:
     return {running.copy: running.pid for agent in made.agents for running in agent.runtime.find()}
 
 
-def test_case_4_a_restart_of_postgres_is_503_to_callers_and_nothing_to_requests_and_planning_goes_on(
+def test_case_4_a_restart_of_postgres_is_503_to_callers_and_nothing_to_requests_and_planning_continues(
     site: Site,
 ) -> None:
     made = site.town

@@ -87,7 +87,7 @@ def test_every_watcher_sees_every_committed_write_once_and_in_order(replicas: Re
 
 
 @pytest.mark.timeout(600)
-def test_a_write_on_one_replica_is_soon_seen_on_the_other(replicas: Replicas, request: pytest.FixtureRequest) -> None:
+def test_a_write_on_a_replica_soon_appears_on_the_other(replicas: Replicas, request: pytest.FixtureRequest) -> None:
     latency = measure(replicas.one, replicas.other, LATENCY_WRITES)
     print(f"\n{request.node.callspec.id}: {latency}")
     assert latency.p99_ms < GUARD_MS

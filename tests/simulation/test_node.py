@@ -96,7 +96,7 @@ def test_a_batch_is_turned_without_a_start() -> None:
     assert after.wanted.batch.planned == 4
 
 
-def test_what_has_no_room_is_held_back_and_said() -> None:
+def test_an_instance_without_room_is_held_back_and_reported() -> None:
     driven = Driven()
     driven.tell(instance("a", memory=10), instance("b", memory=10))
     driven.advance(1)
@@ -131,7 +131,7 @@ def test_a_copy_that_dies_is_started_again_and_a_failing_start_rests() -> None:
     assert driven.node.failing["a-1"] == 0
 
 
-def test_without_contact_it_starts_nothing_new_and_goes_on_serving() -> None:
+def test_without_contact_it_starts_nothing_new_and_keeps_serving() -> None:
     driven = Driven()
     driven.tell(instance("a"))
     driven.advance(25)
@@ -175,7 +175,7 @@ def test_a_wrong_clock_shows_in_what_it_says_and_in_nothing_it_does() -> None:
     assert driven.report().at == driven.clock.now() - timedelta(hours=1)
 
 
-def test_usage_is_said_until_it_is_heard_and_its_copy_then_forgotten() -> None:
+def test_usage_is_reported_until_acknowledged_and_its_copy_then_forgotten() -> None:
     driven = Driven()
     driven.tell(instance("a"))
     driven.advance(25)

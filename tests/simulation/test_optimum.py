@@ -66,6 +66,6 @@ def test_no_other_course_is_cheaper() -> None:
     assert found.cost + found.churn == pytest.approx(best)
 
 
-def test_a_day_that_cannot_be_served_is_said() -> None:
+def test_a_day_that_cannot_be_served_is_reported() -> None:
     with pytest.raises(ValueError, match="cannot serve every step"):
         optimum(day([(300, 80)]))

@@ -107,7 +107,7 @@ def test_half_the_nodes_lost_sheds_what_weighs_least_and_nothing_moves_to_and_fr
         assert changes_within(simulation, 5 * CYCLE) == []
 
 
-def test_half_the_nodes_lost_costs_nobody_but_what_weighs_least(database_url: str) -> None:
+def test_losing_half_the_nodes_costs_only_the_least_important_services(database_url: str) -> None:
     with simulated(database_url, world(*LOST, nodes=4)) as simulation:
         found = after_a_loss(simulation)
         assert min(found["shop/vital"], found["shop/usual"]) >= 0.98

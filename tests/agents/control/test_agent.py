@@ -154,7 +154,7 @@ def test_case_10_stale_assignments_are_refused_and_counted(tmp_path: Path) -> No
     assert agent.stale == 2
 
 
-def test_case_10_in_whatever_order_decisions_come_the_newest_stands(tmp_path: Path) -> None:
+def test_case_10_the_newest_decision_wins_in_any_order(tmp_path: Path) -> None:
     """Each twice, late, and shuffled: what is held in the end is the same, and what came too late is counted."""
     rng = random.Random(5)
     decisions = [assignment(epoch, generation) for epoch in (1, 2) for generation in (1, 2, 3)]
@@ -176,12 +176,12 @@ def test_case_18_an_incarnation_grows_although_the_clock_went_back(tmp_path: Pat
     assert begin_incarnation(StateFolder(tmp_path), now - timedelta(days=30)).incarnation == first + 1
 
 
-def test_nobody_there_is_an_error_that_says_so() -> None:
+def test_a_missing_server_is_reported_as_such() -> None:
     with pytest.raises(LinkError, match="did not answer"):
         Link("http://127.0.0.1:9").request("GET", "/healthz")
 
 
-def test_case_24_a_revoked_credential_is_told(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
+def test_case_24_a_revoked_credential_is_reported(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
     listed = api.request("GET", "/api/v1/tokens").json["items"]
     (own,) = [token["id"] for token in listed if token.get("node") == "node-1"]
     assert api.request("DELETE", f"/api/v1/tokens/{own}").status == 200

@@ -142,7 +142,7 @@ def state_dropped(agent: Agent, credential: Credential) -> list[str]:
     return [part.reason for part in agent.report_once(link_of(credential)).dropped if part.what == "state"]
 
 
-def test_case_18_a_thief_that_counts_beyond_any_clock_is_refused_and_the_agent_goes_on(
+def test_case_18_a_thief_that_counts_beyond_any_clock_is_refused_and_the_agent_continues(
     api: RunningServer, tmp_path: Path
 ) -> None:
     credential = joining(api, tmp_path)

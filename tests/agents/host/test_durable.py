@@ -7,7 +7,7 @@ from pathlib import Path
 from agents.host import durable
 
 
-def test_a_write_takes_the_place_of_the_old_file_and_of_what_a_death_left_beside_it(tmp_path: Path) -> None:
+def test_a_write_replaces_the_old_file_and_any_leftover_of_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     (tmp_path / "kept.json.new").write_text("half")
     for content in (b"first", b"second"):

@@ -112,7 +112,7 @@ def test_a_service_that_needs_room_stops_a_job_which_comes_back_when_there_is_ro
     assert made.ready == ["train"]
 
 
-def test_a_job_that_may_not_be_stopped_stays_and_the_room_that_is_missing_is_said(made: VirtualNode) -> None:
+def test_a_job_that_may_not_be_stopped_stays_and_the_missing_room_is_named(made: VirtualNode) -> None:
     made.offer(job("train", memory=10, preemptible=False))
     made.advance(15)
     made.offer(job("train", memory=10, preemptible=False), served("search", memory=9))

@@ -12,7 +12,7 @@ def gpu(uuid: str, pci: str, index: int = 0) -> GpuDevice:
     return GpuDevice(index, uuid, "V100", pci, 16, 80, (), 0, 0, 0, frozenset())
 
 
-def test_devices_are_numbered_by_their_addresses_when_they_are_first_seen() -> None:
+def test_devices_are_numbered_by_their_addresses_at_the_first_look() -> None:
     found = [gpu("c", "03"), gpu("a", "01"), gpu("b", "02")]
     assert extend_indexes({}, found) == {0: "a", 1: "b", 2: "c"}
 
@@ -26,7 +26,7 @@ def test_a_device_put_in_later_follows_those_known_though_its_address_is_lower()
     assert extend_indexes({0: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "b", 1: "a"}
 
 
-def test_a_device_that_takes_the_place_of_another_has_an_index_of_its_own() -> None:
+def test_a_device_in_the_place_of_another_has_its_own_index() -> None:
     assert extend_indexes({0: "a", 1: "b"}, [gpu("new", "01"), gpu("b", "02")]) == {0: "a", 1: "b", 2: "new"}
 
 
@@ -34,7 +34,7 @@ def test_an_index_that_was_left_out_is_given_first() -> None:
     assert extend_indexes({1: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "a", 1: "b"}
 
 
-def test_the_same_device_seen_twice_has_one_index() -> None:
+def test_the_same_device_enumerated_twice_has_a_single_index() -> None:
     assert extend_indexes({}, [gpu("a", "01"), gpu("a", "01")]) == {0: "a"}
 
 

@@ -34,7 +34,7 @@ def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, kn
     assert made.machine.writes == 2
 
 
-def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs: KnobWriter) -> None:
+def test_a_clock_that_was_reset_from_outside_is_set_again(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     knobs.set_clock(uuid, 1380, 0.0)
     made.machine.reload_driver()
@@ -42,7 +42,7 @@ def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs
     assert made.machine.truth(uuid).settings.locked_mhz == 1380
 
 
-def test_a_knob_that_nobody_asked_for_is_never_turned(made: VirtualNode, knobs: KnobWriter) -> None:
+def test_a_knob_that_was_not_requested_is_never_turned(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     knobs.set_clock(uuid, None, 0.0)
     knobs.set_cap(uuid, None, 0.0)
@@ -76,7 +76,7 @@ def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, 
 
 
 @pytest.mark.parametrize("how", ["no_permission", "ignored"])
-def test_a_cap_that_cannot_be_set_is_said_to_be_asked_for_and_not_applied(
+def test_a_cap_that_cannot_be_set_is_reported_as_requested_and_not_applied(
     made: VirtualNode, knobs: KnobWriter, how: str
 ) -> None:
     (uuid,) = made.uuids
@@ -106,7 +106,7 @@ def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: V
     assert (process.batch, process.batch_timeout_ms) == (6, 7.0)
 
 
-def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: KnobWriter) -> None:
+def test_the_data_of_a_copy_is_removed_with_it(made: VirtualNode, knobs: KnobWriter) -> None:
     made.offer(served("search"))
     made.advance(10)
     copy = made.copy("search")

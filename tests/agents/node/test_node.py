@@ -11,7 +11,7 @@ from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
 
 
-def test_the_energy_of_a_gpu_goes_on_where_the_agent_before_stopped(tmp_path: Path) -> None:
+def test_the_energy_of_a_gpu_continues_where_the_last_agent_stopped(tmp_path: Path) -> None:
     with machine(tmp_path, ["v100-16gb"]) as made:
         (gpu,) = made.uuids
         with running(made) as node:

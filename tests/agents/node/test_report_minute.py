@@ -53,7 +53,7 @@ def test_requests_count_from_what_the_copy_had_when_the_minute_began() -> None:
     assert said.source == "gateway"
 
 
-def test_a_later_report_says_all_that_an_earlier_one_said() -> None:
+def test_a_later_report_includes_all_of_an_earlier_report() -> None:
     minute = ReportMinute(NOON, {})
     counts = [minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(total)})["a"].requests for total in (3, 8, 21)]
     assert counts == [3, 8, 21]
@@ -71,7 +71,7 @@ def test_two_copies_of_an_instance_are_added_up() -> None:
     assert (said.requests, said.latency_counts) == (15, (15,))
 
 
-def test_a_counter_that_began_anew_counts_from_nought() -> None:
+def test_a_restarted_counter_counts_from_zero() -> None:
     assert subtract_counters(Counters(3, 1, (2, 1)), Counters(100, 4, (60, 40))) == Counters(3, 1, (2, 1))
 
 

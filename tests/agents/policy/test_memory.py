@@ -87,7 +87,7 @@ def test_a_job_that_leaves_for_another_reason_is_waited_for_too() -> None:
     assert look(Guard(), holders, needed=5.0)[1] == Moves()
 
 
-def test_what_may_not_stop_never_does_and_the_missing_room_is_said() -> None:
+def test_a_protected_job_never_stops_and_the_missing_room_is_named() -> None:
     holders = [service("s", 30.0), MemoryHolder("precious", 8.0), job("a", 2.0)]
     assert look(Guard(), holders, needed=10.0)[1] == Moves(stop=("a",), short_gib=8.0)
 
@@ -97,7 +97,7 @@ def test_a_service_that_took_more_than_its_limit_makes_a_job_go() -> None:
     assert look(Guard(), holders)[1].stop == ("a",)
 
 
-def test_room_that_is_missing_for_a_moment_only_stops_nobody() -> None:
+def test_a_momentary_shortage_stops_no_job() -> None:
     """What was measured a second ago still holds a process that has ended since, and it looks like a stranger's."""
     settings, full = MemorySettings(short_seconds=2.0), [service("s", 20.0, used=20.0), job("a", 20.0, used=20.0)]
     stale, fresh = DeviceMemory(40.0, 45.0), DeviceMemory(40.0, 40.0)
@@ -166,7 +166,7 @@ jobs = st.lists(
 
 
 @given(jobs, st.integers(0, 100))
-def test_who_is_stopped_suffices_if_anybody_does_and_nobody_is_superfluous(
+def test_the_stopped_jobs_suffice_if_any_do_and_none_is_superfluous(
     drawn: list[tuple[int, int, int]], needed: int
 ) -> None:
     candidates = [

@@ -74,7 +74,7 @@ def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["credential.json", "seen.json", "known.json", "health.json"])
-def test_a_file_of_its_own_that_was_garbled_is_told(folder: Path, name: str) -> None:
+def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
     (folder / name).write_text('{"node": ')
     said = refused(folder)
     assert name in said

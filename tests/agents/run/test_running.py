@@ -111,7 +111,7 @@ def test_questions_to_an_agent_that_is_not_there_say_so(tmp_path: Path, api: Run
     assert "is `gpuwright agent run` up?" in asked.stderr
 
 
-def test_a_node_that_was_deleted_and_joined_anew_goes_on_without_a_restart(
+def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
     agent: AgentProcess, api: RunningServer
 ) -> None:
     until(lambda: bool(status(agent)) and status(agent)["silentSeconds"] is not None, "it reports")

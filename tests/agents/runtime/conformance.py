@@ -108,14 +108,14 @@ class RuntimeConformance:
         assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=limited", "GPUWRIGHT_COPY=a-1"} <= set(said)
         assert "AGENT_SECRET=canary" not in said
 
-    def test_a_signal_of_its_own_reaches_the_copy(self, runtime: CopyRuntime) -> None:
+    def test_its_own_signal_reaches_the_copy(self, runtime: CopyRuntime) -> None:
         program = "trap 'echo told' USR1; echo up; while :; do sleep 0.05; done"
         running = self.up(runtime, "a-1", program)
         runtime.tell(running, "SIGUSR1")
         until(lambda: "told" in runtime.log_tail("a-1"))
         assert runtime.alive(running)
 
-    def test_what_a_copy_said_before_it_died_can_still_be_read(self, runtime: CopyRuntime) -> None:
+    def test_the_output_of_a_dead_copy_can_still_be_read(self, runtime: CopyRuntime) -> None:
         program = "echo out; printf '\\033[31mred\\n' >&2; echo no such model >&2; exit 1"
         running = self.start(runtime, "a-1", program)
         until(lambda: not runtime.alive(running))
@@ -134,7 +134,7 @@ class RuntimeConformance:
             assert "no-such-program" in runtime.log_tail("a-1")
         assert runtime.find() == ()
 
-    def test_logs_of_copies_that_nobody_asks_for_are_deleted(self, runtime: CopyRuntime) -> None:
+    def test_unneeded_logs_of_copies_are_deleted(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         runtime.end(running, force=True)
         until(lambda: not runtime.alive(running))

@@ -153,7 +153,7 @@ def test_a_template_without_an_image_is_refused(runtime: DockerRuntime) -> None:
         runtime.start(launched("a-1", SLEEPER))
 
 
-def test_a_container_that_is_gone_is_nobody_to_signal(runtime: DockerRuntime, api: APIClient) -> None:
+def test_a_container_that_is_gone_is_not_signalled(runtime: DockerRuntime, api: APIClient) -> None:
     running = runtime.start(launched("a-1", SLEEPER, image=IMAGE))
     api.remove_container(running.container, force=True)
     until(lambda: not runtime.alive(running))

@@ -54,7 +54,7 @@ class TestConformance(RuntimeConformance):
         return ProcessRuntime(tmp_path / "copies", cgroups=False)
 
 
-def test_a_copy_outlives_the_agent_that_started_it_and_goes_on_printing(tmp_path: Path) -> None:
+def test_a_copy_outlives_the_agent_that_started_it_and_keeps_printing(tmp_path: Path) -> None:
     ticker = "while :; do echo tick; sleep 0.02; done"
     agent = (
         "import os, sys; from pathlib import Path; from agents.runtime.process import ProcessRuntime\n"
@@ -113,7 +113,7 @@ def test_a_child_that_died_is_reaped_and_no_zombie_stays(runtime: ProcessRuntime
     until(lambda: proc.read_process(running.pid) is None, "its entry in the process table is gone")
 
 
-def test_waiting_for_somebody_elses_child_is_not_disturbed(runtime: ProcessRuntime) -> None:
+def test_waiting_for_a_foreign_child_is_not_disturbed(runtime: ProcessRuntime) -> None:
     other = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
     running = runtime.start(scripted("a-1", "pass"))
     until(lambda: not runtime.alive(running))
@@ -178,7 +178,7 @@ def test_two_agents_with_two_folders_do_not_see_each_others_copies(runtime: Proc
     assert ProcessRuntime(tmp_path / "other").find() == ()
 
 
-def test_a_cgroup_is_removed_when_nobody_is_in_it(tmp_path: Path) -> None:
+def test_an_empty_cgroup_is_removed(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path)
     first, second = (runtime.start(launched(name, SLEEPER)) for name in ("a-1", "a-2"))
     groups = [runtime._cgroups.of(running.pid, running.copy) for running in (first, second)]

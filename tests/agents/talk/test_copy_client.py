@@ -128,7 +128,7 @@ def test_a_copy_that_misbehaves_is_no_answer_and_no_hang(behave: Callable[[socke
     assert reply.why
 
 
-def test_a_port_where_nobody_listens_is_no_answer() -> None:
+def test_a_port_without_listener_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert not TcpCopyClient().ask(port, Probe("GET", "/")).ok

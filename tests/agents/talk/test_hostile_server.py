@@ -50,7 +50,7 @@ def agent_of(folder: Path, port: int) -> Agent:
         says(b'HTTP/1.1 500 Bad\r\n\r\n{"detail": "\xff"}'),
     ],
 )
-def test_whatever_the_server_answers_is_an_error_in_time(behave: Behaves) -> None:
+def test_any_hostile_answer_of_the_server_is_an_error_in_time(behave: Behaves) -> None:
     with copy_that(behave) as port, pytest.raises(LinkError):
         Link(f"http://127.0.0.1:{port}", TOKEN).request("GET", "/", None, 0.5)
 

@@ -74,7 +74,7 @@ def test_another_kind_is_not_read() -> None:
     assert served_of("other", TRITON) is None
 
 
-def test_nothing_said_is_nothing_known() -> None:
+def test_an_empty_scrape_means_unknown() -> None:
     for kind in ("gpuwright", "triton", "vllm"):
         assert said(kind, b"") == Served(said(kind, b"").counters)
 

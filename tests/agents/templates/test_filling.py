@@ -214,7 +214,7 @@ def filled_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Template, Fil
 
 @settings(max_examples=scaled(10_000, 500))
 @given(args=st.dictionaries(NAMES, VALUES, max_size=5))
-def test_case_27_whatever_the_arguments_nothing_but_their_places_changes(
+def test_case_27_arguments_change_only_their_places(
     filled_once: tuple[Template, Filled], args: dict[str, object]
 ) -> None:
     made, plain = fill(filled_once[0], args, BUILTIN), filled_once[1]

@@ -59,7 +59,7 @@ def test_a_declared_fleet_is_served_and_then_left_alone(database_url: str) -> No
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("done",)]
 
 
-def test_advisory_shows_a_plan_and_tells_nobody_anything(database_url: str) -> None:
+def test_advisory_shows_a_plan_and_assigns_nothing(database_url: str) -> None:
     with fleet(database_url, mode="advisory") as simulation:
         simulation.advance(120)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
@@ -116,7 +116,7 @@ def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(databas
         assert "rollback" in kept[-1][1]
 
 
-def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_one_that_goes_on(
+def test_case_1_a_leader_that_dies_before_assigning_is_replaced_and_its_work_continues(
     database_url: str,
 ) -> None:
     with fleet(database_url) as simulation:

@@ -55,7 +55,7 @@ def services_told(simulation: Simulation) -> set[str]:
     return {instance.service for wanted in assigned.values() for instance in wanted.instances}
 
 
-def test_a_drain_without_room_takes_nothing_down_and_refuses_nobody_whatever_the_load_does(database_url: str) -> None:
+def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_load(database_url: str) -> None:
     with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
         simulation.advance(80)
         ready = {name: simulation.fleet.ready(name) for name in ("shop/a", "shop/b", "shop/c")}
@@ -141,7 +141,7 @@ def _planned_rate(simulation: Simulation) -> float:
     )
 
 
-def test_case_18_a_database_whose_clock_is_set_back_an_hour_is_heard_at_once(database_url: str) -> None:
+def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
         simulation.advance(100)
         usual = simulation.fleet.ready("shop/a")
@@ -150,7 +150,7 @@ def test_case_18_a_database_whose_clock_is_set_back_an_hour_is_heard_at_once(dat
         assert simulation.fleet.ready("shop/a") > usual, "what is said now is heard now"
 
 
-def test_case_18_nobody_waits_for_a_lease_that_was_renewed_in_times_to_come(database_url: str) -> None:
+def test_case_18_no_planner_waits_for_a_lease_renewed_in_the_future(database_url: str) -> None:
     with simulated(database_url, small(gpus=2)) as simulation:
         simulation.advance(10)
         _set_back(simulation)

@@ -12,7 +12,7 @@ from tests.cli.conftest import WORLD, Run, service
 from tests.support.server import RunningServer
 
 
-def test_a_new_token_stands_alone_on_stdout_and_works(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_token_is_alone_on_stdout_and_works(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = run("token", "create", "--scope", "viewer", "--tenant", "shop", "--label", "for a test", "--expires", "1h")
     assert made.code == 0 and len(made.lines) == 1 and made.lines[0].startswith("gw_")
     listed = run("token", "list").out
@@ -76,7 +76,7 @@ def test_a_context_needs_an_address(run: Run) -> None:
     assert far.code == 0 and "not encrypted" in far.err
 
 
-def test_versions_of_both_sides_are_told(run: Run) -> None:
+def test_versions_of_both_sides_are_shown(run: Run) -> None:
     assert {line.split(":")[0] for line in run("version").lines} == {"client", "server"}
     assert len(run("--version").lines) == 1
 

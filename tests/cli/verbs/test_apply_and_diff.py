@@ -14,7 +14,7 @@ def test_apply_says_one_line_an_object_and_is_idempotent(world: Run) -> None:
     assert world("apply", "-f", "-", stdin=service("a1", latency_ms=60)).lines == ["service/shop/a1 updated"]
 
 
-def test_a_service_that_nobody_can_serve_is_accepted_with_a_warning(world: Run) -> None:
+def test_a_service_that_nothing_can_serve_is_accepted_with_a_warning(world: Run) -> None:
     done = world("apply", "-f", "-", stdin=service("a2"))
     assert done.code == 0 and done.err.startswith("warning: Service shop/a2")
 
@@ -29,7 +29,7 @@ def test_a_folder_is_one_request_all_or_nothing(world: Run, tmp_path: Path) -> N
     assert world("get", "service", "shop/a3").code == 1
 
 
-def test_every_fault_of_every_file_is_on_a_line_of_its_own(world: Run, tmp_path: Path) -> None:
+def test_every_fault_of_every_file_is_on_its_own_line(world: Run, tmp_path: Path) -> None:
     (tmp_path / "1.yaml").write_text(service("a5", latency_ms=-1).replace("model", "modell"))
     (tmp_path / "2.yaml").write_text("kind: Nod\n")
     done = world("apply", "-f", str(tmp_path))

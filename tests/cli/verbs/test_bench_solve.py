@@ -33,7 +33,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return run
 
 
-def test_a_plan_is_timed_in_a_process_of_its_own_and_its_memory_watched() -> None:
+def test_a_plan_is_timed_in_a_separate_process_and_its_memory_watched() -> None:
     heard: list[str] = []
     problem = family("A", 8, 4, 0)
     told, peak_mb = child.planned(problem, TimedRun("hetsev", 1.0), lambda line: heard.append(line["what"]))
@@ -112,7 +112,7 @@ def test_a_size_that_cannot_be_measured_is_refused_with_what_can(
     assert allowed in capsys.readouterr().err
 
 
-def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
+def test_a_file_that_cannot_be_written_is_reported_before_any_measurement(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "file"

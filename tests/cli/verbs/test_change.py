@@ -138,7 +138,7 @@ def test_an_edit_given_up_after_a_refusal_is_kept_in_a_file(
     assert "latencyMs: -1" in kept.read_text()
 
 
-def test_a_change_by_somebody_else_is_shown_and_not_overwritten_unseen(
+def test_a_change_by_someone_else_is_shown_and_not_overwritten(
     world: Run, server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world("apply", "-f", "-", stdin=service("e5"))

@@ -85,7 +85,7 @@ def test_check_fails_on_an_unknown_schema(
     assert "run: gpuwright db migrate" in capsys.readouterr().out
 
 
-def test_an_unreachable_database_is_said_without_its_password(
+def test_an_unreachable_database_is_reported_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://u:canary-password@127.0.0.1:1/x")
@@ -118,7 +118,7 @@ def test_a_folder_without_a_database_is_not_made_by_looking(tmp_path: Path, caps
     assert not (tmp_path / "none").exists()
 
 
-def test_a_backup_that_is_not_there_is_said(
+def test_a_missing_backup_is_reported(
     database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", at_database(database_url, "never"))
@@ -135,7 +135,7 @@ def test_a_folder_that_is_named_wins_over_the_database_of_the_shell(
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_a_token_that_cannot_be_written_is_said_and_not_made(
+def test_a_token_that_cannot_be_written_is_reported_and_not_made(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", database_url)

@@ -52,13 +52,13 @@ def test_diff_says_in_words_what_changed(run: Run) -> None:
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
-def test_nothing_waits_for_approval_and_that_is_said(run: Run, verb: str) -> None:
+def test_an_empty_list_of_approvals_is_reported(run: Run, verb: str) -> None:
     done = run("plan", verb)
     assert done.code == 1
     assert "no plan waits for approval" in done.err
 
 
-def test_what_cannot_be_said_to_a_plan_is_refused_in_one_line(run: Run) -> None:
+def test_an_impossible_request_to_a_plan_is_refused_in_a_single_line(run: Run) -> None:
     done = run("plan", "pause")
     assert done.code == 3
     assert "plan 1 is done; only plans that are rolling can be paused" in done.err

@@ -34,7 +34,7 @@ def events(log: Path) -> list[str]:
     return [json.loads(line)["event"] for line in whole.splitlines()]
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for_said_once_and_then_led(tmp_path: Path) -> None:
+def test_a_planner_waits_for_a_database_that_is_away_logs_it_once_and_then_leads(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     log, folder = tmp_path / "planner.log", tmp_path / "data"
     with EmbeddedPostgres(folder) as server:
@@ -49,7 +49,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_said_once_and_then_l
             assert process.wait(HANG_SECONDS) == 0
 
 
-def test_who_is_ended_while_it_waits_ends_well_and_has_told_no_password(tmp_path: Path) -> None:
+def test_a_planner_ended_while_it_waits_ends_well_and_logs_no_password(tmp_path: Path) -> None:
     log = tmp_path / "planner.log"
     with planner("postgresql://gpuwright:canary-password@127.0.0.1:1/gpuwright", log) as process:
         until(lambda: "database_away" in events(log), "it says so")
@@ -59,7 +59,7 @@ def test_who_is_ended_while_it_waits_ends_well_and_has_told_no_password(tmp_path
     assert "refused" in log.read_text(), "the cause is told"
 
 
-def test_a_database_that_nobody_migrated_is_refused_with_the_command(empty_database_url: str, tmp_path: Path) -> None:
+def test_a_database_without_migrations_is_refused_with_the_command(empty_database_url: str, tmp_path: Path) -> None:
     log = tmp_path / "planner.log"
     with planner(empty_database_url, log) as process:
         assert process.wait(HANG_SECONDS) == 3

@@ -57,7 +57,7 @@ def test_other_versions_are_exit_2_and_named(run: Run, generation: int, tmp_path
     assert "and was 0.1" in done.err
 
 
-def test_a_plan_that_never_was_is_said_to_be_none(run: Run) -> None:
+def test_a_plan_that_never_was_is_reported_as_unknown(run: Run) -> None:
     done = run("replay", "999999")
     assert done.code == 1
     assert "999999" in done.err

@@ -55,7 +55,7 @@ def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
     assert run("report", "cost", *NOVEMBER, "-o", "focus").out.startswith("BilledCost,BillingAccountId,")
 
 
-def test_a_file_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "none" / "cost.svg"
     ways = [["-o", output, "--out", str(file)] for output in ("csv", "json", "parquet")] + [["--chart", str(file)]]
     for way in ways:
@@ -102,12 +102,12 @@ def test_a_contexts_tenant_narrows_what_a_tenant_has_and_leaves_reports_of_the_f
     assert "leave out tenant" in asked.err
 
 
-def test_figures_in_names_stand_as_words_of_a_heading() -> None:
+def test_figures_in_names_become_words_of_a_heading() -> None:
     assert heading("costPer1000Requests", "EUR") == "COST PER 1000 REQUESTS EUR"
     assert heading("gpuHours", "EUR") == "GPU HOURS"
 
 
-def test_what_is_wrong_is_said_with_what_is_allowed(run: Run, tmp_path: Path) -> None:
+def test_a_fault_is_reported_with_what_is_allowed(run: Run, tmp_path: Path) -> None:
     assert "did you mean service?" in run("report", "cost", "--by", "servise").err
     assert "use --out FILE" in run("report", "cost", "-o", "parquet").err
     assert "allowed are .png and .svg" in run("report", "cost", "--chart", "cost.pdf").err

@@ -23,7 +23,7 @@ def test_an_unmigrated_database_is_refused_with_the_command(empty_database_url: 
     assert "run: gpuwright db migrate" in last_line(ran)
 
 
-def test_an_unreachable_database_is_said_without_the_password() -> None:
+def test_an_unreachable_database_is_reported_without_the_password() -> None:
     ran = serve(DATABASE_URL="postgresql://gpuwright:canary-password@127.0.0.1:1/gpuwright")
     assert ran.returncode == 4
     assert "cannot be reached" in last_line(ran)

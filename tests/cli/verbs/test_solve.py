@@ -161,13 +161,13 @@ def test_without_a_gpu_nothing_is_served_and_that_is_proved(
 
 
 @pytest.mark.parametrize("range_", ["{51: 8}", "{50: 9, 51: 8}"])
-def test_a_profile_of_one_or_two_sm_percents_is_seen(solve: Solve, range_: str) -> None:
+def test_a_profile_of_a_few_sm_percents_is_found(solve: Solve, range_: str) -> None:
     text = FLEET.replace("{20: 20, 80: 8}", range_).replace("{20: 32, 80: 12}", range_)
     done = solve("--work", "3", "--json", text=text)
     assert (done.code, done.err) == (0, "")
 
 
-def test_a_job_beside_gpus_of_whole_prices_is_placed(solve: Solve) -> None:
+def test_a_job_next_to_gpus_with_whole_prices_is_placed(solve: Solve) -> None:
     job = """\
 ---
 apiVersion: gpuwright/v1
@@ -180,7 +180,7 @@ spec: {type: training, steps: 1000, profiles: {big: {stepsPerSecond: {10: 1}, me
     assert [placed["job"] for placed in json.loads(done.out)["jobs"]] == ["lab/tune"]
 
 
-def test_a_power_budget_below_the_idle_fleet_is_told_once(solve: Solve) -> None:
+def test_a_power_budget_below_the_idle_fleet_is_reported_once(solve: Solve) -> None:
     policy = "---\napiVersion: gpuwright/v1\nkind: Policy\nmetadata: {name: default}\nspec: {powerBudgetW: 70}\n"
     done = solve("--work", "1", "--json", text=FLEET + policy)
     assert (done.code, done.err) == (3, "")

@@ -176,7 +176,7 @@ def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> 
     assert f"{shared.data} is in use by another gpuwright" in ran.stderr
 
 
-def test_a_port_that_is_taken_is_said_in_one_line_and_leaves_no_server(
+def test_a_taken_port_is_reported_in_a_single_line_and_leaves_no_server(
     shared: Up, tmp_path: Path, config: Path
 ) -> None:
     ran = run("up", "--data-dir", str(tmp_path / "two"), "--port", str(shared.port), config=config)
@@ -185,7 +185,7 @@ def test_a_port_that_is_taken_is_said_in_one_line_and_leaves_no_server(
     assert servers_on(tmp_path / "two/postgres") == []
 
 
-def test_a_deleted_token_file_is_made_anew_and_shown(tmp_path: Path, config: Path) -> None:
+def test_a_deleted_token_file_is_made_again_and_shown(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     with up(data, config) as running:
         running.end(signal.SIGINT)

@@ -91,7 +91,7 @@ def test_an_slo_that_is_not_kept_is_simulated(verify: Verify) -> None:
     assert 0 < told["attainment"]["shop/search"] < 0.9
 
 
-def test_what_runs_alike_is_simulated_once_and_told_once(verify: Verify) -> None:
+def test_equal_instances_are_simulated_once_and_reported_once(verify: Verify) -> None:
     wrong = [instance(id=f"i{number}", ratePerSecond=150.0) for number in range(3000)]
     simulated.cache_clear()
     done = verify({"instances": wrong})
@@ -130,7 +130,7 @@ def test_a_plan_is_shown_to_people_with_the_services_nearest_to_their_promise(ve
         (b'{"instances": [{"gpu": "0"}]}', "instances[0].gpu: '0' is not allowed (allowed: a number"),
     ],
 )
-def test_what_is_no_plan_is_exit_2_and_told(verify: Verify, plan: bytes, says: str) -> None:
+def test_a_file_that_is_no_plan_is_exit_2_and_reported(verify: Verify, plan: bytes, says: str) -> None:
     done = verify(plan, "--json")
     assert (done.code, done.out) == (2, "")
     assert says in done.err
@@ -138,7 +138,7 @@ def test_what_is_no_plan_is_exit_2_and_told(verify: Verify, plan: bytes, says: s
     assert "internal error" not in done.err
 
 
-def test_files_that_are_not_there_and_two_that_want_stdin_are_told(tmp_path: Path, verify: Verify) -> None:
+def test_missing_files_and_two_uses_of_stdin_are_reported(tmp_path: Path, verify: Verify) -> None:
     verify({"instances": []})
     assert main(["verify", "-f", str(tmp_path / "fleet.yaml"), str(tmp_path / "none.json")]) == 2
     assert main(["verify", "-f", str(tmp_path / "none.yaml"), str(tmp_path / "plan.json")]) == 2

@@ -109,7 +109,7 @@ def test_after_a_death_the_next_start_puts_it_back(installed: Installed) -> None
     assert installed.set() == before
 
 
-def test_nvml_hears_of_nothing_that_the_device_does_not_support(installed: Installed) -> None:
+def test_nvml_gets_no_request_that_the_device_does_not_support(installed: Installed) -> None:
     asks: list[Callable[[], None]] = [
         lambda: installed.client.lock_clock(GPU, 1201),
         lambda: installed.client.set_power_mw(GPU, 700_001),
@@ -133,7 +133,7 @@ def test_a_lost_gpu_hides_no_other_and_is_known_again_when_it_comes_back(install
     assert installed.set(0)["power_limit_mw"] == installed.set(1)["power_limit_mw"] == "400000"
 
 
-def test_a_call_that_nvml_refuses_is_told_and_the_helper_goes_on(installed: Installed) -> None:
+def test_a_call_that_nvml_refuses_is_reported_and_the_helper_continues(installed: Installed) -> None:
     installed.nvml.fails(0, "nvmlDeviceSetPowerManagementLimit", NO_PERMISSION)
     with pytest.raises(DeviceError) as caught:
         installed.client.set_power_mw(GPU, 300_000)

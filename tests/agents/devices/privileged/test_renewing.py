@@ -24,7 +24,7 @@ def helper(tmp_path: Path) -> Iterator[Helper]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_restarted_helper_is_told_again_what_was_set(helper: Helper, how: signal.Signals) -> None:
+def test_a_restarted_helper_gets_all_settings_again(helper: Helper, how: signal.Signals) -> None:
     helper.client.lock_clock(GPU, 900)
     helper.client.set_power_mw(GPU, 200_000)
     helper.client.set_power_mw(GPU, 150_000)
@@ -70,7 +70,7 @@ def test_a_device_that_is_gone_does_not_keep_the_others_from_being_set(helper: H
     assert helper.device()["power"] == 150_000
 
 
-def test_a_helper_that_is_away_is_told_and_waited_for(helper: Helper) -> None:
+def test_a_missing_helper_is_reported_and_waited_for(helper: Helper) -> None:
     helper.client.set_power_mw(GPU, 150_000)
     helper.stop()
     with pytest.raises(DeviceError) as caught:

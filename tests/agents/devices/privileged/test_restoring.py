@@ -73,7 +73,7 @@ def test_an_agent_that_is_gone_is_no_reason_to_undo_anything(helper: Helper) -> 
     assert helper.device()["power"] == 150_000
 
 
-def test_a_restart_is_told_by_another_life_in_hello(helper: Helper) -> None:
+def test_a_restart_shows_as_another_start_in_hello(helper: Helper) -> None:
     first = helper.client.hello().started
     assert helper.client.hello().started == first
     helper.stop()
@@ -105,7 +105,7 @@ def test_what_was_original_before_the_machine_was_booted_is_forgotten(helper: He
     assert helper.device()["power"] == 222_000
 
 
-def test_originals_that_somebody_has_damaged_are_not_guessed(helper: Helper) -> None:
+def test_damaged_originals_are_not_guessed(helper: Helper) -> None:
     helper.client.set_power_mw(GPU, 150_000)
     helper.stop(signal.SIGKILL)
     (helper.where / "state" / "originals.json").write_text("{")

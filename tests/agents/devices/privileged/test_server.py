@@ -88,7 +88,7 @@ def test_a_device_that_is_not_there_is_named(helper: Helper) -> None:
     assert caught.value.trouble is Trouble.LOST
 
 
-def test_a_setting_that_is_accepted_and_not_in_force_is_told(helper: Helper) -> None:
+def test_a_setting_that_is_accepted_and_not_in_force_is_reported(helper: Helper) -> None:
     helper.fault(deaf=True)
     with pytest.raises(DeviceError) as caught:
         helper.client.set_power_mw(GPU, 150_000)
@@ -179,7 +179,7 @@ def test_random_bytes_harm_nothing(helper: Helper) -> None:
     assert helper.writes() == []
 
 
-def test_slow_peers_keep_nobody_waiting(helper: Helper) -> None:
+def test_slow_peers_delay_no_other(helper: Helper) -> None:
     slow = [helper.connected() for _ in range(3 * MOST_PEERS)]
     for connection in slow:
         with suppress(BrokenPipeError):  # already sent away for another
@@ -219,7 +219,7 @@ def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
 
 
 @pytest.mark.parametrize("place", [{"uid": NOBODY}, {"uid": 1234, "gid": NOBODY}])
-def test_nobody_in_particular_may_not_be_let_in(tmp_path: Path, place: dict[str, int]) -> None:
+def test_the_overflow_user_may_not_be_let_in(tmp_path: Path, place: dict[str, int]) -> None:
     with pytest.raises(CannotServe, match="name a dedicated user"):
         serve(HelperSetup(tmp_path / "socket", tmp_path / "state", **place), FileBoard(tmp_path / "board.json"))
 

@@ -88,7 +88,7 @@ def test_a_client_says_its_limits_and_sees_its_multiprocessors(daemon: Daemon) -
     assert connection.recv(1) == b""
 
 
-def test_without_a_daemon_a_process_runs_without_limits_and_is_not_told(tmp_path: Path) -> None:
+def test_without_a_daemon_a_process_runs_without_limits_and_without_warning(tmp_path: Path) -> None:
     assert attach(environ(tmp_path)) is None
     assert attach({"CUDA_VISIBLE_DEVICES": "GPU-1"}) is None
 

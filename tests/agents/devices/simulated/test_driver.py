@@ -209,7 +209,7 @@ def test_a_client_with_limits_that_are_none_or_of_another_gpu_is_refused(stage: 
             assert said(connection, hello)["error"] == code
 
 
-def test_who_connects_and_says_nothing_or_never_reads_stalls_nobody(stage: OverDriver) -> None:
+def test_a_silent_or_never_reading_client_stalls_no_other(stage: OverDriver) -> None:
     device, mps = stage.reopen()
     uuid = stage.uuids[0]
     mps.start(uuid)
@@ -265,7 +265,7 @@ def test_a_control_request_that_is_none_is_answered_as_garbled(stage: OverDriver
     line.close()
 
 
-def test_a_slow_gpu_is_given_up_on_and_keeps_nobody_waiting_who_asks_for_another(stage: OverDriver) -> None:
+def test_a_slow_gpu_is_given_up_and_delays_no_other(stage: OverDriver) -> None:
     device, _ = stage.reopen()
     first, second, _ = stage.uuids
     stage.switches.turn("hang", first, True)

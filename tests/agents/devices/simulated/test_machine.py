@@ -189,7 +189,7 @@ def test_there_is_room_for_48_clients() -> None:
     refused(808, bench)
 
 
-def test_in_exclusive_process_mode_nobody_gets_past_mps() -> None:
+def test_in_exclusive_process_mode_no_process_bypasses_mps() -> None:
     bench = Bench()
     bench.machine.preset(bench.uuid, 300.0, exclusive=True)
     with pytest.raises(CudaRefusal) as refused:
@@ -218,7 +218,7 @@ def test_a_lost_gpu_takes_its_clients_with_it_and_comes_back_new() -> None:
     assert bench.daemon.state is MpsState.DOWN
 
 
-def test_events_that_nobody_fetches_do_not_pile_up() -> None:
+def test_unread_events_do_not_pile_up() -> None:
     bench = Bench()
     for number in range(10_000):
         bench.machine.xid(bench.uuid, number)

@@ -83,7 +83,7 @@ def test_it_outlives_the_runtime_that_started_it() -> None:
     assert not node.runtime.alive(running)
 
 
-def test_a_drained_process_exits_by_itself_and_its_memory_is_free() -> None:
+def test_a_drained_process_exits_and_its_memory_is_free() -> None:
     node = Node()
     running = node.start()
     node.now = 5.0

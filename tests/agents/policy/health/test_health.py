@@ -30,7 +30,7 @@ def reading(**values: object) -> GpuObservation:
 FRESH = after(HealthState("GPU-a"), OK, 0.0)
 
 
-def test_a_gpu_of_which_nothing_was_seen_yet_is_ok() -> None:
+def test_a_gpu_without_observations_is_ok() -> None:
     assert verdict(HealthState("GPU-a"), 0.0).health == "ok"
     assert verdict(FRESH, 1.0) == verdict(HealthState("GPU-a"), 0.0)
 
@@ -42,7 +42,7 @@ def test_an_xid_of_an_application_changes_nothing(code: int) -> None:
 
 @pytest.mark.parametrize(("code", "needs"), [(48, "reset"), (64, "reset"), (74, "reset"), (95, "reset"), (119, "reset"),
                                              (120, "reset"), (79, "reboot"), (54, "repair")])  # fmt: skip
-def test_a_fatal_xid_fences_until_somebody_did_what_it_needs(code: int, needs: str) -> None:
+def test_a_fatal_xid_fences_until_a_person_did_what_it_needs(code: int, needs: str) -> None:
     state = observe(FRESH, replace(OK, xids=(13, code, 45)), 1.0)
     for now in (1.0, 10_000.0):
         found = verdict(after(state, OK, now), now)
@@ -61,7 +61,7 @@ def test_an_xid_that_asks_for_a_reset_when_convenient_degrades_and_does_not_fenc
     assert verdict(note_reset(state, 503.0), 503.0).health == "ok"
 
 
-def test_an_xid_that_nobody_knows_fences_for_the_back_off() -> None:
+def test_an_unknown_xid_fences_for_the_back_off() -> None:
     state = observe(FRESH, replace(OK, xids=(9999,)), 1.0)
     assert verdict(state, 1.0).fenced
     assert verdict(after(state, OK, BACK_OFF), BACK_OFF).fenced
@@ -82,7 +82,7 @@ def test_a_lost_gpu_that_is_back_counts_as_reset() -> None:
     assert verdict(after(state, OK, 8.0), 8.0).needs == ""
 
 
-def test_an_energy_counter_that_began_anew_shows_a_reset() -> None:
+def test_a_restarted_energy_counter_shows_a_reset() -> None:
     state = observe(FRESH, replace(OK, xids=(48,)), 1.0)
     assert verdict(after(state, reading(energy_mj=10**9 + 5), 2.0), 2.0).needs == "reset"
     assert verdict(after(state, reading(energy_mj=5), 2.0), 2.0).needs == ""
@@ -101,7 +101,7 @@ def test_growing_memory_errors_fence_and_old_ones_do_not() -> None:
     assert verdict(after(old, reading(ecc_uncorrected=8), 11.0), 11.0).reason == "ecc"
 
 
-def test_a_counter_of_memory_errors_that_began_anew_is_no_fault() -> None:
+def test_a_restarted_counter_of_memory_errors_is_no_fault() -> None:
     old = after(HealthState("GPU-a"), reading(ecc_uncorrected=7), 0.0)
     state = after(old, reading(ecc_uncorrected=0), 1.0)
     assert verdict(state, 1.0).health == "ok"
@@ -165,7 +165,7 @@ def test_the_back_off_has_an_end() -> None:
     assert not verdict(after(observe(state, OK, 2.0), OK, 2.0 + longest), 2.0 + longest).fenced
 
 
-def test_what_needs_a_person_stays_named_whatever_else_happens() -> None:
+def test_a_fault_that_needs_a_person_stays_named_after_other_faults() -> None:
     state = observe(FRESH, replace(OK, xids=(48,)), 1.0)
     state = after(state, replace(OK, mps=MpsState.FAULT), 2.0, 10)
     assert (verdict(state, 12.0).reason, verdict(state, 12.0).needs) == ("xid_48", "reset")

@@ -17,7 +17,7 @@ def test_the_first_reading_counts_nothing_and_the_next_what_was_drawn_between() 
     assert add_reading(first, 5_100_000, 100.0, 1.0).total_mj == 100_000
 
 
-def test_a_counter_that_begins_anew_adds_what_it_holds_and_watts_fill_the_gap() -> None:
+def test_a_restarted_counter_adds_its_value_and_watts_fill_the_gap() -> None:
     before = add_reading(Energy(), 5_000_000, 100.0, 0.0)
     after = add_reading(before, 300_000, 100.0, 10.0)  # 1,000 J by watts, 300 J of them after the reset
     assert (after.total_mj, after.estimated_mj, after.resets) == (1_000_000, 700_000, 1)
@@ -40,7 +40,7 @@ def test_a_counter_that_comes_back_is_not_counted_twice() -> None:
     assert add_reading(energy, 1_300_000, 100.0, 3.0).total_mj == 300_000
 
 
-def test_a_long_absence_adds_nothing_that_nobody_measured() -> None:
+def test_a_long_absence_adds_nothing_unmeasured() -> None:
     energy = add_reading(Energy(), None, 100.0, 0.0)
     energy = add_reading(energy, None, 100.0, LONGEST_GAP_SECONDS + 1)
     assert (energy.total_mj, energy.unknown_seconds) == (0, LONGEST_GAP_SECONDS + 1)
@@ -59,7 +59,7 @@ READINGS = st.tuples(
 
 
 @given(st.lists(READINGS, max_size=30))
-def test_the_total_only_grows_whatever_is_read(readings: list[tuple[int | None, float | None, float]]) -> None:
+def test_the_total_only_grows_for_any_reading(readings: list[tuple[int | None, float | None, float]]) -> None:
     energy = Energy()
     for counter, watts, at in readings:
         after = add_reading(energy, counter, watts, at)

@@ -123,7 +123,7 @@ def test_the_cap_of_a_simulated_gpu_is_held_within_one_period(limited: bool) -> 
     assert over_at_all >= steps // 10, "the steps must try the cap"
 
 
-def test_the_energy_total_is_what_the_simulated_gpu_drew_whatever_the_driver_does() -> None:
+def test_the_energy_total_is_what_the_simulated_gpu_drew_under_any_driver_faults() -> None:
     node, draw = Node(300.0, False, seed=1), Random(1)
     drawn = 0.0
     for second in range(120):

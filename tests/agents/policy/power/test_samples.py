@@ -21,7 +21,7 @@ def test_the_energy_counter_tells_peak_and_mean_of_the_period_alone() -> None:
     assert samples.period() == (100.0, 100.0)
 
 
-def test_a_counter_that_begins_anew_is_not_a_negative_draw() -> None:
+def test_a_restarted_counter_is_not_a_negative_draw() -> None:
     samples = Samples()
     samples.read(0.0, 100.0, 10**9)
     samples.read(0.5, 100.0, 10**9 + 50_000)
@@ -64,7 +64,7 @@ LOOK = st.tuples(st.floats(0, 1e6), MAYBE_WATTS, st.none() | st.integers(-5, 2**
 
 
 @given(st.lists(LOOK, max_size=30))
-def test_whatever_is_read_peak_is_at_least_the_mean_and_both_are_watts(
+def test_for_any_reading_the_peak_is_at_least_the_mean_and_both_are_watts(
     looks: list[tuple[float, float | None, int | None, bool]],
 ) -> None:
     samples = Samples()

@@ -15,7 +15,7 @@ def queue(batch: int, timeout: float, *came: float) -> RequestQueue:
     return waiting
 
 
-def test_nobody_waits_nothing_starts() -> None:
+def test_an_empty_queue_starts_nothing() -> None:
     assert queue(4, 1.0).starts_at(5.0) is None
 
 

@@ -93,7 +93,7 @@ def test_requests_sent_in_one_go_are_answered_one_by_one(copy: Copy) -> None:
     assert heard.endswith(b'{"error": "unknown path"}')
 
 
-def test_who_asks_whether_to_go_on_is_told(copy: Copy) -> None:
+def test_a_client_that_expects_100_continue_gets_it(copy: Copy) -> None:
     with connected(copy) as connection:
         connection.sendall(b"POST %s HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n" % PATH.encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue")
@@ -149,7 +149,7 @@ def test_a_half_sent_request_does_not_keep_a_drained_server() -> None:
         assert copy.exit_code() == 0
 
 
-def test_a_request_that_was_on_its_way_when_it_drained_is_told_so() -> None:
+def test_a_request_that_arrives_during_the_drain_gets_a_503() -> None:
     with serving() as copy, connected(copy) as connection:
         connection.sendall(b"POST %s HTTP/1.1\r\nContent-Length: 1\r\n\r\n" % PATH.encode())
         copy.wait_figure("connections", 2)

@@ -208,7 +208,7 @@ def test_a_client_that_left_takes_no_place_in_a_batch() -> None:
         assert copy.served().counters.requests == 2
 
 
-def test_unknown_paths_and_methods_are_told_apart() -> None:
+def test_unknown_paths_and_methods_are_distinguished() -> None:
     with serving("--name", "resnet") as copy:
         assert copy.ask("POST", "/v1/models/resnet:infer", b"").status == 200
         assert copy.infer().status == 404

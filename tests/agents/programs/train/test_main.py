@@ -69,7 +69,7 @@ def metrics(port: str) -> dict[str, float]:
     return {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
 
 
-def test_a_job_saves_when_told_and_goes_on(start: Start, tmp_path: Path) -> None:
+def test_a_job_saves_on_its_signal_and_continues(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     process = start("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600")
     first_line(process)
@@ -78,7 +78,7 @@ def test_a_job_saves_when_told_and_goes_on(start: Start, tmp_path: Path) -> None
     assert process.poll() is None
 
 
-def test_a_job_that_is_asked_to_end_saves_exits_orderly_and_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+def test_a_job_that_is_asked_to_end_saves_exits_and_later_continues(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     arguments = ("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600")
     process = start(*arguments)

@@ -43,7 +43,7 @@ def without_a_driver() -> None:
 
 
 @pytest.mark.usefixtures("without_a_driver")
-def test_a_machine_without_a_gpu_is_told_so_in_one_sentence(options: AgentOptions) -> None:
+def test_a_machine_without_a_gpu_gets_a_single_sentence(options: AgentOptions) -> None:
     findings = examine(options)
     assert findings.exit_code == 3
     assert "no NVIDIA GPU here" in findings.text().splitlines()[-1]
@@ -121,7 +121,7 @@ def test_a_state_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None
 
 
 @as_root
-def test_a_folder_behind_a_closed_door_is_told_as_such(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_entered_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o700)
     for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(path.stat().st_mode | 0o011)
@@ -134,7 +134,7 @@ def test_a_folder_behind_a_closed_door_is_told_as_such(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_state_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     os.chown(tmp_path, NOBODY, -1)
     [finding] = machine.state_folder(tmp_path)
@@ -178,7 +178,7 @@ def test_a_template_whose_program_is_missing_is_named(tmp_path: Path) -> None:
     assert "mine" in next(iter(machine.templates(tmp_path, tmp_path, docker=True))).found.partition("cannot")[2]
 
 
-def test_a_folder_for_shared_memory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_for_shared_memory_is_reported(tmp_path: Path) -> None:
     assert levels(machine.shared_memory(tmp_path)) == ["ok"]
     assert levels(machine.shared_memory(tmp_path / "none")) == ["fail"]
 

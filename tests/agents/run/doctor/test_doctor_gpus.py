@@ -62,7 +62,7 @@ def machine() -> Iterator[Machine]:
         yield Machine(Path(short))
 
 
-def test_a_node_that_can_do_everything_is_told_so(machine: Machine) -> None:
+def test_a_node_that_can_do_everything_gets_that_verdict(machine: Machine) -> None:
     examined = machine.examined()
     assert examined.code == 0, examined.said
     assert examined.said["verdict"].startswith("This node can do and enforce everything")
@@ -81,7 +81,7 @@ def test_without_the_mps_program_no_share_can_be_enforced(machine: Machine) -> N
     assert "cannot be enforced" in examined.found("gpu 0")
 
 
-def test_a_lost_gpu_is_told_and_hides_no_other(machine: Machine) -> None:
+def test_a_lost_gpu_is_reported_and_hides_no_other(machine: Machine) -> None:
     machine.nvml.lose(0)
     examined = machine.examined()
     assert examined.code == 1
@@ -98,7 +98,7 @@ def test_a_gpu_that_hangs_costs_one_line(machine: Machine) -> None:
     assert examined.level("gpu 0") == "ok"
 
 
-def test_what_a_device_does_not_offer_is_said_with_its_consequence(machine: Machine) -> None:
+def test_a_missing_ability_of_a_device_is_named_with_its_consequence(machine: Machine) -> None:
     machine.nvml.drop(0, "energy_mj")
     machine.nvml.drop(0, "power_min_mw")
     examined = machine.examined()

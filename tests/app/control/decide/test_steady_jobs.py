@@ -51,7 +51,7 @@ def on(gpu: int, sm: int, pace: float) -> PlacedJob:
     return PlacedJob("lab/tune", "n1", gpu, sm, 4.0, pace)
 
 
-def test_a_slightly_faster_place_or_share_is_not_worth_a_start_anew() -> None:
+def test_a_slightly_faster_place_or_share_is_not_worth_a_restart() -> None:
     for new in (on(1, 80, 3.1), on(0, 58, 2.95)):
         asked = problem(on(0, 60, 3.0))
         found = keep_jobs_steady(asked, plan(new))

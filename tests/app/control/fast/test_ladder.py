@@ -185,7 +185,7 @@ def test_a_neighbour_that_bears_no_more_keeps_an_instance_from_growing() -> None
         assert is_right(whole, quick)
 
 
-def test_what_does_not_fit_where_it_stands_gets_new_instances() -> None:
+def test_a_need_that_does_not_fit_its_gpus_gets_new_instances() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
     quick = find_quick_step(problem, plan, [call(S, 700.0)], Inline())
     assert quick
@@ -207,7 +207,7 @@ def test_where_nothing_suffices_what_batches_give_is_taken() -> None:
     assert is_right(problem, quick)
 
 
-def test_the_cheaper_step_is_enough_for_a_rise_that_hardly_goes_on() -> None:
+def test_the_cheaper_step_is_enough_for_a_rise_that_hardly_continues() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
     most = find_quick_step(problem, plan, [call(S, 9_999.0)], Silent())
     assert most
@@ -306,7 +306,7 @@ def test_what_pinned_instances_carry_counts() -> None:
     assert quick.plan.instances[0].rate_per_second == pytest.approx(60.0)
 
 
-def test_nobody_known_called_means_no_step() -> None:
+def test_a_call_of_an_unknown_service_means_no_step() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
     assert find_quick_step(problem, plan, [call("shop/none", 120.0)], Inline()) is None
     assert find_quick_step(problem, plan, [], Inline()) is None
@@ -318,7 +318,7 @@ def test_nobody_known_called_means_no_step() -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(fleets(), st.sampled_from(["gpu", "share"]), st.floats(1.02, 3.0), st.integers(0, 2))
-def test_whatever_step_is_taken_is_right_and_touches_nobody_else(
+def test_every_step_is_valid_and_touches_no_other_service(
     problem: Problem, pricing: str, factor: float, who: int
 ) -> None:
     problem = replace(problem, policy=replace(problem.policy, pricing=pricing))  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def planned(rate: float, **fields: float) -> Callable[[float], PlannedLoad]:
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
 @pytest.mark.parametrize("rate", [20.0, 300.0, 5_000.0])
-def test_noise_calls_nobody_in_a_thousand_ticks(noise: float, rate: float) -> None:
+def test_noise_triggers_nothing_in_a_thousand_ticks(noise: float, rate: float) -> None:
     for seed in range(scaled(200, 10)):
         rng = np.random.default_rng(seed)
         rates = rate * (1 + noise * rng.standard_normal(TICKS))
@@ -55,7 +55,7 @@ def test_noise_calls_nobody_in_a_thousand_ticks(noise: float, rate: float) -> No
 
 
 @pytest.mark.parametrize("rate", [1.0, 5.0, 40.0])
-def test_chance_arrivals_at_the_planned_rate_call_nobody(rate: float) -> None:
+def test_random_arrivals_at_the_planned_rate_trigger_nothing(rate: float) -> None:
     rng = np.random.default_rng(4)
     counts = rng.poisson(rate, TICKS * scaled(20, 2))
     assert calls((Seen(float(rate)) for rate in counts), planned(rate)) == []
@@ -100,7 +100,7 @@ def test_a_ramp_to_four_times_takes_a_few_calls_and_what_is_planned_for_runs_ahe
     assert max(early) >= 400.0  # eight seconds before the load is there
 
 
-def test_who_is_known_to_be_steady_is_heard_sooner() -> None:
+def test_a_service_known_to_be_steady_triggers_sooner() -> None:
     def first(noise: float) -> int:
         rng = np.random.default_rng(5)
         steady = 1_000 * (1 + noise * rng.standard_normal(300))
@@ -111,7 +111,7 @@ def test_who_is_known_to_be_steady_is_heard_sooner() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.05, 1.09, 0.3])
-def test_what_the_cycle_follows_by_itself_calls_nobody(factor: float) -> None:
+def test_a_rise_that_the_cycle_follows_triggers_nothing(factor: float) -> None:
     assert calls([Seen(100.0 * factor)] * 300, planned(100.0)) == []
 
 
@@ -128,7 +128,7 @@ def test_misses_at_the_planned_load_call_within_seconds() -> None:
     assert call.rate_per_second == pytest.approx(200.0 * TUNING.raise_factor)
 
 
-def test_a_burst_of_misses_now_and_then_calls_nobody() -> None:
+def test_an_occasional_burst_of_misses_triggers_nothing() -> None:
     readings = [Seen(1_200.0, 0.87 if tick % 60 < 6 else 0.99) for tick in range(1_800)]
     assert calls(readings, planned(1_200.0, percentile=98.0, slo_seconds=0.12)) == []
     lasting = [Seen(1_200.0, 0.99)] * 30 + [Seen(1_200.0, 0.5)] * 30
@@ -142,7 +142,7 @@ def test_misses_that_more_load_than_planned_explains_are_no_misses() -> None:
     assert {call.trigger for _, call in found} == {StepTrigger.LOAD_ROSE}
 
 
-def test_misses_while_copies_are_handed_over_call_nobody() -> None:
+def test_misses_during_a_hand_over_trigger_nothing() -> None:
     assert calls([Seen(200.0, 0.7)] * 60, planned(200.0, percentile=98.0), moving=True) == []
 
 
@@ -162,7 +162,7 @@ def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
     assert gaps[-1] >= 60
 
 
-def test_an_unknown_service_or_one_without_readings_calls_nobody() -> None:
+def test_a_service_that_is_unknown_or_without_readings_triggers_nothing() -> None:
     watched = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
     assert watched.needs == ()
     assert watched.watches == {}

@@ -42,7 +42,7 @@ def copies(decision: Decision) -> list[str]:
     return sorted(instance.id for wanted in decision.desired.values() for instance in wanted.instances)
 
 
-def test_more_than_there_are_gpus_leaves_the_copies_that_stand_and_says_so(occupied: Snapshot) -> None:
+def test_asking_for_more_gpus_than_there_are_keeps_running_copies_and_is_reported(occupied: Snapshot) -> None:
     found = decided(asking(occupied, 50))
     assert len(copies(found)) >= 2
     (held,) = [change for change in found.held_back if change.reason == "too_few_gpus"]

@@ -131,7 +131,7 @@ def test_variants_and_least_accuracy_intersect(admits: str, variants: tuple[str,
     assert (service.tenant, service.priority, service.min_instances, service.is_dedicated) == ("default", 100, 1, False)
 
 
-def test_clocks_rise_whatever_their_order_and_what_runs_without_one_runs_at_the_highest() -> None:
+def test_clocks_are_sorted_and_an_instance_without_a_clock_runs_at_the_highest() -> None:
     state = """\
 ---
 apiVersion: gpuwright/v1

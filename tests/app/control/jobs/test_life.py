@@ -155,7 +155,7 @@ def test_a_held_back_hand_over_is_no_fault_of_the_job() -> None:
     assert (course.states[J].phase, course.states[J].failures) == (JobPhase.STARTING, 0)
 
 
-def test_one_that_ends_by_itself_so_close_to_its_end_is_done() -> None:
+def test_a_job_that_exits_this_close_to_its_end_is_done() -> None:
     course = Course()
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 10, 10))
@@ -266,7 +266,7 @@ class Truth:
 
 @settings(max_examples=3000 if SOAK else 150, deadline=None)
 @given(st.lists(OPS, max_size=40))
-def test_progress_is_what_the_job_really_did_whatever_happens_to_it_and_to_reports(
+def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
     ops: Sequence[tuple[str, int]],
 ) -> None:
     truth, course, seconds = Truth(), Course(), 0.0

@@ -91,7 +91,7 @@ TASKS = st.builds(
 
 
 @given(st.lists(TASKS, max_size=8))
-def test_order_keeps_its_rules_whatever_waits(tasks: list[JobTask]) -> None:
+def test_the_order_keeps_its_rules_for_any_queue(tasks: list[JobTask]) -> None:
     found = sort_tasks(tasks)
     assert sorted(map(repr, found)) == sorted(map(repr, tasks))
     assert found == sort_tasks(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
@@ -165,7 +165,7 @@ def replace_memory(instance: AssignedInstance) -> AssignedInstance:
     )
 
 
-def test_one_that_nothing_finishes_in_time_goes_on_as_if_it_had_no_deadline() -> None:
+def test_a_job_that_cannot_meet_its_deadline_continues_as_if_it_had_none() -> None:
     found = snapshot(alone("a", steps=72_000, hours=1))
     assert queue_jobs(found).too_late == {"lab/a"}
     assert placed(found) == ["lab/a"]

@@ -61,5 +61,5 @@ def test_a_phase_is_timed_also_when_it_fails() -> None:
     assert value("gpuwright_cycle_phase_seconds_count", phase="cycle")
 
 
-def test_outcomes_stand_at_zero_before_they_happen() -> None:
+def test_outcomes_are_zero_before_they_happen() -> None:
     assert 'gpuwright_cycles_total{outcome="crashed"}' in render().decode()

@@ -40,7 +40,7 @@ def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(des
     assert desk.ask(Sleeps(0.0), 5.0, "shop") == "awake"
 
 
-def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: QuestionProcess) -> None:
+def test_the_last_of_too_many_questions_are_asked_to_retry(desk: QuestionProcess) -> None:
     together = threading.Barrier(MOST_QUESTIONS + 2)
 
     def ask(number: int) -> str:
@@ -55,7 +55,7 @@ def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: QuestionProces
     assert answers == ["awake"] * MOST_QUESTIONS + ["busy"] * 2
 
 
-def test_one_who_asks_too_much_keeps_nobody_out(desk: QuestionProcess) -> None:
+def test_a_greedy_caller_keeps_no_other_out(desk: QuestionProcess) -> None:
     share = MOST_QUESTIONS // 2
     callers = ["shop"] * (share + 2) + ["lab"]
     together = threading.Barrier(len(callers))
@@ -73,5 +73,5 @@ def test_one_who_asks_too_much_keeps_nobody_out(desk: QuestionProcess) -> None:
     assert desk.ask(Sleeps(0.0), 30.0, "shop") == "awake"
 
 
-def test_a_desk_that_nobody_asked_has_no_process_to_end() -> None:
+def test_a_question_process_that_was_never_asked_has_no_process_to_end() -> None:
     QuestionProcess().close()

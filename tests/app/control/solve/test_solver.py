@@ -179,7 +179,7 @@ def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -
     assert solver.full.pid != dead
 
 
-def test_closing_ends_a_search_and_who_waits_for_it_is_told(aside: ThreadPoolExecutor) -> None:
+def test_closing_ends_a_search_and_notifies_its_waiters(aside: ThreadPoolExecutor) -> None:
     solver = Solver()
     asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
     forked = running(solver.full)

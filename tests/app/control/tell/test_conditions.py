@@ -46,7 +46,7 @@ def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
     )
 
 
-def test_attainment_is_told_against_the_promise() -> None:
+def test_attainment_is_described_with_the_slo() -> None:
     service = GROUND.problem.services["shop/search"]
     assert [describe_attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
     assert describe_attained(service, 0.91).message == "too many requests are late; the SLO is 98 % within 200 ms"
@@ -66,7 +66,7 @@ def test_a_degraded_service_says_why() -> None:
     assert statement(GROUND, SEARCH, "Degraded").status == "False"
 
 
-def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
+def test_a_spent_budget_is_reported_on_the_tenant_and_on_its_services() -> None:
     accounts = {"shop": BudgetAccount(101.0, 100.0, 200.0, "freeze")}
     facts = replace(GROUND, accounts=accounts, terms={"shop": TenantTerms(budget_per_month=100.0)}, currency="CHF")
     for key in (SHOP, SEARCH, RANK):

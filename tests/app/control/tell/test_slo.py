@@ -38,7 +38,7 @@ def test_where_nothing_was_asked_nothing_is_known() -> None:
     assert assess_slo({name: WindowCounts() for name in WINDOWS}, 98).alarm == ""
 
 
-def test_to_spend_just_what_is_allowed_leaves_nothing_and_alarms_nobody() -> None:
+def test_spending_exactly_the_allowance_leaves_nothing_and_raises_no_alarm() -> None:
     found = assess_slo(windows(**{f"w{name}": 0.02 for name in WINDOWS}), 98)
     assert found.burn_rates == {name: pytest.approx(1) for name in WINDOWS}
     assert found.budget_left == pytest.approx(0)
@@ -59,7 +59,7 @@ def test_a_promise_that_allows_much_alarms_when_half_is_missed() -> None:
     assert assess_slo(windows(w5m=0.6, w1h=0.6), 90).alarm == "fast"
 
 
-def test_one_late_answer_among_few_alarms_nobody() -> None:
+def test_a_single_late_answer_among_few_raises_no_alarm() -> None:
     few = {name: WindowCounts(3, 0, 1) for name in WINDOWS}
     assert assess_slo(few, 99).alarm == ""
 

@@ -65,7 +65,7 @@ def both(search: Statement, rank: Statement) -> Statements:
     return {SEARCH: ObjectStatus((search,)), RANK: ObjectStatus((rank,))}
 
 
-def test_what_is_said_is_written_once_and_turns_are_events(database: Database) -> None:
+def test_a_status_is_written_once_and_its_changes_are_events(database: Database) -> None:
     saying = StatusWriter()
     assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
     before = version(database)

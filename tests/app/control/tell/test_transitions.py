@@ -44,7 +44,7 @@ def test_a_node_that_reports_for_the_first_time_joined() -> None:
     assert find_fleet_events(replace(BEFORE, nodes={}), never) == []
 
 
-def test_each_gpu_that_fails_and_comes_back_is_an_event_of_its_own() -> None:
+def test_each_gpu_that_fails_and_comes_back_has_its_own_event() -> None:
     failed = replace(BEFORE, nodes={"node-1": replace(NODE, failed_gpus=(0, 2))})
     events_found = find_fleet_events(BEFORE, failed)
     assert [(event.reason, event.about) for event in events_found] == [("gpu_failed", "0"), ("gpu_failed", "2")]
@@ -84,7 +84,7 @@ def test_a_gateway_that_falls_silent_and_one_that_is_back_are_events() -> None:
     assert [event.reason for event in find_gateway_events({"edge": 61.0}, {"edge": 0.5})] == ["gateway_back"]
 
 
-def test_a_drain_that_is_through_and_one_that_is_late_are_told_once() -> None:
+def test_a_finished_and_a_late_drain_are_each_reported_once() -> None:
     asked = Cordon("n1", 0, "drain", BEFORE.at, "ops", BEFORE.at)
     full, late, done = Drain(asked, ("shop/a",)), Drain(asked, ("shop/a",), is_late=True), Drain(asked, ())
     assert find_drain_events([], [full]) == find_drain_events([late], [late]) == find_drain_events([done], [done]) == []

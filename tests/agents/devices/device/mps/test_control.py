@@ -133,7 +133,7 @@ def test_a_termination_that_hangs_is_given_up(
     assert trouble_of(lambda: hasty.terminate(UUID, os.getpid())) is Trouble.TIMEOUT
 
 
-def test_a_daemon_that_hangs_is_not_started_beside_but_can_be_stopped(
+def test_a_hanging_daemon_gets_no_second_one_but_can_be_stopped(
     mps: MpsControl, hasty: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     fake_mps.switch(pipe, "hang")
@@ -155,7 +155,7 @@ def test_a_daemon_that_is_stopped_waits_for_no_client_for_ever(
     assert mps.state(UUID) is MpsState.DOWN
 
 
-def test_a_living_daemon_that_is_said_not_to_be_there_is_left_alone(
+def test_a_living_daemon_that_is_reported_missing_is_left_alone(
     mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     (pipe / "control").rename(pipe / "elsewhere")

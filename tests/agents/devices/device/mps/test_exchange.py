@@ -19,7 +19,7 @@ def shell(script: str, seconds: float, said: bytes = b"") -> Printed:
     return run(["sh", "-c", script], said, ENVIRONMENT, seconds)
 
 
-def test_what_is_said_is_heard_and_what_is_printed_comes_back_with_the_status() -> None:
+def test_input_reaches_the_program_and_its_output_comes_back_with_the_status() -> None:
     assert shell("cat; echo more >&2; exit 3", LONG, b"words\n") == Printed(3, b"words\nmore\n")
 
 

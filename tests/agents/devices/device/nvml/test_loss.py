@@ -90,7 +90,7 @@ def test_a_gpu_without_events_keeps_no_others_away(device: NvmlDevice, state: Nv
     assert device.events(60) == (XidEvent(SECOND, 48),)
 
 
-def test_events_are_heard_after_nvml_was_opened_again(device: NvmlDevice, state: NvmlState) -> None:
+def test_events_arrive_after_nvml_was_opened_again(device: NvmlDevice, state: NvmlState) -> None:
     device.events(0)
     state.lose(0)
     device.gpus()

@@ -45,7 +45,7 @@ def test_what_could_not_be_written_is_not_known_and_is_written_the_next_time(tmp
     assert Originals(path).of("GPU-1") == SET
 
 
-def test_each_knob_is_kept_once_and_beside_the_others(tmp_path: Path) -> None:
+def test_each_knob_is_saved_once_and_with_the_others(tmp_path: Path) -> None:
     originals = Originals(tmp_path / "originals.json")
     for knob in (Original(power_mw=500_000), Original(compute_mode=0), Original(power_mw=1), Original(compute_mode=3)):
         originals.keep("GPU-1", knob)

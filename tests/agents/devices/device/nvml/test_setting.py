@@ -50,7 +50,7 @@ def test_a_throttled_gpu_is_slower_than_its_lock_and_that_is_no_failure(device: 
     assert device.lock_clock(FIRST, 1200) == Applied(1200, 900)
 
 
-def test_a_lock_without_effect_is_told(device: NvmlDevice, state: NvmlState) -> None:
+def test_a_lock_without_effect_is_reported(device: NvmlDevice, state: NvmlState) -> None:
     state.ignores(0, "nvmlDeviceSetGpuLockedClocks")
     assert trouble_of(lambda: device.lock_clock(FIRST, 1200)) is Trouble.NOT_APPLIED
 
@@ -99,7 +99,7 @@ def test_a_lower_limit_that_the_board_enforces_is_what_is_applied(device: NvmlDe
 
 
 @pytest.mark.parametrize("enforced_mw", [None, 700_000])
-def test_a_cap_without_effect_is_told(device: NvmlDevice, state: NvmlState, enforced_mw: int | None) -> None:
+def test_a_cap_without_effect_is_reported(device: NvmlDevice, state: NvmlState, enforced_mw: int | None) -> None:
     if enforced_mw is None:
         state.ignores(0, "nvmlDeviceSetPowerManagementLimit")
     else:
@@ -115,7 +115,7 @@ def test_the_compute_mode_is_set_and_read_back(device: NvmlDevice, state: NvmlSt
     assert trouble_of(lambda: device.exclusive(FIRST, True)) is Trouble.NOT_APPLIED
 
 
-def test_without_root_nothing_is_set_and_that_is_said(device: NvmlDevice, state: NvmlState) -> None:
+def test_without_root_nothing_is_set_and_that_is_reported(device: NvmlDevice, state: NvmlState) -> None:
     setters = [
         "nvmlDeviceSetGpuLockedClocks",
         "nvmlDeviceResetGpuLockedClocks",

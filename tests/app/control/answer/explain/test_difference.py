@@ -51,7 +51,7 @@ def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved()
     assert difference.reasons == ("unserved: full",)
 
 
-def test_the_same_outcome_again_and_again_is_told_once() -> None:
+def test_a_repeated_outcome_is_described_once() -> None:
     cycles = [{"at": f"12:00:{at:02}", "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
     cycles.append({"at": "11:59", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [

@@ -29,7 +29,7 @@ def planned(seed: int) -> tuple[Problem, Plan]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_plan_with_an_alternative_in_place_costs_what_is_said(seed: int) -> None:
+def test_the_plan_with_an_alternative_in_place_costs_what_the_explanation_states(seed: int) -> None:
     problem, plan = planned(seed)
     before = judge(problem, plan, simulate=False, keeps=keep).cost.total
     for name in problem.services:

@@ -44,7 +44,7 @@ def test_a_plan_names_gpus_as_their_nodes_do(question: Question, plan: Plan) -> 
     assert drop_left_out(question.problem, plan) == plan
 
 
-def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(question: Question, plan: Plan) -> None:
+def test_instances_on_a_gpu_outside_the_problem_are_left_out(question: Question, plan: Plan) -> None:
     astray = replace(plan.instances[0], id="astray", gpu=0)
     more = replace(plan, instances=(*plan.instances, astray))
     assert drop_left_out(question.problem, more).instances == drop_left_out(question.problem, plan).instances
@@ -61,7 +61,7 @@ def test_lines_without_predictions_get_those_that_the_solver_would_give(question
         assert found[instance.id].latency_ms == pytest.approx(instance.latency_ms)
 
 
-def test_a_job_that_goes_on_as_it_ran_is_told_with_its_speed() -> None:
+def test_a_job_that_continues_unchanged_is_described_with_its_speed() -> None:
     problem, plan = planned(2)
     assert plan.instances
     assert plan.jobs
@@ -79,6 +79,6 @@ def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> N
     assert Explain(world, plan, "instance", "none").answered() == {"missing": "the plan has no instance none"}
 
 
-def test_a_service_that_was_declared_later_is_said_to_be_new(world: Snapshot, plan: Plan) -> None:
+def test_a_service_that_was_declared_later_is_named_as_new(world: Snapshot, plan: Plan) -> None:
     said = Explain(world, plan, "service", "shop/late").answered()
     assert "was declared after this plan was made" in said["missing"]

@@ -85,7 +85,7 @@ def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
     assert entitled_limits(terms, asked | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
 
 
-def test_with_enough_for_all_and_without_guarantees_declared_limits_stand_alone() -> None:
+def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply() -> None:
     declared = Limit(9.0, 20.0)
     asked = {"shop": {100: 9.0}, "lab": {100: 9.0}}
     assert entitled_limits({"shop": TenantTerms(0, declared)}, asked, 4.0) == {"shop": declared}

@@ -56,7 +56,7 @@ def question(correction: Correction, *running: Instance) -> Problem:
     )  # fmt: skip
 
 
-def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
+def test_predictions_follow_the_profile_without_its_correction() -> None:
     plain = predict_running(question(Correction(), instance("a", 0), instance("b", 1)), {})
     applied = Correction(1.15)
     again = predict_running(question(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
@@ -111,7 +111,7 @@ def test_a_profile_that_is_right_is_left_alone() -> None:
     assert run(Drift(), 1.01, 60) == [1.0]
 
 
-def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
+def test_a_new_leader_continues_from_the_stored_history(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 60)
     rows = [to_row(correction, at(3600)) for correction in old.known.values()]

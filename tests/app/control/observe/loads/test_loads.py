@@ -91,7 +91,7 @@ def test_answers_are_held_against_the_slo() -> None:
     assert recent.latency_ms(50) is not None
 
 
-def test_nothing_is_known_of_attainment_without_an_slo_or_answers() -> None:
+def test_attainment_is_unknown_without_an_slo_or_answers() -> None:
     loads = Loads()
     loads.take(readings(10, heard("n", 10, served(0))))
     recent = loads.recent(SEARCH)
@@ -158,7 +158,7 @@ def test_buckets_hold_what_came_and_are_given_once() -> None:
     assert loads.full() == []
 
 
-def test_a_new_leader_goes_on_from_what_was_kept() -> None:
+def test_a_new_leader_continues_from_the_stored_history() -> None:
     old = Loads()
     run(old, 0, 2400, lambda _: 5.0)
     kept = old.full()

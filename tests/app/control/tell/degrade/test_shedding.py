@@ -44,7 +44,7 @@ def test_nothing_is_refused_while_less_is_asked_than_was_expected() -> None:
     assert plan_shedding(plan(60.0, 40.0), seen(55.0), PROMISES)[SEARCH].share == 0
 
 
-def test_a_service_that_no_profile_serves_is_told_to_come_back_much_later() -> None:
+def test_callers_of_a_service_without_a_suitable_profile_are_asked_to_retry_much_later() -> None:
     found = plan_shedding(Plan((), unserved=(Unserved(SEARCH, 10.0),)), seen(10.0), {SEARCH: SloTarget(100.0, False)})
     assert (found[SEARCH].share, found[SEARCH].retry_after_seconds) == (1.0, 300)
 
