@@ -17,6 +17,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import own_mode
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
@@ -91,9 +92,9 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     if decision.desired == snapshot.in_force:
         return ()
     own = {
-        manifest.full_name: str(manifest.spec["mode"])
+        manifest.full_name: mode
         for manifest in snapshot.declared
-        if manifest.kind == "Service" and "mode" in manifest.spec
+        if manifest.kind == "Service" and (mode := own_mode(manifest.spec))
     }
     split = by_mode(decision, snapshot.in_force, own, mode_of(snapshot), rules_of(snapshot.declared))
     found = [

@@ -40,12 +40,30 @@ def node_price(node: Spec, gpu_type: Spec) -> float:
     return price_per_hour(gpu_type, node.get("region", "default"), node.get("purchase", "onDemand"))
 
 
+def usual_price(gpu_type: Spec) -> float:
+    """Returns the hourly price of a GPU where no other is named for its region and purchase."""
+    return float(gpu_type["pricePerHour"])
+
+
 def memory_gib(gpu_type: Spec) -> float:
     return float(gpu_type["memoryGib"])
 
 
 def rate_per_second(service: Spec) -> float:
     return float(service["ratePerSecond"])
+
+
+def slo_latency_ms(service: Spec) -> float:
+    return float(service["slo"]["latencyMs"])
+
+
+def slo_percentile(service: Spec) -> float:
+    return float(service["slo"]["percentile"])
+
+
+def own_mode(service: Spec) -> str | None:
+    """Returns the mode that overrides the policy's, if there is one."""
+    return service.get("mode")
 
 
 def min_instances(service: Spec) -> int:

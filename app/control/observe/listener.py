@@ -6,11 +6,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
+from app.control.domain.specs import slo_latency_ms, slo_percentile
 from app.control.jobs import job_readings
 from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import Drift, predict_running
@@ -53,11 +53,11 @@ class ReportListener:
 
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
         """Sets the SLOs that answers are measured against."""
-        slos: dict[str, Any] = {item.full_name: item.spec["slo"] for item in declared if item.kind == "Service"}
+        services = {item.full_name: item.spec for item in declared if item.kind == "Service"}
         with self._turn:
             self._loads.set_slos(
-                {name: float(slo["latencyMs"]) for name, slo in slos.items()},
-                {name: float(slo["percentile"]) for name, slo in slos.items()},
+                {name: slo_latency_ms(spec) for name, spec in services.items()},
+                {name: slo_percentile(spec) for name, spec in services.items()},
             )
 
     def read_recent(self) -> dict[str, RecentLoad]:

@@ -9,6 +9,7 @@ from math import inf
 
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import own_mode
 from app.control.formulate.tenants import gpu_types, gpus_per_rate
 from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
 from app.control.tell.outcome import CycleOutcome
@@ -50,7 +51,7 @@ def acting_services(snapshot: Snapshot) -> set[str]:
     return {
         declared.full_name
         for declared in snapshot.declared
-        if declared.kind == "Service" and declared.spec.get("mode", mode) != "advisory"
+        if declared.kind == "Service" and (own_mode(declared.spec) or mode) != "advisory"
     }
 
 

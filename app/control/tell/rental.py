@@ -9,6 +9,7 @@ import msgspec
 
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import usual_price
 from app.control.tell.money import Addition, pose_rental, read_rental
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -36,9 +37,7 @@ class RentalAdvisor:
     def advise(self, snapshot: Snapshot, problem: Problem, plan: Plan) -> Addition | None:
         """Returns the GPUs to rent; None where everything is served or nothing could be rented."""
         prices = {
-            declared.name: float(str(declared.spec["pricePerHour"]))
-            for declared in snapshot.declared
-            if declared.kind == "GpuType"
+            declared.name: usual_price(declared.spec) for declared in snapshot.declared if declared.kind == "GpuType"
         }
         rental = pose_rental(problem, plan, prices)
         if rental is None:
