@@ -23,6 +23,7 @@ LOADS = """
     INSERT INTO service_load (tenant, service, at, seconds, requests, answers)
     SELECT :tenant, :service, now() - n * interval '1 minute', 60, 100, 100 FROM generate_series(1, 5) AS n
 """
+NO_SNAPSHOT = "UPDATE plan SET snapshot = '[\"00\"]'"  # as of a plan whose snapshot is no longer stored
 
 
 def declare_canary(server: RunningServer) -> None:
@@ -43,6 +44,7 @@ def declare_canary(server: RunningServer) -> None:
         epoch = database.write(lambda connection: lease.take(connection, "a planner", 1e6))
         assert epoch is not None
         database.write(lambda connection: plans.record(connection, epoch, _plan()))
+        database.write(lambda connection: connection.execute(text(NO_SNAPSHOT)))
         told_of = [
             event_of(reason, f"{CANARY} says why", kind="Service", name=SERVICE, about=f"{CANARY}-1")
             for reason in (Reason.UNSERVED, Reason.STEP_FAILED)

@@ -35,7 +35,7 @@ class RowsRead:
         beside.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql}", parameters)
         (found,) = beside.fetchone()
         for node in _nodes((json.loads(found) if isinstance(found, str) else found)[0]["Plan"]):
-            if "Scan" not in node["Node Type"] or node["Node Type"] == "Bitmap Index Scan":
+            if "Relation Name" not in node:
                 continue
             removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
             self.rows[name] += round((node["Actual Rows"] + removed) * node["Actual Loops"])

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.store.database import versions
 from app.store.database.database import statement
-from app.store.plans.plans import IN_FORCE
+from app.store.plans.plans import IS_IN_FORCE
 
 STREAM = "wake"
 HEAD = """generation, epoch, at, lane, state, reason, message, base, method, cost, bound, gap, changes, services,
@@ -22,15 +22,15 @@ PAGE = statement(
 PAGE_OF_TENANT = statement(
     "page_of_plans_of_tenant",
     f"""
-    SELECT {HEAD} FROM plan
-    WHERE generation < :before AND EXISTS (SELECT FROM unnest(services) AS name WHERE starts_with(name, :prefix))
+    SELECT {HEAD} FROM own_plan JOIN plan USING (generation)
+    WHERE tenant = :tenant AND generation < :before
     ORDER BY generation DESC LIMIT :limit
     """,
 )
 HEAD_OF = statement("head_of_plan", f"SELECT {HEAD} FROM plan WHERE generation = :generation")
 NEWEST_IN_FORCE = statement(
     "newest_plan_in_force",
-    "SELECT generation FROM plan WHERE state = ANY(CAST(:states AS text[])) ORDER BY generation DESC LIMIT 1",
+    f"SELECT generation FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1",
 )
 NEWEST = statement("newest_plan", "SELECT max(generation) FROM plan")
 CYCLES = statement(
@@ -62,7 +62,7 @@ LOCKED = statement("plan_for_update", "SELECT state FROM plan WHERE generation =
 
 def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[dict[str, Any]]:
     """Returns plans older than `before`, newest first; for a tenant those that changed something of its own."""
-    values = {"before": before, "limit": limit, "prefix": f"{tenant}/"}
+    values = {"before": before, "limit": limit, "tenant": tenant}
     rows = connection.execute(PAGE_OF_TENANT if tenant else PAGE, values)
     return [dict(row._mapping) for row in rows]
 
@@ -75,7 +75,7 @@ def head(connection: Connection, generation: int) -> dict[str, Any] | None:
 
 def in_force(connection: Connection) -> int:
     """Returns the generation of the plan in force; 0 if there is none."""
-    return int(connection.execute(NEWEST_IN_FORCE, {"states": list(IN_FORCE)}).scalar() or 0)
+    return int(connection.execute(NEWEST_IN_FORCE).scalar() or 0)
 
 
 def newest(connection: Connection) -> int:

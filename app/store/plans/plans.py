@@ -16,6 +16,7 @@ from app.store.plans import pieces
 
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
+IS_IN_FORCE = f"state IN ({', '.join(map(repr, IN_FORCE))})"  # not a parameter: an index has this condition
 
 INSERT = statement(
     "insert_plan",
@@ -38,11 +39,11 @@ SUPERSEDE = statement(
 )
 NEWEST = statement(
     "plan_in_force",
-    """
+    f"""
     SELECT generation, state, desired, body, rollout, lane, at, asked ? 'rollback' AS is_unwanted,
            (SELECT rollout FROM plan AS earlier WHERE earlier.generation < plan.generation AND rollout ? 'pending'
             ORDER BY generation DESC LIMIT 1) AS inherited
-    FROM plan WHERE state = ANY(CAST(:states AS text[])) ORDER BY generation DESC LIMIT 1
+    FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1
     """,
 )
 # Operators change the state too: a plan that was paused or aborted meanwhile stays so.
@@ -189,7 +190,7 @@ def _ended_by(state: str) -> list[str]:
 
 def in_force(connection: Connection) -> PlanInForce | None:
     """Returns the plan in force; the desired state is in pieces."""
-    row = connection.execute(NEWEST, {"states": list(IN_FORCE)}).one_or_none()
+    row = connection.execute(NEWEST).one_or_none()
     if row is None:
         return None
     return PlanInForce(
