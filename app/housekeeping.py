@@ -97,11 +97,11 @@ class Housekeeping:
             self._database.write(lambda connection: tokens.touch(connection, used))
 
     def roll_up_hours(self) -> None:
-        for hour, touched_at in self._database.read(rollups.pending):
+        for hour, touched_at in self._database.read(rollups.pending_hours):
             self._roll_up(hour)
             if self._pace.stopped:
                 return  # the hour is not complete, and stays pending
-            self._database.write(partial(rollups.done, hour=hour, touched_at=touched_at))
+            self._database.write(partial(rollups.mark_done, hour=hour, touched_at=touched_at))
 
     def _roll_up(self, hour: datetime) -> None:
         """Some nodes at a time, then services. Two replicas at the same hour write the same, one after the other."""

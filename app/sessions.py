@@ -44,7 +44,7 @@ class Sessions:
         if parsed is None:
             raise HttpProblem("unauthorized", "this is not a valid session")
         session_id, secret = parsed
-        row = self._database.read(lambda connection: sessions.live(connection, session_id))
+        row = self._database.read(lambda connection: sessions.find_live(connection, session_id))
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hashed(COOKIE_PREFIX, secret)) or row is None:
             raise HttpProblem("unauthorized", "this session has ended")
@@ -86,7 +86,9 @@ class Sessions:
 def link_for(database: Database, token_id: str) -> str:
     """A link's secret for the holder of this token; empty where the token has ended."""
     new = fresh(LINK_PREFIX)
-    made = database.write(lambda connection: sessions.link(connection, token_id, new.id, new.secret_hash, LINK_SECONDS))
+    made = database.write(
+        lambda connection: sessions.store_link(connection, token_id, new.id, new.secret_hash, LINK_SECONDS)
+    )
     return new.text if made else ""
 
 

@@ -119,7 +119,7 @@ class Authenticator:
             raise HttpProblem("unauthorized", "this is not a gpuwright token", headers=UNAUTHORIZED)
         token_id, secret = parsed
         era = self._era
-        row = self._database.read(lambda connection: tokens.live(connection, token_id))
+        row = self._database.read(lambda connection: tokens.find_live(connection, token_id))
         # An unknown id is compared too, so that it takes as long as a known one.
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
@@ -174,7 +174,7 @@ class Authenticator:
         if self.is_current(principal):
             return True
         era = self._era
-        if self._database.read(lambda connection: tokens.live(connection, principal.id)) is None:
+        if self._database.read(lambda connection: tokens.find_live(connection, principal.id)) is None:
             return False
         with self._lock:
             self._eras[principal.id] = era

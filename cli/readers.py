@@ -100,10 +100,10 @@ def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
     tenants = readers.FLEET if args.fleet else sorted(set(args.tenant))
     database.read(lambda connection: readers.check(connection, args.role, tenants))
     with psycopg.connect(_maker(args.data_dir, url), autocommit=True) as connection:
-        password = readers.make(connection, args.role)
+        password = readers.create_role(connection, args.role)
         if password:  # printed before anything else can fail: it cannot be shown later
             print(f"{args.role} was created with the password {password}, which is not shown again", flush=True)
-        left_to_run = readers.limit(connection, args.role)
+        left_to_run = readers.limit_connections(connection, args.role)
     database.write(lambda connection: readers.grant(connection, args.role, tenants))
     print(f"{args.role} reads the reports of {'the whole fleet' if tenants is readers.FLEET else ', '.join(tenants)}")
     if left_to_run:

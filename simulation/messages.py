@@ -61,7 +61,7 @@ class Post:
         """Delivers every assignment newer than the last, and returns how many there were."""
         self._follow()
         listening = [name for name in self._declared if self.lines[name].how != "silent"]
-        found = self.database.read(lambda connection: assignments.since(connection, self._version, listening))
+        found = self.database.read(lambda connection: assignments.newer_than(connection, self._version, listening))
         count = 0
         for name, version, body in found:
             self._version = max(self._version, version)

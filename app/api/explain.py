@@ -73,7 +73,7 @@ def explain_plan(
 
     def read(connection: Connection) -> dict[str, Any]:
         number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
-        row = plan_reads.head(connection, number) if number else None
+        row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
             detail = f"there is no plan {generation}" if generation else _none_yet(connection, granted)

@@ -22,7 +22,7 @@ def readyz(ctx: Ctx) -> Response:
     reason = ctx.database.read(schema.refusal)
     if reason:
         raise HttpProblem("unavailable", reason, headers={"Retry-After": "5"})
-    found, streams = ctx.database.read(schema.found), ctx.database.read(versions.current)
+    found, streams = ctx.database.read(schema.read_version), ctx.database.read(versions.current)
     return answer({"status": "ready", "schema": found, "resourceVersion": streams["object"][0]})
 
 

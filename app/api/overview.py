@@ -52,7 +52,7 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
     found: dict[str, Any] = {"services": rows, "leftOut": _left_out()}
     if tenant:
         return found
-    row = plan_reads.head(connection, number) if number else None
+    row = plan_reads.read_head(connection, number) if number else None
     leader = lease.current(connection)
     return found | {
         "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),

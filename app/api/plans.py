@@ -71,7 +71,7 @@ def diff_plan(
     tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
 
     def read(connection: Connection) -> dict[str, Any]:
-        row = plan_reads.head(connection, generation)
+        row = plan_reads.read_head(connection, generation)
         after = plan_wire.body(connection, generation)
         if row is None or after is None:
             raise _missing(generation)
@@ -192,7 +192,7 @@ def _route(move: PlanAction) -> None:
                 _still_holds(connection, generation)
             else:
                 _is_newest(connection, generation, state)
-            plan_reads.move(connection, generation, move.froms, move.to, who.id, message or None)
+            plan_reads.change_state(connection, generation, move.froms, move.to, who.id, message or None)
             entry = by.entry(move.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {move.to}")
             audit.record(connection, [entry])
             event = event_of(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
@@ -216,13 +216,13 @@ def rollback_plan(
 
     def write(connection: Connection) -> Response:
         state = plan_reads.state_of(connection, generation)
-        row = plan_reads.head(connection, generation)
+        row = plan_reads.read_head(connection, generation)
         if state is None or row is None:
             raise _missing(generation)
         if state not in ACTED_UPON:
             raise HttpProblem("conflict", f"plan {generation} is {state}: it has not changed any node")
         _is_newest(connection, generation, state)
-        if not row["base"] or plan_reads.head(connection, row["base"]) is None:
+        if not row["base"] or plan_reads.read_head(connection, row["base"]) is None:
             raise HttpProblem(
                 "conflict",
                 f"plan {generation} replaced no plan that is still kept: there is nothing to go back to",
@@ -235,7 +235,7 @@ def rollback_plan(
 
 
 def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, Any]:
-    row, body = plan_reads.head(connection, generation), plan_wire.body(connection, generation)
+    row, body = plan_reads.read_head(connection, generation), plan_wire.body(connection, generation)
     if row is None or body is None:
         raise _missing(generation)
     return plan_wire.head(row, tenant) | (plan_wire.of_tenant(body, tenant) if tenant else body)
@@ -243,7 +243,7 @@ def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, An
 
 def _still_holds(connection: Connection, generation: int) -> None:
     """Refuses a plan whose base is no longer in force: it would change other things than intended."""
-    row = plan_reads.head(connection, generation)
+    row = plan_reads.read_head(connection, generation)
     current = plan_reads.in_force(connection)
     if row is not None and (row["base"] or 0) != current:
         raise HttpProblem(

@@ -52,7 +52,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
                 expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
             ),
         )
-        rotation.succeed(connection, who.id, new.id)
+        rotation.set_successor(connection, who.id, new.id)
         audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=describe_token(row))])
         return answer({**describe_token(row), "token": new.text}, 201)
 

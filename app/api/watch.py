@@ -21,7 +21,7 @@ from app.api.selectors import SelectorTerms, parse
 from app.api.visibility import show_object, show_removal
 from app.context import Context
 from app.manifests.model import BY_PLURAL, Key, Kind, Manifest
-from app.manifests.selectable import selectable
+from app.manifests.selectable import selector_entries
 from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import changes
@@ -153,7 +153,7 @@ def _event(change: ObjectChange, wanted: WatchFilter) -> bytes | None:
 def _selected(change: ObjectChange, terms: SelectorTerms) -> bool:
     metadata = change.object["metadata"]
     key = Key(change.kind, change.tenant, metadata["name"])
-    entries = set(selectable(Manifest(*key, change.object["spec"], metadata["labels"])))
+    entries = set(selector_entries(Manifest(*key, change.object["spec"], metadata["labels"])))
     return entries.issuperset(terms.has) and entries.isdisjoint(terms.lacks)
 
 

@@ -58,7 +58,7 @@ def read_data(connection: Connection, who: Principal, request: PageRequest, coun
     tenant = shown_tenant(who)
     at = observed.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
-    row = plan_reads.head(connection, generation) if generation else None
+    row = plan_reads.read_head(connection, generation) if generation else None
     body = plan_wire.body(connection, generation) if generation else None
     services = overview.services(connection, generation, body or {}, tenant, counted)
     shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}

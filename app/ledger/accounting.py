@@ -62,7 +62,7 @@ def known(connection: Connection, node: str, heard: int, start: int, stop: int) 
             row.id, row.gpus, row.gpu_type, row.region, row.purchase, row.memory_gib, row.start,
             FOREVER if row.stop is None else row.stop,
         )
-        for row in usage.owned(connection, node, start, stop)
+        for row in usage.owned_gpus(connection, node, start, stop)
     ]  # fmt: skip
     rates = defaultdict[tuple[str, str, str], list[GpuRate]](list)
     for row in usage.rates(connection, sorted({gpus.gpu_type for gpus in owned}), start, stop):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
-from app.ledger.division import Shares, divided, shares_of
+from app.ledger.division import Shares, divide, shares_of
 from app.ledger.facts import HOUR, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
 from app.ledger.holders import Holders
 
@@ -96,7 +96,7 @@ def _allocate_gpu(
             continue
         ids = tuple(one.id for one in holders)
         shares = known.get(ids) or known.setdefault(ids, shares_of(holders, owned.memory_gib))
-        times, prices = divided(time, shares), divided(nano, shares)
+        times, prices = divide(time, shares), divide(nano, shares)
         for one, part, price in zip(holders, times, prices, strict=False):
             if part or price:
                 line = AllocationLine(
@@ -150,7 +150,7 @@ def _divide_energy(found: Lines, energy_mj: Mapping[tuple[int, int], int]) -> No
         if place in energy_mj:
             times = [found[line].gpu_microseconds for line in lines]
             shares = Shares(tuple(times), sum(times))
-            for line, part in zip(lines, divided(energy_mj[place], shares), strict=True):
+            for line, part in zip(lines, divide(energy_mj[place], shares), strict=True):
                 found[line].energy_mj = part
 
 

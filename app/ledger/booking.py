@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
-from app.manifests.prices import named_prices, nano_per_hour, price_per_hour
+from app.manifests.prices import nano_per_hour, price_per_hour, priced_purchases
 from app.store.database import clock, versions
 from app.store.money import prices
 from app.store.money.prices import Priced, PricedGpus
@@ -26,25 +26,25 @@ def book(
         return
     types = _types(connection, nodes, gpu_types)
     wanted = {name: _owned(name, spec, types[spec["gpuType"]]) for name, spec in nodes.items() if spec is not None}
-    known = prices.owned_of(connection, gpu_types) if gpu_types else []
+    known = prices.nodes_with(connection, gpu_types) if gpu_types else []
     for gpus in known:
         kind = types.get(gpus.gpu_type)
         if gpus.node not in nodes and kind is not None:
             wanted[gpus.node] = gpus._replace(memory_gib=float(kind["memoryGib"]))
-    prices.own(connection, nodes.keys() | wanted.keys(), [wanted[name] for name in sorted(wanted)], now)
+    prices.record_ownership(connection, nodes.keys() | wanted.keys(), [wanted[name] for name in sorted(wanted)], now)
     named = types.keys() | gpu_types.keys()
-    ways = {way for way in prices.ways(connection, named) if way[0] in types}
-    ways |= {(name, *way) for name, kind in types.items() for way in named_prices(kind)}
+    ways = {way for way in prices.purchase_ways(connection, named) if way[0] in types}
+    ways |= {(name, *way) for name, kind in types.items() for way in priced_purchases(kind)}
     rates = [Priced(*way, nano_per_hour(price_per_hour(types[way[0]], way[1], way[2]))) for way in sorted(ways)]
-    prices.price(connection, named, rates, now)
+    prices.record_prices(connection, named, rates, now)
 
 
 def book_missing(connection: Connection) -> int:
     """Books nodes that were declared before there was a ledger from now on; returns how many."""
-    if not prices.not_owned(connection):
+    if not prices.unowned_nodes(connection):
         return 0
     versions.lock(connection, "object")
-    missing = [Key(Kind.NODE, "", name) for name in prices.not_owned(connection)]
+    missing = [Key(Kind.NODE, "", name) for name in prices.unowned_nodes(connection)]
     found = objects.get_many(connection, missing)
     book(connection, {key.name: stored.spec for key, stored in found.items()}, {}, clock.now(connection))
     return len(found)

@@ -42,7 +42,7 @@ def shares_of(residents: Sequence[Usage], memory_gib: float) -> Shares:
     return Shares(tuple(part // common for part in parts), full * weight // common)
 
 
-def divided(amount: int, shares: Shares) -> list[int]:
+def divide(amount: int, shares: Shares) -> list[int]:
     """Returns the amount in whole parts that add up to it, each less than 1 from its exact share."""
     whole = shares.whole
     taken = [divmod(amount * part, whole) for part in shares.parts]

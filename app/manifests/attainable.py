@@ -32,7 +32,7 @@ class SloCondition:
     type: str = "SloAttainable"
 
 
-def condition(
+def slo_condition(
     service: Mapping[str, Any],
     model: Mapping[str, Any],
     profiles: Iterable[Mapping[str, Any]],

@@ -38,7 +38,9 @@ class Heading:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: FaultTally) -> Heading:
+def read_heading(
+    body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: FaultTally
+) -> Heading:
     """Reads the heading and tallies all its faults."""
     kind = _kind(body, source, offline, tally)
     metadata = body.get("metadata")

@@ -63,7 +63,7 @@ def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
     unreadable = bool(faults)
     faults += wrong
     if at_fault is not None and not unreadable:
-        faults += unknown(world, at_fault)
+        faults += find_unknown(world, at_fault)
     if not faults and not manifests:
         faults = [ManifestFault("", "", "there is no file to read", "at least one manifest")]
     if faults:
@@ -71,13 +71,13 @@ def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
     return world
 
 
-def unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[ManifestFault]:
+def find_unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[ManifestFault]:
     """Returns references to missing objects, and Profiles of the same subject.
 
     A reference to an object at fault is skipped: the object is reported already, and is not missing.
     """
-    manifests = references.judged_apart(world.manifests.values(), at_fault)
-    found = references.faults(manifests, world) + references.clashes(manifests, {})
+    manifests = references.without_faulty_targets(world.manifests.values(), at_fault)
+    found = references.find_missing(manifests, world) + references.find_clashes(manifests, {})
     states = world.of(Kind.STATE)
     if len(states) > 1:
         found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))

@@ -24,12 +24,12 @@ def nano_per_hour(price: float) -> int:
     return int((Decimal(repr(price)) * NANO).to_integral_value(ROUND_HALF_EVEN))
 
 
-def named_prices(gpu_type: Mapping[str, Any]) -> list[tuple[str, str]]:
+def priced_purchases(gpu_type: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns every (region, purchase) for which a GPU type names a price."""
     return [named for named, _ in _named(gpu_type)]
 
 
-def dear(gpu_type: Mapping[str, Any]) -> list[tuple[str, float]]:
+def find_too_high(gpu_type: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Returns the prices too high to be accounted for: (field, price)."""
     found = [("pricePerHour", float(gpu_type["pricePerHour"]))]
     found += [(f"prices[{index}].perHour", price) for index, (_, price) in enumerate(_named(gpu_type))]

@@ -17,7 +17,7 @@ WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 T = TypeVar("T")
 
 
-def wrong(message: str, allowed: str = "") -> PydanticCustomError:
+def rule_fault(message: str, allowed: str = "") -> PydanticCustomError:
     """Returns a fault of one of our rules; its text is not formatted, so braces stay."""
     return PydanticCustomError("gpuwright", "{message}", {"message": message, "allowed": allowed})
 
@@ -27,7 +27,7 @@ def _distinct(items: list[T]) -> list[T]:
     for item in items:
         known = getattr(item, "name", item)
         if known in earlier:
-            raise wrong(f"{known} is listed twice", "each once")
+            raise rule_fault(f"{known} is listed twice", "each once")
         earlier.add(known)
     return items
 
@@ -40,14 +40,14 @@ _SM_PERCENTS = {str(percent): percent for percent in range(1, 101)}
 def _batch(key: str) -> int:
     found = _BATCHES.get(key)
     if found is None:
-        raise wrong("this is not a batch", "a whole number 1..256")
+        raise rule_fault("this is not a batch", "a whole number 1..256")
     return found
 
 
 def _sm_percent(key: str) -> int:
     found = _SM_PERCENTS.get(key)
     if found is None:
-        raise wrong("this is not an SM%", "a whole number 1..100")
+        raise rule_fault("this is not an SM%", "a whole number 1..100")
     return found
 
 
@@ -55,7 +55,7 @@ def _not_rising(curve: dict[int, float]) -> dict[int, float]:
     points = sorted(curve.items())
     for (below, slow), (above, fast) in pairwise(points):
         if fast > slow:
-            raise wrong(
+            raise rule_fault(
                 f"latency rises with SM%: {slow:g} ms at {below} % but {fast:g} ms at {above} %",
                 "latency that stays or falls as SM% grows",
             )
@@ -73,7 +73,7 @@ def _moment(value: object) -> object:
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
             pass
-    raise wrong("this is not a time with a time zone", "RFC 3339, such as 2026-12-01T00:00:00Z")
+    raise rule_fault("this is not a time with a time zone", "RFC 3339, such as 2026-12-01T00:00:00Z")
 
 
 def _shape_of_curve(value: object) -> str:

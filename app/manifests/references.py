@@ -31,7 +31,7 @@ class ReferenceWorld(Protocol):
         """Returns names of cluster-wide objects that a tenant may know (empty: all), for suggestions."""
 
 
-def referred(manifest: Manifest) -> list[Reference]:
+def list_references(manifest: Manifest) -> list[Reference]:
     """Returns every object that the manifest names, with the field that names it."""
     return list(_referred(manifest))
 
@@ -58,7 +58,7 @@ def _referred(manifest: Manifest) -> Iterator[Reference]:
                 yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.profiles.{gpu_type}")
 
 
-def faults(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[ManifestFault]:
+def find_missing(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[ManifestFault]:
     """Returns every reference to a missing object in the manifests.
 
     A Model that does not admit the service's tenant is reported exactly like one that does not exist.
@@ -80,7 +80,7 @@ def faults(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[Manifes
     return found
 
 
-def judged_apart(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
+def without_faulty_targets(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
     """Returns the manifests without a reference to an object at fault, which is reported already and is not missing."""
     return [m for m in manifests if not any(reference.key in at_fault for reference in _referred(m))]
 
@@ -124,7 +124,7 @@ def profile_of(spec: Mapping[str, Any]) -> ProfileOf:
     return ProfileOf(spec["model"], spec["variant"], spec["gpuType"])
 
 
-def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[ManifestFault]:
+def find_clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[ManifestFault]:
     """Returns profiles that measure the same as another; `there` holds the names of those already declared.
 
     The caller leaves out of `there` the profiles that `manifests` declare again or that are being deleted.
@@ -165,7 +165,7 @@ class Broken(NamedTuple):
     why: str  # a sentence without the referrer's name
 
 
-def broken_by(spec: Mapping[str, JSON], referrers: Sequence[Referrer]) -> list[Broken]:
+def find_broken(spec: Mapping[str, JSON], referrers: Sequence[Referrer]) -> list[Broken]:
     """Returns the referrers that a Model's new spec breaks: their variant is gone, or their tenant not admitted."""
     names = variants(spec)
     broken: list[Broken] = []

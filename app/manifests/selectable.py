@@ -13,7 +13,7 @@ TABLES = frozenset({"latencyMs", "memoryGib", "pressure", "powerW", "stepsPerSec
 HIDDEN = frozenset({"tenants"})  # a tenant could ask which others a Model admits
 
 
-def selectable(manifest: Manifest) -> list[str]:
+def selector_entries(manifest: Manifest) -> list[str]:
     """Returns `metadata.name=search`, `spec.model=resnet50`, `label:team=a`, and `label:team` for any value."""
     entries = [f"metadata.name={manifest.name}"]
     if manifest.tenant:
@@ -28,7 +28,7 @@ def selectable(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(entries))
 
 
-def written(value: JSON) -> str:
+def format_scalar(value: JSON) -> str:
     """Returns a scalar as a selector writes it: `true`, `900`, `search`."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -51,6 +51,6 @@ def _leaves(path: str, mapping: dict[str, JSON], depth: int) -> Iterator[str]:
                     if depth > 1:
                         yield from _leaves(field, item, depth - 1)
                 else:
-                    yield f"{field}={written(item)}"
+                    yield f"{field}={format_scalar(item)}"
         else:
-            yield f"{field}={written(value)}"
+            yield f"{field}={format_scalar(value)}"

@@ -22,7 +22,7 @@ from app.manifests.quantities import (
     Pressure,
     Watts,
     Word,
-    wrong,
+    rule_fault,
 )
 from app.manifests.spec import Contradiction, Spec
 
@@ -30,11 +30,11 @@ from app.manifests.spec import Contradiction, Spec
 def _argument(value: str | float | bool) -> str | float | bool:
     if isinstance(value, str):
         if len(value) > 1_000:
-            raise wrong(f"the string has {len(value)} characters", "at most 1,000 characters")
+            raise rule_fault(f"the string has {len(value)} characters", "at most 1,000 characters")
         if not value.isprintable():
-            raise wrong("the string contains characters that cannot be printed", "printable characters")
+            raise rule_fault("the string contains characters that cannot be printed", "printable characters")
     elif not isinstance(value, bool) and abs(value) > LARGEST:
-        raise wrong(f"{value:g} is too large", "a number up to 1e12")
+        raise rule_fault(f"{value:g} is too large", "a number up to 1e12")
     return value
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.manifests import wording
 from app.manifests.faults import ManifestFault, quoted
-from app.manifests.heading import heading
+from app.manifests.heading import read_heading
 from app.manifests.kinds import SPECS
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.reader import Document
@@ -55,7 +55,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
                 continue
             tally.add(source, "", f"{quoted(body)} is not a manifest", SHAPE, body)
             continue
-        found = heading(body, source, default_tenant, offline, tally)
+        found = read_heading(body, source, default_tenant, offline, tally)
         spec = _spec(body, found.kind, found.called, tally) if found.kind else None
         if found.key is None:
             anonymous = True
@@ -92,7 +92,7 @@ def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) 
         model.model_validate(spec)
     except ValidationError as error:
         known = set(nulls)
-        worded = wording.faults(kind, error, called, tally.room) if tally.room > 0 else []
+        worded = wording.word_faults(kind, error, called, tally.room) if tally.room > 0 else []
         fresh = [fault for fault in worded if fault.field not in known]
         unworded = error.error_count() - len(worded) if len(worded) >= tally.room else 0
         tally.extend(fresh, len(fresh) + unworded)
@@ -110,7 +110,7 @@ def _nulls(spec: Mapping[str, JSON], nullable: frozenset[str]) -> tuple[list[str
             counted += 1
             if item is None:
                 if (path or key not in nullable) and len(found) < MAX_NULLS:
-                    found.append(wording.dotted(("spec", *path, key)))
+                    found.append(wording.dotted_path(("spec", *path, key)))
             elif item.__class__ is dict or item.__class__ is list:
                 waiting.append(((*path, key), item))
     return found, counted

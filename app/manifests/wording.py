@@ -26,7 +26,7 @@ BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", 
 MOST_NAMED = 12  # of the known fields
 
 
-def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[ManifestFault]:
+def word_faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[ManifestFault]:
     """Returns the error's faults, up to `most`."""
     found: list[ManifestFault] = []
     earlier: set[str] = set()
@@ -37,7 +37,7 @@ def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list
         is_key = bool(path) and path[-1] == "[key]"
         if is_key:
             path = path[:-1]
-        field = dotted(("spec", *path))
+        field = dotted_path(("spec", *path))
         if field in earlier and detail["type"] in UNION_TYPES:
             continue
         earlier.add(field)
@@ -119,7 +119,7 @@ def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
     return ManifestFault(document, field, f"the string has {len(value)} characters", most, shown(value))
 
 
-def dotted(path: Sequence[str | int]) -> str:
+def dotted_path(path: Sequence[str | int]) -> str:
     """Returns `spec.variants[0].name`; unusual keys are quoted."""
     text = ""
     for part in path:

@@ -105,7 +105,7 @@ class AssignmentPolls:
 
     async def _read_changes(self, version: int) -> None:
         waiting = list(self._polls)
-        rows = await self._lane.read(lambda connection: assignments.since(connection, self._version, waiting))
+        rows = await self._lane.read(lambda connection: assignments.newer_than(connection, self._version, waiting))
         # Versions become visible in commit order, so nothing below the last one is still to come.
         self._version = max([version, self._version, *(row[1] for row in rows)])
         self._loaded = True

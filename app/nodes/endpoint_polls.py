@@ -149,7 +149,7 @@ class EndpointPolls:
         changed = stamps.keys() - nodes.keys()
         for row in endpoints.of_nodes(connection, changed) if changed else ():
             nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))
-        limits = endpoints.limits(connection)
+        limits = endpoints.read_limits(connection)
         return version, nodes, list_services((copy for known in nodes.values() for copy in known.copies.copies), limits)
 
     def _placed(self, row: endpoints.CopiesOfNode) -> NodeCopies:

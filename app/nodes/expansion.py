@@ -59,7 +59,7 @@ def expand_finished(database: Database, pace: WorkPace) -> int:
 
 
 def _portion(connection: Connection, limit: int) -> int:
-    reports = telemetry.finished(connection, limit)
+    reports = telemetry.finished_reports(connection, limit)
     if reports:
         telemetry.expand(connection, _decoded(reports))
         telemetry.discard(connection, reports)
@@ -81,7 +81,7 @@ def _one_by_one(database: Database) -> int:
 
 
 def _give_up(connection: Connection) -> str:
-    reports = telemetry.finished(connection, 1)
+    reports = telemetry.finished_reports(connection, 1)
     telemetry.discard(connection, reports)
     return reports[0].node if reports else ""
 

@@ -48,7 +48,7 @@ def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: dat
         model = known.get(Key(Kind.MODEL, "", str(service.spec["model"])))
         if model is None or not _lives(service.key, moved):
             continue
-        found = attainable.condition(
+        found = attainable.slo_condition(
             service.spec, model.spec, of_model.get(model.name, []), policy.spec if policy else {}
         )
         after = with_condition(service, found, now)

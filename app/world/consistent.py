@@ -31,7 +31,7 @@ def check(
     written = [d for d in decisions if d.action in (Action.CREATED, Action.UPDATED)]
     manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
     world = _AfterChange(connection, manifests, set(deleted))
-    faults = rules.faults(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
+    faults = rules.find_missing(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
     faults += foreign(manifests, currency)
     if faults:
         raise invalid(faults)
@@ -43,7 +43,7 @@ def check(
 def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[ManifestFault]:
     """References that lead nowhere, of manifests that come with others that are at fault themselves."""
     world = _AfterChange(connection, manifests, set())
-    return rules.faults(rules.judged_apart(manifests, at_fault), world)
+    return rules.find_missing(rules.without_faulty_targets(manifests, at_fault), world)
 
 
 def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
@@ -59,7 +59,7 @@ class _AfterChange:
         self._connection = connection
         self._written = {manifest.key: manifest.spec for manifest in manifests}
         self._deleted = deleted
-        wanted = {reference.key for manifest in manifests for reference in rules.referred(manifest)}
+        wanted = {reference.key for manifest in manifests for reference in rules.list_references(manifest)}
         self._there = objects.get_many(connection, wanted - self._written.keys() - deleted)
 
     def spec(self, key: Key) -> Mapping[str, JSON] | None:
@@ -88,7 +88,7 @@ def _too_dear(manifests: Sequence[Manifest]) -> list[ManifestFault]:
         )
         for manifest in manifests
         if manifest.kind is Kind.GPU_TYPE
-        for field, price in prices.dear(manifest.spec)
+        for field, price in prices.find_too_high(manifest.spec)
     ]
 
 
@@ -121,7 +121,7 @@ def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set
         for stored in objects.of_models(connection, Kind.PROFILE, models)
         if stored.key not in changed
     }
-    return rules.clashes(manifests, there)
+    return rules.find_clashes(manifests, there)
 
 
 def _refuse_orphans(
@@ -155,7 +155,7 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
     broken = [
         (key, found)
         for key, referrers in by_model.items()
-        for found in rules.broken_by(models[key].object.spec, referrers)
+        for found in rules.find_broken(models[key].object.spec, referrers)
     ]
     if broken:
         whys = sorted({f"{key}: {found.why}" for key, found in broken})

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from app.manifests.diff import diff
 from app.manifests.model import JSON, Key, Kind, Manifest
-from app.manifests.selectable import selectable
+from app.manifests.selectable import selector_entries
 from app.store.world.objects import StoredObject
 
 
@@ -61,7 +61,7 @@ def _decide(manifest: Manifest, before: StoredObject | None, now: datetime) -> O
         spec=manifest.spec,
         generation=before.generation + (not same_spec),
         admits=admits(manifest) if manifest.kind is Kind.MODEL else before.admits,
-        selectable=selectable(manifest),
+        selectable=selector_entries(manifest),
         updated_at=now,
     )
     return ObjectDecision(Action.UPDATED, before, after)
@@ -86,7 +86,7 @@ def _created(manifest: Manifest, now: datetime) -> StoredObject:
         admits=admits(manifest) if manifest.kind is Kind.MODEL else None,
         created_at=now,
         updated_at=now,
-        selectable=selectable(manifest),
+        selectable=selector_entries(manifest),
     )
 
 

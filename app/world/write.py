@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.ledger.booking import book
 from app.manifests.model import Kind, Manifest
-from app.manifests.references import referred
+from app.manifests.references import list_references
 from app.store.access import tokens
 from app.store.database import clock, versions
 from app.store.fleet import cordons, node_state
@@ -133,4 +133,6 @@ def _targets(stored: StoredObject | None) -> list[references.Target]:
     """Returns the references of an object."""
     if stored is None:
         return []
-    return [references.Target(r.key, r.part) for r in referred(Manifest(*stored.key, stored.spec, stored.labels))]
+    return [
+        references.Target(r.key, r.part) for r in list_references(Manifest(*stored.key, stored.spec, stored.labels))
+    ]

@@ -146,7 +146,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dic
     say(f"{order.agents} agents, {order.rate:g} reports/s for {order.seconds:g} s")
     database = Database(system.database_url, pool_size=1, direct=True)
     # Above the epochs of earlier runs: each of those was at most a version of its time.
-    epoch = database.read(lambda c: max([0, *(version for _, version, _ in assignments.since(c, 0, ()))])) + 1
+    epoch = database.read(lambda c: max([0, *(version for _, version, _ in assignments.newer_than(c, 0, ()))])) + 1
     decisions = Decisions(database, order.agents, epoch)
     writer = threading.Thread(target=decisions.run, daemon=True)
     generator = subprocess.Popen(

@@ -184,7 +184,7 @@ def _admin_token(data_dir: Path, settings: Settings) -> str:
     try:
         text = path.read_text().strip() if path.exists() else ""
         known = tokens.parse(text)
-        row = database.read(lambda connection: rows.live(connection, known[0])) if known else None
+        row = database.read(lambda connection: rows.find_live(connection, known[0])) if known else None
         if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
             return ""
         return made(database, path, ADMIN_LABEL).text

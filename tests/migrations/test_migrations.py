@@ -51,7 +51,7 @@ for offset, target in enumerate(targets):
             run_until_kth(url, target, k)
         _, status = os.waitpid(child, 0)
         database = Database(url, pool_size=1)
-        print(target, "killed" if os.WIFSIGNALED(status) else status, database.read(schema.found), flush=True)
+        print(target, "killed" if os.WIFSIGNALED(status) else status, database.read(schema.read_version), flush=True)
         database.close()
         if not os.WIFSIGNALED(status):
             break
@@ -214,7 +214,7 @@ def reading(url: str) -> None:
 def standing(url: str) -> str | None:
     database = Database(url, pool_size=1)
     try:
-        return database.read(schema.found)
+        return database.read(schema.read_version)
     finally:
         database.close()
 

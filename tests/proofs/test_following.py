@@ -150,9 +150,9 @@ def test_weights_follow_the_assignments_of_nodes(fleet: Fleet) -> None:
 
 def test_limits_reach_the_gateway(fleet: Fleet) -> None:
     shed = {SERVICE: GatewayLimit(shed_share=1.0, retry_after_seconds=9)}
-    fleet.database.write(lambda connection: endpoints.limit(connection, shed))
+    fleet.database.write(lambda connection: endpoints.set_limits(connection, shed))
     until(lambda: get(fleet.gateway)[::2] == (503, "9"), "it sheds")
-    fleet.database.write(lambda connection: endpoints.limit(connection, {}))
+    fleet.database.write(lambda connection: endpoints.set_limits(connection, {}))
     until(lambda: get(fleet.gateway)[0] == 200, "it does no more")
 
 

@@ -65,7 +65,7 @@ def roles(postgres: DatabaseServer, history_url: str) -> Iterator[Mapping[str, s
         for name, tenants in reads.items():
             role = f"{name}_{secrets.token_hex(4)}"
             made.append(role)
-            urls[name] = as_role(history_url, role, readers.make(admin, role))
+            urls[name] = as_role(history_url, role, readers.create_role(admin, role))
             if name != "nobody":
                 database.write(partial(readers.grant, role=role, tenants=tenants))
         yield urls
@@ -192,7 +192,7 @@ def test_members_of_a_role_read_what_it_reads(
 ) -> None:  # fmt: skip
     group, name = urlsplit(roles["lab"]).username, f"anna_{secrets.token_hex(4)}"
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        url = as_role(history_url, name, readers.make(admin, name))
+        url = as_role(history_url, name, readers.create_role(admin, name))
         admin.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group or ""), sql.Identifier(name)))
         assert rows(url, "report.cost_by_tenant") == rows(history_url, "report.cost_by_tenant", "WHERE tenant = 'lab'")
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
@@ -204,8 +204,8 @@ def test_granting_again_replaces_and_revoking_ends(
     role = f"teller_{secrets.token_hex(4)}"
     database = Database(database_url, pool_size=1)
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        url = as_role(database_url, role, readers.make(admin, role))
-        assert readers.make(admin, role) == ""
+        url = as_role(database_url, role, readers.create_role(admin, role))
+        assert readers.create_role(admin, role) == ""
         database.write(lambda c: readers.grant(c, role, FLEET))
         with pytest.raises(ReaderRefused, match="no tenant shop"):
             database.write(lambda c: readers.grant(c, role, ["shop"]))
@@ -223,7 +223,7 @@ def test_a_role_that_cannot_be_made_or_bound_is_refused_with_what_to_do(database
     database = Database(database_url, pool_size=1)
     connection = psycopg.connect(database_url, autocommit=True)
     with connection, pytest.raises(ReaderRefused, match="CREATE ROLE finance LOGIN"):
-        readers.make(connection, "finance")
+        readers.create_role(connection, "finance")
     with pytest.raises(ReaderRefused, match="owns the tables"):
         database.write(lambda c: readers.grant(c, "gpuwright", FLEET))
     with pytest.raises(ReaderRefused, match="there is no role finance"):
@@ -253,7 +253,7 @@ def test_names_that_are_no_readers_are_refused(
         psycopg.connect(postgres.server.admin_conninfo) as admin,
         pytest.raises(ReaderRefused, match="allowed are 1 to 63 bytes"),
     ):
-        readers.make(admin, role)
+        readers.create_role(admin, role)
     monkeypatch.setenv("DATABASE_URL", database_url)
     assert main(["db", "grant-report", role, "--fleet"]) == 3
 
@@ -261,7 +261,7 @@ def test_names_that_are_no_readers_are_refused(
 def test_a_reader_holds_few_connections(postgres: DatabaseServer, database_url: str) -> None:
     role = f"eager_{secrets.token_hex(4)}"
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        url = as_role(database_url, role, readers.make(admin, role))
+        url = as_role(database_url, role, readers.create_role(admin, role))
         with ExitStack() as held:
             for _ in range(readers.MOST_CONNECTIONS):
                 held.enter_context(psycopg.connect(url))
@@ -284,12 +284,12 @@ def test_a_role_that_was_there_gets_a_limit_where_it_has_none(postgres: Database
             return int(row[0])
 
         admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
-        assert readers.limit(ours, role) == f'ALTER ROLE "{role}" CONNECTION LIMIT 5'
+        assert readers.limit_connections(ours, role) == f'ALTER ROLE "{role}" CONNECTION LIMIT 5'
         assert limit_of_role() == -1
-        assert readers.limit(admin, role) == ""
+        assert readers.limit_connections(admin, role) == ""
         assert limit_of_role() == readers.MOST_CONNECTIONS
         admin.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 20").format(name))
-        assert readers.limit(admin, role) == ""
+        assert readers.limit_connections(admin, role) == ""
         assert limit_of_role() == 20
         admin.execute(sql.SQL("DROP ROLE {}").format(name))
 
@@ -301,7 +301,7 @@ def test_readers_whose_role_or_rights_are_gone_are_marked(
     monkeypatch.setenv("DATABASE_URL", database_url)
     role = f"finance_{secrets.token_hex(4)}"
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        readers.make(admin, role)
+        readers.create_role(admin, role)
         with psycopg.connect(database_url, autocommit=True) as ours:
             ours.execute("INSERT INTO report_reader VALUES (%s, ''), ('gone', 'shop')", [role])
         assert main(["db", "readers"]) == 0
@@ -322,7 +322,7 @@ def test_going_back_to_an_empty_database_leaves_a_reader_no_rights(postgres: Dat
     role = f"late_{secrets.token_hex(4)}"
     database = Database(database_url, pool_size=1)
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        url: Any = as_role(database_url, role, readers.make(admin, role))
+        url: Any = as_role(database_url, role, readers.create_role(admin, role))
         database.write(lambda c: readers.grant(c, role, FLEET))
         database.close()
         schema.migrate(database_url, schema.BASE)
@@ -341,7 +341,7 @@ def test_the_command_line_lets_a_role_in_and_out(
     assert main(["db", "grant-report", role, "--tenant", ""]) == 2
     assert "a tenant's name is empty" in capsys.readouterr().err
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
-        readers.make(admin, role)
+        readers.create_role(admin, role)
         assert main(["db", "grant-report", role, "--fleet"]) == 0
         assert main(["db", "readers"]) == 0
         assert "the whole fleet" in capsys.readouterr().out

@@ -24,7 +24,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
     with simulated(database_url, of_documents(documents), shapes, wrong) as fleet:
         factors = [1.0]
         for _ in fleet.seconds(LEARNT_SECONDS, 2.0):
-            for row in fleet.database.read(corrections.everything):
+            for row in fleet.database.read(corrections.read_all):
                 assert row.model == "a"
                 if row.latency_factor != factors[-1]:
                     factors.append(row.latency_factor)
@@ -34,6 +34,6 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         fleet.advance(float(scaled(3600, 60)), 2.0)
         after = fleet.history.mark(fleet.fleet)
         assert min(attained_shares(before, after).values()) >= 0.98
-        (row,) = fleet.database.read(corrections.everything)
+        (row,) = fleet.database.read(corrections.read_all)
         assert row.latency_factor == factors[-1]
         assert len(fleet.history.since(before.at)) <= 4  # what was added while the promise was missed goes again

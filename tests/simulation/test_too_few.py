@@ -69,7 +69,7 @@ def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url:
         simulation.advance(10 * CYCLE, TICK)
         assert gpus_alone(simulation.fleet, "shop") >= 2
         assert gpus(simulation.fleet, "lab") >= 1.0
-        limits = simulation.database.read(endpoints.limits)
+        limits = simulation.database.read(endpoints.read_limits)
         assert limits["lab/x"].shed_share > 0
         simulation.advance(10 * CYCLE, TICK)
         assert changes_within(simulation, 5 * CYCLE) == [], "who has its share keeps it"
@@ -100,7 +100,7 @@ def test_half_the_nodes_lost_sheds_what_weighs_least_and_nothing_moves_to_and_fr
     with simulated(database_url, world(*LOST, nodes=4)) as simulation:
         found = after_a_loss(simulation)
         assert found["shop/vital"] >= 0.98
-        limits = simulation.database.read(endpoints.limits)
+        limits = simulation.database.read(endpoints.read_limits)
         assert limits["lab/spare"].shed_share > 0
         assert limits["lab/spare"].retry_after_seconds == 30
         assert limits["shop/vital"].shed_share == 0

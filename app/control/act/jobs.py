@@ -81,7 +81,7 @@ def advance_recorded_jobs(
     known_readings = list(readings)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
-        if not lease.held(connection, epoch):
+        if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         before = rows.read(connection)
         if not before and not known:
@@ -100,7 +100,7 @@ def apply_plan_to_jobs(database: Database, epoch: int, snapshot: Snapshot, plan:
     """Records what a plan means for the queue: which jobs got a place, and which rest for lack of room."""
 
     def write(connection: Connection) -> None:
-        if not lease.held(connection, epoch):
+        if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         before = rows.read(connection)
         if before:

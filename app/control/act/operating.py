@@ -75,7 +75,7 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
 
 
 def _rollback_request(connection: Connection, generation: int) -> tuple[int, str] | None:
-    row = plan_reads.head(connection, generation)
+    row = plan_reads.read_head(connection, generation)
     wanted = (row or {}).get("asked", {}).get("rollback")
     return (int(row["base"] or 0), str(wanted.get("by", "an operator"))) if row and wanted else None
 

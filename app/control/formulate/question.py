@@ -10,7 +10,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from app.control.formulate.running import running_plan
-from app.store.plans.pieces import hashed
+from app.store.plans.pieces import content_hash
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -33,7 +33,7 @@ class Question:
         rest = replace(problem, state=None, nodes={}, profiles={}, services={}, jobs={})
         jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]
         named = [*problem.profiles.values(), *problem.services.values(), *jobs]
-        return hashed(msgspec.json.encode((rest, state, nodes, named, self.pinned)))
+        return content_hash(msgspec.json.encode((rest, state, nodes, named, self.pinned)))
 
     @cached_property
     def plan_in_force(self) -> Plan:

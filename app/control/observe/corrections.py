@@ -34,7 +34,7 @@ def record_corrections(database: Database, epoch: int, changed: Sequence[Profile
     ]
 
     def write(connection: Connection) -> None:
-        if not lease.held(connection, epoch):
+        if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         corrections.keep(connection, [to_row(correction, now) for correction in changed])
         events.record(connection, alarms)

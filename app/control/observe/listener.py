@@ -45,7 +45,7 @@ class ReportListener:
     def begin(self) -> None:
         """Starts as a new leader with the history in the database."""
         courses = self._database.read(lambda connection: rows.histories(connection, HISTORY))
-        known = self._database.read(corrections.everything)
+        known = self._database.read(corrections.read_all)
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
             self._loads.restore(courses)

@@ -182,7 +182,7 @@ class PlannerStore:
 
         def write(connection: Connection) -> None:
             self._must_lead(connection)
-            if plan_reads.move(connection, generation, [before], after, "planner", why):
+            if plan_reads.change_state(connection, generation, [before], after, "planner", why):
                 events.record(connection, new_events)
 
         self.database.write(write)
@@ -216,7 +216,7 @@ class PlannerStore:
 
     def _must_lead(self, connection: Connection) -> None:
         """Raises Deposed if another planner has taken the lease; it stays ours until the transaction ends."""
-        if not lease.held(connection, self.epoch):
+        if not lease.is_newest(connection, self.epoch):
             raise Deposed(f"epoch {self.epoch} is over")
 
     def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.AssignmentDraft:

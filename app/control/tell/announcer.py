@@ -100,14 +100,14 @@ class Announcer:
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
         """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction."""
-        if not lease.held(connection, announced.epoch):
+        if not lease.is_newest(connection, announced.epoch):
             return None
         outcome = announced.outcome
         limits = {
             name: endpoints.GatewayLimit(shed.queue_limit, shed.share, shed.retry_after_seconds)
             for name, shed in announced.sheds.items()
         }
-        endpoints.limit(connection, limits)
+        endpoints.set_limits(connection, limits)
         empty = idle_nodes.keep(connection, find_empty_nodes(outcome.question.problem, outcome.plan))
         free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent))

@@ -53,7 +53,7 @@ class AnnouncedHistory:
 
     def _find_drain_events(self, connection: Connection, snapshot: Snapshot) -> list[NewEvent]:
         """Returns drains that are done, once the plan runs, or late; a new leader reports none at first."""
-        plan = plan_reads.head(connection, snapshot.target)
+        plan = plan_reads.read_head(connection, snapshot.target)
         if plan is None:
             return []
         drained = [cordon for cordon in cordons.list_cordons(connection) if cordon.mode == "drain"]

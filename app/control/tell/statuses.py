@@ -76,7 +76,7 @@ class StatusWriter:
 
 def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[NewEvent] | None:
     """Writes what is new of these statuses, and an event for each condition that changed; None under an old epoch."""
-    if not lease.held(connection, epoch):
+    if not lease.is_newest(connection, epoch):
         return None
     latest = versions.lock(connection, "object")
     stored = objects.get_many(connection, list(statements))

@@ -110,7 +110,7 @@ def list_readers(connection: Connection) -> list[ReportReader]:
     ]
 
 
-def make(connection: psycopg.Connection[Any], role: str) -> str:
+def create_role(connection: psycopg.Connection[Any], role: str) -> str:
     """Creates a login that is read-only by default, and returns its password; '' if the role exists.
 
     The connection is in autocommit mode, and its role may create roles.
@@ -138,7 +138,7 @@ def make(connection: psycopg.Connection[Any], role: str) -> str:
     return password
 
 
-def limit(connection: psycopg.Connection[Any], role: str) -> str:
+def limit_connections(connection: psycopg.Connection[Any], role: str) -> str:
     """Limits the connections of a role that has no limit; returns what a superuser must run if this role may not.
 
     `check` has passed the role; the connection is like that of `make`.

@@ -99,7 +99,7 @@ def drop_unused(connection: Connection, token_id: str) -> None:
     connection.execute(DROP_UNUSED, {"id": token_id})
 
 
-def succeed(connection: Connection, elder: str, token_id: str) -> None:
+def set_successor(connection: Connection, elder: str, token_id: str) -> None:
     """Makes the token the successor of `elder`, which it replaces at its first use."""
     connection.execute(SUCCEED, {"elder": elder, "id": token_id})
 

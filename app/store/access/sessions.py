@@ -86,7 +86,7 @@ class SessionRow:
     parent: str  # the token that opened it
 
 
-def live(connection: Connection, session_id: str) -> SessionRow | None:
+def find_live(connection: Connection, session_id: str) -> SessionRow | None:
     """Returns the session, unless it or its token has ended by the database's clock."""
     row = connection.execute(LIVE, {"id": session_id}).one_or_none()
     return SessionRow(*row) if row else None
@@ -100,7 +100,7 @@ def open_for(
     return _opened(connection, connection.execute(OPEN, values).one_or_none())
 
 
-def link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, seconds: float) -> bool:
+def store_link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, seconds: float) -> bool:
     """Stores a link with which the holder of a token signs in once; False if the token has ended or may not read."""
     values = {"parent": parent, "id": link_id, "secret_hash": secret_hash, "seconds": seconds, "label": LINK}
     return connection.execute(OPEN, values).one_or_none() is not None

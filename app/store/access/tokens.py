@@ -94,7 +94,7 @@ TOUCH = statement(
 )
 
 
-def live(connection: Connection, token_id: str) -> TokenRow | None:
+def find_live(connection: Connection, token_id: str) -> TokenRow | None:
     """Returns the token, unless it is revoked or expired by the database's clock."""
     row = connection.execute(LIVE, {"id": token_id}).one_or_none()
     return TokenRow(*row) if row else None

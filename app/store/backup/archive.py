@@ -67,32 +67,32 @@ class Pieces:
         while self._next is not None and self._next.name.rpartition(".")[0] == f"data/{table}":
             if self._next.size > 64 * PIECE_BYTES:
                 raise ValueError(f"{self._next.name} is larger than any piece of a backup")
-            yield content_of(self._archive, self._next)
+            yield read_content(self._archive, self._next)
             self._next = self._archive.next()
 
     def manifest(self) -> dict[str, Any]:
         if self._next is None or self._next.name != "manifest.json":
             raise ValueError("it ends too early" if self._next is None else f"unexpected {self._next.name}")
-        return parsed(self._archive, self._next)
+        return parse_json(self._archive, self._next)
 
 
 def first_json(archive: tarfile.TarFile, name: str) -> dict[str, Any]:
     member = archive.next()
     if member is None or member.name != name:
         raise ValueError(f"it does not begin with {name}")
-    return parsed(archive, member)
+    return parse_json(archive, member)
 
 
-def parsed(archive: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+def parse_json(archive: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
     if member.size > HEADER_BYTES:
         raise ValueError(f"{member.name} is too large")
-    parsed = json.loads(content_of(archive, member))
+    parsed = json.loads(read_content(archive, member))
     if not isinstance(parsed, dict):
         raise ValueError(f"{member.name} is not a JSON object")
     return parsed
 
 
-def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def read_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     opened = archive.extractfile(member)
     if opened is None:
         raise ValueError(f"{member.name} is not a file")

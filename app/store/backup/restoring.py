@@ -24,7 +24,7 @@ from app.store.backup.archive import (
     Pieces,
     first_json,
 )
-from app.store.backup.tables import NO_LIMITS, SEEDED, SEQUENCES, TABLES, copying, identifiers, quoted
+from app.store.backup.tables import NO_LIMITS, SEEDED, SEQUENCES, TABLES, identifiers, quote_name, raw_cursor
 from app.store.database import lease, partitions, schema, versions
 from app.store.database.database import sqlalchemy_url, statement
 from app.store.fleet import assignments
@@ -103,7 +103,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
 
 def _refuse_filled(connection: Connection, tables: list[str]) -> None:
     for name in tables:
-        rows = connection.scalar(statement("is_filled", f"SELECT EXISTS (SELECT FROM {quoted(connection, name)})"))
+        rows = connection.scalar(statement("is_filled", f"SELECT EXISTS (SELECT FROM {quote_name(connection, name)})"))
         if rows and name != SEEDED:
             raise BackupError(
                 f"the database is not empty: table {name} has rows; restore into a new one "
@@ -115,7 +115,7 @@ def _copied_in(connection: Connection, table: str, columns: list[str], pieces: I
     query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), identifiers(columns))
     digest = hashlib.sha256()
     result = ArchivedTable()
-    with copying(connection) as cursor:
+    with raw_cursor(connection) as cursor:
         copy: Copy
         with cursor.copy(query) as copy:
             for piece in pieces:
@@ -132,4 +132,4 @@ def _set_sequences(connection: Connection, sequences: dict[str, dict[str, Any]])
     for name in sorted(ours & sequences.keys()):
         value, called = int(sequences[name]["lastValue"]), bool(sequences[name]["isCalled"])
         query = statement("set_sequence", "SELECT setval(CAST(:name AS regclass), :value, :called)")
-        connection.execute(query, {"name": quoted(connection, name), "value": value, "called": called})
+        connection.execute(query, {"name": quote_name(connection, name), "value": value, "called": called})

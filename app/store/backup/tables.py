@@ -48,7 +48,7 @@ NO_LIMITS = statement(
 )
 
 
-def copying(connection: Connection) -> Cursor[Any]:
+def raw_cursor(connection: Connection) -> Cursor[Any]:
     cursor: Cursor[Any] = connection.connection.driver_connection.cursor()  # type: ignore[union-attr]
     return cursor
 
@@ -57,5 +57,5 @@ def identifiers(names: list[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def quoted(connection: Connection, name: str) -> str:
+def quote_name(connection: Connection, name: str) -> str:
     return connection.dialect.identifier_preparer.quote(name)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from app.store.backup.archive import FORMAT, PIECE_BYTES, ArchivedTable, BackupError, Contents, add
-from app.store.backup.tables import NO_LIMITS, SEQUENCES, TABLES, copying, identifiers, quoted
+from app.store.backup.tables import NO_LIMITS, SEQUENCES, TABLES, identifiers, quote_name, raw_cursor
 from app.store.database import partitions, schema
 from app.store.database.database import sqlalchemy_url, statement
 
@@ -57,7 +57,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
         "schema": contents.schema,
         "takenAt": contents.taken_at,
         "tables": tables,
-        "days": partitions.days(connection),
+        "days": partitions.partition_days(connection),
     }
     sequences = {name: _sequence_state(connection, name) for name in connection.execute(SEQUENCES).scalars()}
     with (
@@ -88,7 +88,7 @@ def _copied_out(connection: Connection, table: str, columns: list[str]) -> Itera
     query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(identifiers(columns), sql.Identifier(table))
     held: list[bytes] = []
     size = 0
-    with copying(connection) as cursor, cursor.copy(query) as copy:
+    with raw_cursor(connection) as cursor, cursor.copy(query) as copy:
         for block in copy:
             held.append(bytes(block))
             size += len(block)
@@ -100,6 +100,6 @@ def _copied_out(connection: Connection, table: str, columns: list[str]) -> Itera
 
 
 def _sequence_state(connection: Connection, sequence: str) -> dict[str, Any]:
-    query = f"SELECT last_value, is_called FROM {quoted(connection, sequence)}"
+    query = f"SELECT last_value, is_called FROM {quote_name(connection, sequence)}"
     row = connection.execute(statement("sequence_standing", query)).one()
     return {"lastValue": row.last_value, "isCalled": row.is_called}

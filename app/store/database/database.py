@@ -235,7 +235,7 @@ class Database:
                 raise Unavailable("every database connection is in use") from error
             except DBAPIError as error:
                 if not (_lost(error) or isinstance(error.orig, RETRIED)) or last:
-                    raise translated(error) from error
+                    raise translate_error(error) from error
                 if _lost(error):
                     self.engine.dispose()  # the whole pool is as stale as this connection was
             time.sleep(RETRY_SECONDS * 2**attempt * (0.5 + random.random()))  # noqa: S311 (jitter)
@@ -252,7 +252,7 @@ class _NotApplied(Exception):
     """The transaction did not happen; run it again."""
 
 
-def translated(error: DBAPIError) -> Exception:
+def translate_error(error: DBAPIError) -> Exception:
     """Returns Unavailable for an error that waiting or freeing space would resolve, else the error itself."""
     match error.orig:
         case pg.DiskFull():

@@ -65,7 +65,7 @@ def _schema_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     if not known:
         return DatabaseFinding("schema", "none", "wrong", schema.advice(None))
     version, oldest = connection.execute(schema.SERVES.text.encode()).fetchone() or ("none", "none")
-    reason = schema.against(version, oldest)
+    reason = schema.refusal_for(version, oldest)
     newer = version != schema.KNOWN and not reason
     advice = f"newer than this gpuwright, which knows {schema.KNOWN}; it serves {oldest} and later" if newer else reason
     return DatabaseFinding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)

@@ -67,7 +67,7 @@ def release(connection: Connection, holder: str) -> None:
     connection.execute(RELEASE, {"name": PLANNER, "holder": holder})
 
 
-def held(connection: Connection, epoch: int) -> bool:
+def is_newest(connection: Connection, epoch: int) -> bool:
     """Returns True if this is the newest epoch; no other begins before the transaction ends."""
     return connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).scalar() is not None
 

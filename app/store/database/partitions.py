@@ -71,7 +71,7 @@ def drop_before(connection: Connection, tables: Iterable[str], moment: datetime)
     return dropped
 
 
-def days(connection: Connection) -> list[str]:
+def partition_days(connection: Connection) -> list[str]:
     """Returns a day of each existing partition, in the form that `ensure` takes."""
     digits = {name.rpartition("_")[2] for name in _existing(connection)}
     return sorted(f"{part[:4]}-{part[4:6]}-{part[6:] or '01'}" for part in digits)

@@ -65,7 +65,7 @@ VERSIONS = _shipped()
 KNOWN = VERSIONS[-1]  # the version that a server works with
 
 
-def found(connection: Connection) -> str | None:
+def read_version(connection: Connection) -> str | None:
     """Returns the schema version of the database; None if it has none."""
     if connection.scalar(IS_MIGRATED) is None:
         return None
@@ -96,12 +96,12 @@ def refusal(connection: Connection) -> str:
     It works on its own schema, and on a newer one whose migration names ours in SERVES. So replicas of two versions
     run side by side while they are replaced in turn.
     """
-    if found(connection) is None:
+    if read_version(connection) is None:
         return advice(None)
-    return against(*connection.execute(SERVES).one())
+    return refusal_for(*connection.execute(SERVES).one())
 
 
-def against(version: str, oldest: str) -> str:
+def refusal_for(version: str, oldest: str) -> str:
     """Returns the same as `refusal`, from the schema's version and the oldest gpuwright that it serves."""
     newer_but_serving = version > KNOWN and oldest <= KNOWN
     return "" if version == KNOWN or newer_but_serving else advice(version)
@@ -116,7 +116,7 @@ def require(connection: Connection) -> None:
 
 def require_own(connection: Connection) -> None:
     """Refuses a database whose schema is not exactly ours: a newer schema has unknown tables."""
-    version = found(connection)
+    version = read_version(connection)
     if version != KNOWN:
         raise SchemaError(advice(version))
 
@@ -174,7 +174,7 @@ def take_turn(connection: Connection) -> None:
 def _step(connection: Connection, target: str, *, back: bool) -> str | None:
     """Migrates one version towards `target`; None if it is reached already."""
     line = (BASE, *VERSIONS)
-    current = found(connection) or BASE
+    current = read_version(connection) or BASE
     if current not in line:
         raise SchemaError(advice(current))
     here, there = line.index(current), line.index(target)

@@ -90,7 +90,7 @@ def write(connection: Connection, epoch: int, drafts: Sequence[AssignmentDraft])
     return taken
 
 
-def since(connection: Connection, after: int, bodies_of: Collection[str]) -> list[tuple[str, int, str | None]]:
+def newer_than(connection: Connection, after: int, bodies_of: Collection[str]) -> list[tuple[str, int, str | None]]:
     """Returns every node whose assignment is newer than `after`, with the body for the requested nodes."""
     found = connection.execute(SINCE, {"after": after, "nodes": list(bodies_of)})
     return [(row.node, row.version, row.body) for row in found]

@@ -120,13 +120,13 @@ def of_nodes(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNod
     return [CopiesOfNode(row.node, row.detail, row.body, row.lately or {}) for row in rows]
 
 
-def limits(connection: Connection) -> dict[str, GatewayLimit]:
+def read_limits(connection: Connection) -> dict[str, GatewayLimit]:
     """Returns the limits of services, by tenant/name."""
     found = connection.execute(LIMITS)
     return {row.service: GatewayLimit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
 
 
-def limit(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
+def set_limits(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
     """Replaces all limits, leaving out those that limit nothing; returns True if anything changed."""
     rows = []
     for service, limits in sorted(wanted.items()):

@@ -160,7 +160,7 @@ def days_due(connection: Connection) -> list[datetime]:
     return list(connection.execute(DUE_DAYS, {"finished": FINISHED}).scalars())
 
 
-def finished(connection: Connection, limit: int) -> list[MinuteReport]:
+def finished_reports(connection: Connection, limit: int) -> list[MinuteReport]:
     """Returns the reports of past minutes, locked until the transaction ends."""
     rows = connection.execute(FINISHED_REPORTS, {"finished": FINISHED, "quiet": QUIET, "limit": limit})
     return [MinuteReport(*row) for row in rows]

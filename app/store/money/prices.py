@@ -120,7 +120,7 @@ NOT_OWNED = statement(
 )
 
 
-def own(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus], now: datetime) -> None:
+def record_ownership(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus], now: datetime) -> None:
     """Records that from now on these nodes have these GPUs, and that the other nodes of `of` have none."""
     columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [
         [] for _ in PricedGpus._fields
@@ -132,7 +132,7 @@ def own(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus
     connection.execute(BEGIN_ACCOUNT, given)
 
 
-def price(connection: Connection, of: Collection[str], wanted: Sequence[Priced], now: datetime) -> None:
+def record_prices(connection: Connection, of: Collection[str], wanted: Sequence[Priced], now: datetime) -> None:
     """Records these prices from now on; other GPUs of these types have no price."""
     columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [[] for _ in Priced._fields]
     names = ("gpu_types", "regions", "purchases", "nanos")
@@ -141,16 +141,16 @@ def price(connection: Connection, of: Collection[str], wanted: Sequence[Priced],
     connection.execute(OPEN_PRICES, given)
 
 
-def owned_of(connection: Connection, gpu_types: Collection[str]) -> list[PricedGpus]:
+def nodes_with(connection: Connection, gpu_types: Collection[str]) -> list[PricedGpus]:
     """Returns the nodes that have GPUs of these types now."""
     return [PricedGpus(*row) for row in connection.execute(OWNED_OF_TYPES, {"of": sorted(gpu_types)})]
 
 
-def ways(connection: Connection, gpu_types: Collection[str]) -> set[tuple[str, str, str]]:
+def purchase_ways(connection: Connection, gpu_types: Collection[str]) -> set[tuple[str, str, str]]:
     """Returns every (type, region, purchase) of these types that a node has now or that has a price."""
     return {(*row,) for row in connection.execute(WAYS, {"of": sorted(gpu_types)})}
 
 
-def not_owned(connection: Connection) -> list[str]:
+def unowned_nodes(connection: Connection) -> list[str]:
     """Returns declared nodes without a GPU that is paid for: they were declared before there was a ledger."""
     return list(connection.execute(NOT_OWNED).scalars())

@@ -108,7 +108,7 @@ FORGET = statement("forget_node_hours", "DELETE FROM node_hour WHERE hour < :mom
 DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :hour AND touched_at = :touched_at")
 
 
-def pending(connection: Connection) -> list[tuple[datetime, datetime]]:
+def pending_hours(connection: Connection) -> list[tuple[datetime, datetime]]:
     """Returns past hours without recent minutes: (hour, when its last minutes came in)."""
     return [(row.hour, row.touched_at) for row in connection.execute(PENDING, {"quiet": QUIET})]
 
@@ -131,6 +131,6 @@ def forget(connection: Connection, moment: datetime) -> None:
     connection.execute(FORGET, {"moment": moment})
 
 
-def done(connection: Connection, hour: datetime, touched_at: datetime) -> None:
+def mark_done(connection: Connection, hour: datetime, touched_at: datetime) -> None:
     """Marks the hour as rolled up, unless minutes came in meanwhile."""
     connection.execute(DONE, {"hour": hour, "touched_at": touched_at})

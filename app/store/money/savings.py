@@ -107,12 +107,12 @@ RELEASES = statement(
 )
 
 
-def due(connection: Connection) -> list[Due]:
+def due_hours(connection: Connection) -> list[Due]:
     """Returns hours without savings, oldest first; those more than two days ago stay without."""
     return [Due(row.hour, row.generation) for row in connection.execute(DUE)]
 
 
-def last(connection: Connection, generation: int) -> list[Saving]:
+def last_savings(connection: Connection, generation: int) -> list[Saving]:
     """Returns the savings of the newest hour if this plan was in force then."""
     return [Saving(*row) for row in connection.execute(LAST, {"generation": generation})]
 

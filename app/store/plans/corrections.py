@@ -60,7 +60,7 @@ def keep(connection: Connection, rows: Sequence[CorrectionRow]) -> None:
         connection.execute(KEEP, {"rows": msgspec.json.encode(rows).decode()})
 
 
-def everything(connection: Connection) -> list[CorrectionRow]:
+def read_all(connection: Connection) -> list[CorrectionRow]:
     """Returns every correction."""
     return [CorrectionRow(*row) for row in connection.execute(ALL)]
 

@@ -42,13 +42,13 @@ PRUNE = statement(
 )
 
 
-def hashed(body: bytes) -> bytes:
+def content_hash(body: bytes) -> bytes:
     return blake2b(body, digest_size=HASH_BYTES).digest()
 
 
 def put(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
     """Stores the pieces that are not stored yet; returns the hash of each."""
-    hashes = [hashed(body) for body in bodies]
+    hashes = [content_hash(body) for body in bodies]
     connection.execute(TOUCH, {"hashes": hashes})
     held = {bytes(row.hash) for row in connection.execute(KNOWN, {"hashes": hashes})}
     new = {digest: body for digest, body in zip(hashes, bodies, strict=True) if digest not in held}

@@ -67,7 +67,7 @@ def page(connection: Connection, before: int, limit: int, tenant: str = "") -> l
     return [dict(row._mapping) for row in rows]
 
 
-def head(connection: Connection, generation: int) -> dict[str, Any] | None:
+def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:
     """Returns a plan without its body."""
     row = connection.execute(HEAD_OF, {"generation": generation}).one_or_none()
     return dict(row._mapping) if row else None
@@ -95,7 +95,7 @@ def state_of(connection: Connection, generation: int) -> str | None:
     return found
 
 
-def move(
+def change_state(
     connection: Connection, generation: int, froms: Sequence[str], to: str, by: str, message: str | None = None
 ) -> bool:
     """Moves the plan from one of these states to another and wakes the leader; False if it is in none of them."""

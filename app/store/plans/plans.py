@@ -248,7 +248,7 @@ def record_cycle(
     generation: int | None = None, snapshot: Sequence[bytes] = (),
 ) -> bool:  # fmt: skip
     """Records a cycle, with its snapshot if its parts are given; False if a newer epoch won."""
-    if not lease.held(connection, epoch):
+    if not lease.is_newest(connection, epoch):
         return False
     parts = [part.hex() for part in pieces.put(connection, snapshot)] if snapshot else []
     connection.execute(

@@ -123,12 +123,12 @@ def test_limits_are_told_and_the_same_again_is_no_news(
     known = version(server, edge, {"shop/search": ["a"]})
     poll = waiting(server, edge, known)
     limits = {"shop/search": GatewayLimit(100, 0.25, 7), "shop/free": GatewayLimit()}
-    assert database.write(lambda connection: endpoints.limit(connection, limits))
+    assert database.write(lambda connection: endpoints.set_limits(connection, limits))
     (search,) = poll.result(30).json["services"]
     assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)
-    assert not database.write(lambda connection: endpoints.limit(connection, limits))
-    assert database.write(lambda connection: endpoints.limit(connection, {}))
-    assert database.read(endpoints.limits) == {}
+    assert not database.write(lambda connection: endpoints.set_limits(connection, limits))
+    assert database.write(lambda connection: endpoints.set_limits(connection, {}))
+    assert database.read(endpoints.read_limits) == {}
 
 
 def test_one_service_and_a_tenants_own_are_told_apart(server: RunningServer, edge: str, node: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.ledger.allocation import Lines, allocate, cost, differences
-from app.ledger.division import Shares, divided
+from app.ledger.division import Shares, divide
 from app.ledger.facts import FOREVER, HOUR, QUARTER, AllocatedAmount, GpuRate, NodeUsage, OwnedGpus, Usage
 from tests.app.ledger.judge import ALWAYS, EPOCH, MICROSECOND, Held, Paid, Priced, judged
 from tests.support.soak import scaled
@@ -162,7 +162,7 @@ def test_energy_is_divided_as_the_time_is() -> None:
 
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**9), min_size=1, max_size=9).filter(any))
 def test_parts_add_up_and_none_is_off_by_a_whole_one(amount: int, parts: list[int]) -> None:
-    found = divided(amount, Shares(tuple(parts), sum(parts)))
+    found = divide(amount, Shares(tuple(parts), sum(parts)))
     assert sum(found) == amount
     assert all(abs(one * sum(parts) - amount * part) < sum(parts) for one, part in zip(found, parts, strict=True))
 

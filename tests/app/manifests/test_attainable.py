@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.manifests.attainable import SloReason, condition
+from app.manifests.attainable import SloReason, slo_condition
 
 MODEL = {"variants": [{"name": "fp16", "accuracy": 0.76}, {"name": "int8", "accuracy": 0.7}]}
 
@@ -37,16 +37,16 @@ def service(latency_ms: float, **spec: Any) -> dict[str, Any]:
     ],
 )
 def test_the_verdict_and_its_numbers(spec: dict[str, Any], reason: SloReason, says: str) -> None:
-    found = condition(spec, MODEL, PROFILES)
+    found = slo_condition(spec, MODEL, PROFILES)
     assert found.reason is reason
     assert found.status == ("True" if reason is SloReason.ATTAINABLE else "False")
     assert says in found.message
 
 
 def test_the_policys_margin_is_the_one_that_counts() -> None:
-    assert condition(service(4), MODEL, PROFILES, {"execMargin": 0}).status == "True"
-    assert condition(service(4), MODEL, PROFILES, {}).status == "False"
+    assert slo_condition(service(4), MODEL, PROFILES, {"execMargin": 0}).status == "True"
+    assert slo_condition(service(4), MODEL, PROFILES, {}).status == "False"
 
 
 def test_a_model_without_profiles_has_none() -> None:
-    assert condition(service(4), MODEL, []).reason is SloReason.NO_PROFILE
+    assert slo_condition(service(4), MODEL, []).reason is SloReason.NO_PROFILE

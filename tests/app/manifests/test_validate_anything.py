@@ -66,8 +66,8 @@ def test_no_manifest_raises(values: list[Any], offline: bool) -> None:
         json.dumps(fault.value, allow_nan=False)
     for manifest in manifests:
         kinds.parse(manifest.kind, manifest.spec)
-        references.referred(manifest)
-        assert all(entry.isprintable() for entry in selectable.selectable(manifest))
+        references.list_references(manifest)
+        assert all(entry.isprintable() for entry in selectable.selector_entries(manifest))
         json.dumps(manifest.spec, allow_nan=False)
 
 

@@ -178,13 +178,13 @@ def test_an_hour_is_the_sum_of_its_minutes(database: Database) -> None:
 def test_an_hour_waits_until_its_minutes_stop_coming(database: Database) -> None:
     put(database, report("node-1", 1, HOUR))
     expand_finished(database)
-    assert database.read(rollups.pending) == []
+    assert database.read(rollups.pending_hours) == []
     database.write(lambda c: c.execute(text("UPDATE pending_hour SET touched_at = touched_at - interval '5 minutes'")))
-    ((hour, touched_at),) = database.read(rollups.pending)
+    ((hour, touched_at),) = database.read(rollups.pending_hours)
     assert hour == HOUR
     put(database, report("node-1", 2, HOUR + timedelta(minutes=1)))
     expand_finished(database)
-    database.write(lambda connection: rollups.done(connection, hour, touched_at))
+    database.write(lambda connection: rollups.mark_done(connection, hour, touched_at))
     assert count(database, "pending_hour") == 1, "minutes came in while the hour was rolled up"
 
 

@@ -26,7 +26,7 @@ def record_savings(store: PlannerStore) -> int:
         return 0
     known: dict[int, Sequence[Saving]] = {}
     hours = 0
-    for due in store.database.read(savings.due):
+    for due in store.database.read(savings.due_hours):
         if due.generation not in known:
             if len(known) == MOST_PLANS:
                 break
@@ -53,7 +53,7 @@ def compare_plan(snapshot: Snapshot, recorded_plan: RecordedPlan) -> list[Saving
 
 def _of_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
     def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, RecordedPlan] | None]:
-        before = savings.last(connection, due.generation)
+        before = savings.last_savings(connection, due.generation)
         recorded = None if before else read_plan(connection, due.generation)
         return before, (snapshot_of(connection, recorded), recorded) if recorded else None
 
@@ -65,7 +65,7 @@ def _write(store: PlannerStore, due: Due, rows: Sequence[Saving]) -> None:
     epoch = store.epoch
 
     def write(connection: Connection) -> None:
-        if not lease.held(connection, epoch):
+        if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         savings.keep(connection, due, rows)
 

@@ -35,7 +35,7 @@ def test_the_current_correction_is_stored(database: Database) -> None:
             database, store.epoch, [ProfileCorrection(KEY, Correction(factor), message=f"x {factor}")], NOON
         )
         assert moved
-    (row,) = database.read(corrections.everything)
+    (row,) = database.read(corrections.read_all)
     assert (row.model, row.variant, row.gpu_type, row.latency_factor) == ("resnet", "fp16", "v100", 1.15)
     assert row.evidence["message"] == "x 1.15"
 
@@ -53,4 +53,4 @@ def test_who_leads_no_more_writes_nothing(database: Database) -> None:
     store.lead()
     with pytest.raises(Deposed):
         record_corrections(database, store.epoch - 1, [ProfileCorrection(KEY, Correction(1.1), message="late")], NOON)
-    assert database.read(corrections.everything) == []
+    assert database.read(corrections.read_all) == []

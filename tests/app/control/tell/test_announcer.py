@@ -105,7 +105,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
     assert announced(database, telling, after(200.0))
     assert conditions(database, SEARCH)["Served"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
-    limits = database.read(endpoints.limits)
+    limits = database.read(endpoints.read_limits)
     assert limits["shop/search"].shed_share == 0
     assert limits["shop/search"].queue_limit > 0
     assert database.read(lambda c: outlook.get(c, outlook.MONEY)) == {"releasable": []}
@@ -128,7 +128,7 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
     assert (served["status"], served["reason"]) == ("False", "Unserved")
     assert "least change that helps" in served["message"]
     assert conditions(database, SEARCH)["Degraded"]["reason"] == "Shedding"
-    assert database.read(endpoints.limits)["shop/search"].shed_share > 0.1
+    assert database.read(endpoints.read_limits)["shop/search"].shed_share > 0.1
     rent = database.read(lambda c: outlook.get(c, outlook.MONEY))["renting"]
     assert rent["gpus"].keys() == {"v100-16gb"}
     assert rent["serves"] == ["shop/search"]
@@ -138,7 +138,7 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
 
 def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
     assert announced(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
-    assert database.read(endpoints.limits) == {}
+    assert database.read(endpoints.read_limits) == {}
     found = conditions(database, SEARCH)
     assert found["Served"]["message"].endswith("; the mode is advisory")
     assert found["Degraded"]["status"] == "False"
@@ -146,5 +146,5 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
 
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
     assert not Announcer(database, Inline()).tell(7, after(1500.0))
-    assert database.read(endpoints.limits) == {}
+    assert database.read(endpoints.read_limits) == {}
     assert "Served" not in conditions(database, SEARCH)

@@ -41,7 +41,7 @@ def succeed(database: Database, elder: str, token_id: str) -> str | None:
         in_use = rotation.make_room(connection, elder)  # type: ignore[arg-type]
         if in_use is None:
             insert(connection, token_id)
-            rotation.succeed(connection, elder, token_id)  # type: ignore[arg-type]
+            rotation.set_successor(connection, elder, token_id)  # type: ignore[arg-type]
         return in_use
 
     return database.write(turn)
@@ -62,7 +62,7 @@ def test_a_turn_from_the_asking_to_the_end_of_the_elder(database: Database) -> N
     assert again is not None and again <= ends, "a second first use gives no more time"
     assert succeed(database, "elder", "third") == "heard"
     assert database.read(lambda c: rotation.replaced_token(c, "elder")) is None, "its time is not over"
-    heard = database.read(lambda c: tokens.live(c, "heard"))
+    heard = database.read(lambda c: tokens.find_live(c, "heard"))
     assert heard is not None and not heard.fresh
 
 

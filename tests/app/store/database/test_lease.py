@@ -74,7 +74,7 @@ def test_case_2_an_epoch_that_is_over_gets_no_generation(database: Database, tim
     time.now += timedelta(seconds=11)
     take(database, "b")
     assert database.write(lambda c: lease.next_generation(c, 1)) is None
-    assert not database.write(lambda c: lease.held(c, 1))
+    assert not database.write(lambda c: lease.is_newest(c, 1))
     assert database.write(lambda c: lease.next_generation(c, 2)) == 2, "generations go on over leaders"
 
 
@@ -89,7 +89,7 @@ def test_case_18_a_lease_of_times_to_come_binds_nobody_and_its_epoch_is_over(dat
     take(database, "a")
     time.now -= timedelta(hours=1)
     assert take(database, "b") == 2, "nobody waits an hour for a holder who may be dead"
-    assert not database.write(lambda c: lease.held(c, 1)), "and if it lives, nothing that it writes is kept"
+    assert not database.write(lambda c: lease.is_newest(c, 1)), "and if it lives, nothing that it writes is kept"
     assert take(database, "a") is None
 
 

@@ -77,7 +77,7 @@ def test_a_plan_that_follows_from_another_than_the_one_in_force_is_not_recorded(
     assert second == (first or 0) + 1
     found = database.read(plans.in_force)
     assert found is not None
-    assert (found.generation, found.body) == (second, pieces.hashed(b"another"))
+    assert (found.generation, found.body) == (second, pieces.content_hash(b"another"))
 
 
 def test_an_old_epoch_records_nothing(database: Database) -> None:
@@ -106,4 +106,4 @@ def test_old_plans_go_and_the_one_in_force_stays(database: Database, time: Time)
     assert database.read(lambda c: plans.read_row(c, second)) is not None
     found = database.read(plans.in_force)
     assert found is not None
-    assert found.body == pieces.hashed(b"newer")
+    assert found.body == pieces.content_hash(b"newer")

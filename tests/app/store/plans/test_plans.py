@@ -137,7 +137,7 @@ def exercise(database: Database) -> None:
     database.read(lambda c: changes.after(c, 0, ROWS, [Kind.SERVICE, Kind.JOB], "", 500))
     database.read(versions.current)
     database.read(lambda c: audit.page(c, 2**62, 101))
-    database.read(lambda c: tokens.live(c, "t7"))
+    database.read(lambda c: tokens.find_live(c, "t7"))
     database.read(lambda c: tokens.node_has_token(c, "node-7"))
     database.read(lambda c: tokens.live_ids(c, ["t7", "t8"]))
     database.read(lambda c: tokens.page(c, "t7", 101))
@@ -166,7 +166,7 @@ def credentials(connection: Connection) -> None:
         tokens.TokenDraft(id="y", secret_hash=b"", scope="node", node="n", created_by="t"),
     )
     assert rotation.make_room(connection, "t9") is None
-    rotation.succeed(connection, "t9", "y")
+    rotation.set_successor(connection, "t9", "y")
     assert rotation.take_up(connection, "t9", "y") is not None
     assert rotation.replaced_token(connection, "t9") is None
     rotation.forget(connection, 100)

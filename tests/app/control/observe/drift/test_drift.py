@@ -118,7 +118,7 @@ def test_a_new_leader_continues_from_the_stored_history(database: Database) -> N
     for _ in range(2):
         database.write(lambda connection: corrections.keep(connection, rows))
     new = Drift()
-    new.restore(map(from_row, database.read(corrections.everything)))
+    new.restore(map(from_row, database.read(corrections.read_all)))
     assert new.known == old.known
     assert run(new, 1.15, 60, start=60) == [1.15]
 
@@ -132,4 +132,4 @@ def test_a_correction_can_be_taken_back_by_hand(database: Database) -> None:
         )
     )
     database.write(lambda connection: corrections.forget(connection, "resnet", "fp16", "v100"))
-    assert database.read(corrections.everything) == []
+    assert database.read(corrections.read_all) == []
