@@ -17,12 +17,12 @@ from app.context import Context
 from app.ledger import ending, keeping
 from app.nodes import device_status, expansion, metrics, reporting_condition
 from app.nodes.pace import WorkPace
-from app.store.access import rotation, sessions, tokens
+from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
 from app.store.fleet import gateways, node_state, refusals, service_hours
-from app.store.money import quarantine, rollups
-from app.store.world import changes, events, idempotency
+from app.store.money import quarantine, retention, rollups
+from app.store.world import audit, changes, events, idempotency
 
 ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
@@ -143,6 +143,9 @@ class Housekeeping:
         self._database.write(gateways.forget)
         self._repeat(lambda c: rotation.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: sessions.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: tokens.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: join_tokens.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: audit.forget(c, settings.audit_retention_days * 86400, PRUNED_AT_ONCE))
         self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
@@ -151,6 +154,9 @@ class Housekeeping:
     def drop_old_partitions(self) -> None:
         days = self._context.settings.telemetry_retention_days
         self._database.write(lambda connection: _drop_old(connection, timedelta(days=days)))
+        self._repeat(_turn("forget_usage", lambda c: retention.forget_usage(c, PRUNED_AT_ONCE)))
+        oldest = timedelta(days=self._context.settings.cost_retention_days)
+        self._database.write(lambda c: retention.forget_costs(c, clock.now(c) - oldest))
 
     def _repeat(self, portion: Callable[[Connection], int]) -> None:
         """Portion after portion, each a transaction of its own, until there is nothing left."""
@@ -187,13 +193,14 @@ def _make_partitions(connection: Connection) -> None:
         log.info("partitions_made", extra={"partitions": made})
 
 
-def _drop_old(connection: Connection, retention: timedelta) -> None:
+def _drop_old(connection: Connection, telemetry_age: timedelta) -> None:
     now = clock.now(connection)
-    dropped = partitions.drop_before(connection, partitions.DAILY, now - retention)
+    dropped = partitions.drop_before(connection, partitions.DAILY, now - telemetry_age)
     rollups_ = (*partitions.MONTHLY, *partitions.MONEY)
     dropped += partitions.drop_before(connection, rollups_, now - ROLLUP_RETENTION)
     service_hours.forget(connection, now - ROLLUP_RETENTION)
     rollups.forget(connection, now - ROLLUP_RETENTION)
+    retention.forget_savings(connection, now - ROLLUP_RETENTION)
     if dropped:
         log.info("partitions_dropped", extra={"partitions": dropped})
 

@@ -13,6 +13,7 @@ from pathlib import Path
 PREFIX = "GPUWRIGHT_"
 UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+SHORTEST_AUDIT_DAYS = 90
 MAY_BE_ZERO = {"planner_metrics_port", "port", "slow_query_ms"}
 
 
@@ -53,6 +54,9 @@ class Settings:
     plan_retention_days: float = 30.0  # how long decisions and their snapshots are kept
     plan_retention_mb: int = 2048  # the most space that they may take
     currency: str = "EUR"  # currency of all prices, an ISO 4217 code
+    audit_retention_days: float = 400.0  # how long the audit is kept; at least 90
+    cost_retention_days: float = 3660.0  # how long the costs of days are kept; those of hours: 400 days
+    tenant_objects: int = 10_000  # services and jobs that a tenant may have
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by name
     log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     otlp_endpoint: str = ""  # where traces are sent; else OTEL_EXPORTER_OTLP_ENDPOINT; else none are
@@ -64,6 +68,11 @@ class Settings:
             raise SettingsError(f"port {self.port} is outside 0..65535")
         if not re.fullmatch("[A-Z]{3}", self.currency):
             raise SettingsError(f"currency {self.currency!r} is not an ISO 4217 code, such as EUR")
+        if self.audit_retention_days < SHORTEST_AUDIT_DAYS:
+            raise SettingsError(
+                f"audit_retention_days {self.audit_retention_days:g} is under {SHORTEST_AUDIT_DAYS}: "
+                "the database keeps entries of the audit for as long"
+            )
         self.proxies()
         self.copies()
         if self.log_level not in LOG_LEVELS:

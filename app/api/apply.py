@@ -33,10 +33,13 @@ def apply(
     wanted = manifests(request, body)
     terms = selectors.parse(prune_selector)
     pruned = Prune(terms.has, terms.lacks) if prune else None
-    currency = context(request).settings.currency
+    settings = context(request).settings
 
     def write(connection: Connection) -> Response:
-        done = declare(connection, by, wanted, dry_run=dry, prune=pruned, currency=currency)
+        done = declare(
+            connection, by, wanted, dry_run=dry, prune=pruned, currency=settings.currency,
+            most_objects=settings.tenant_objects,
+        )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=dry)
         return answer(
             {

@@ -118,8 +118,9 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
 
         def write(connection: Connection) -> Response:
             done = declare.declare(
-                connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency
-            )
+                connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency,
+                most_objects=ctx.settings.tenant_objects,
+            )  # fmt: skip
             first = done.decisions[0]
             record_changes(connection, done.decisions, dry_run=dry)
             return _answer(first.object, who.tenant, 200 if first.before else 201)

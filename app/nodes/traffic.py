@@ -14,6 +14,8 @@ from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.tokens import Authenticator
 
+OLDEST_MINUTE = timedelta(days=1)  # that a node may report: an honest clock is less wrong, and rows are one a minute
+
 
 class NodeTraffic:
     """Started in the event loop that serves, stopped before the database is closed."""
@@ -23,7 +25,7 @@ class NodeTraffic:
     ) -> None:  # fmt: skip
         self.networks = settings.copies()
         self.lane = NodeLane(database)
-        self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
+        self.intake = Intake(database, min(OLDEST_MINUTE, timedelta(days=settings.telemetry_retention_days)))
         self.polls = AssignmentPolls(self.lane, notices, authenticator)
         self.endpoints = EndpointPolls(self.lane, notices, authenticator, self.networks)
         self.refusals: Known = set()  # in the audit already

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,10 +48,12 @@ def declare(
     expected: int | None = None,
     prune: Prune | None = None,
     currency: str = "",
+    most_objects: int = 0,
 ) -> Declaration:
     """Make the world say what `manifests` say: all of it, or a Problem that names every fault.
 
-    `currency` is that of all prices; where it is empty, budgets may be in any.
+    `currency` is that of all prices; where it is empty, budgets may be in any. A tenant may have `most_objects`
+    services and jobs; 0: any number.
     """
     for manifest in manifests:
         require(actor.principal, manifest.kind, AccessVerb.WRITE, manifest.tenant)
@@ -61,6 +64,8 @@ def declare(
     decisions = decide(manifests, current, clock.now(connection))
     if prune is not None:
         decisions += deletions(_left_out(connection, manifests, prune))
+    if most_objects:
+        _refuse_too_many(connection, decisions, most_objects)
     return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests}, currency)
 
 
@@ -148,6 +153,24 @@ def _unchanged_since(expected: int, key: Key, current: Mapping[Key, StoredObject
         raise HttpProblem(
             "precondition-failed", f"{key} is not at version {expected}: its version is now {now}; read it again"
         )
+
+
+def _refuse_too_many(connection: Connection, decisions: Sequence[ObjectDecision], most: int) -> None:
+    """Refuses what would give a tenant more services and jobs than it may have."""
+    added: Counter[str] = Counter()
+    for decision in decisions:
+        if decision.key.kind.tenanted and decision.action in (Action.CREATED, Action.DELETED):
+            added[decision.key.tenant] += 1 if decision.action is Action.CREATED else -1
+    growing = sorted(tenant for tenant, count in added.items() if count > 0)
+    there = objects.count_of_tenants(connection, growing) if growing else {}
+    for tenant in growing:
+        total = there.get(tenant, 0) + added[tenant]
+        if total > most:
+            raise HttpProblem(
+                "conflict",
+                f"tenant {tenant} would have {total:,} services and jobs, and may have {most:,}; delete some first, "
+                "or have the operator raise GPUWRIGHT_TENANT_OBJECTS",
+            )
 
 
 def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prune) -> list[StoredObject]:

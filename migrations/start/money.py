@@ -139,8 +139,17 @@ UP = [
     FOR EACH ROW EXECUTE FUNCTION allocation_stands()
     """,
     """
+    CREATE FUNCTION usage_truth_stands() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF TG_OP = 'DELETE' AND OLD.told_at < now() - interval '430 days' THEN
+            RETURN OLD;
+        END IF;
+        RAISE EXCEPTION 'a report about closed usage is never changed' USING ERRCODE = 'insufficient_privilege';
+    END $$
+    """,
+    """
     CREATE TRIGGER usage_truth_stands BEFORE UPDATE OR DELETE ON usage_truth
-    FOR EACH ROW EXECUTE FUNCTION allocation_stands()
+    FOR EACH ROW EXECUTE FUNCTION usage_truth_stands()
     """,
     # Sums of allocations, updated in the transactions that write those.
     f"""
@@ -214,5 +223,6 @@ DOWN = [
     "DROP TRIGGER assigned_is_kept ON assignment",
     "DROP TABLE assigned, cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news, ledger_node",
     "DROP TABLE gpu_owned, price",
-    "DROP FUNCTION assigned_is_kept(), allocation_stands(), price_is_dated(), gpu_owned_is_dated()",
+    "DROP FUNCTION assigned_is_kept(), allocation_stands(), usage_truth_stands()",
+    "DROP FUNCTION price_is_dated(), gpu_owned_is_dated()",
 ]

@@ -179,6 +179,10 @@ UP = [
     """
     CREATE FUNCTION usage_closes_once() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
+        -- So long ago that neither a late report nor a correction looks at it.
+        IF TG_OP = 'DELETE' AND OLD.ended_at < now() - interval '430 days' THEN
+            RETURN OLD;
+        END IF;
         IF TG_OP = 'UPDATE' AND OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL THEN
             -- Nothing else changes. Compared as rows: as jsonb it took as long as all the rest of closing an interval.
             OLD.ended_at := NEW.ended_at;

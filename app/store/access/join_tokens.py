@@ -18,6 +18,13 @@ INSERT = statement(
     RETURNING expires_at
     """,
 )
+FORGET = statement(
+    "forget_join_tokens",
+    """
+    DELETE FROM join_token WHERE id IN (
+        SELECT id FROM join_token WHERE least(expires_at, used_at) < now() - interval '90 days' LIMIT :limit)
+    """,
+)
 _WHOLE_ROW = """
     SELECT id, secret_hash, node, expires_at <= now() AS expired, used_at, used_by FROM join_token WHERE id = :id
 """
@@ -66,6 +73,11 @@ def insert(
         },
     ).scalar_one()
     return ends
+
+
+def forget(connection: Connection, limit: int) -> int:
+    """Deletes up to `limit` join tokens that ended long ago; returns how many."""
+    return connection.execute(FORGET, {"limit": limit}).rowcount
 
 
 def find(connection: Connection, token_id: str) -> JoinTokenRow | None:

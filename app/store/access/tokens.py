@@ -84,6 +84,17 @@ REVOKE_OF_NODES = statement(
     WHERE node = ANY (CAST(:nodes AS text[])) AND node <> '' AND revoked_at IS NULL
     """,
 )
+# A node's expired token stays: it says that the node has joined, and that no other may take its name.
+FORGET = statement(
+    "forget_tokens",
+    """
+    DELETE FROM token WHERE id IN (
+        SELECT id FROM token
+        WHERE revoked_at < now() - interval '90 days'
+            OR scope <> 'node' AND expires_at < now() - interval '90 days'
+        LIMIT :limit)
+    """,
+)
 TOUCH = statement(
     "touch_tokens",
     """
@@ -155,3 +166,8 @@ def touch(connection: Connection, used: Sequence[tuple[str, datetime]]) -> None:
     if used:
         ordered = sorted(used)  # the same order everywhere, so that two replicas cannot deadlock
         connection.execute(TOUCH, {"ids": [i for i, _ in ordered], "times": [t for _, t in ordered]})
+
+
+def forget(connection: Connection, limit: int) -> int:
+    """Deletes up to `limit` tokens that ended long ago; returns how many."""
+    return connection.execute(FORGET, {"limit": limit}).rowcount

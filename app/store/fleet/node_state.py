@@ -92,7 +92,12 @@ FORGET = statement(
         WHERE NOT EXISTS (SELECT FROM object WHERE kind = 'Node' AND tenant = '' AND name = node)
           AND received_at < (SELECT moment()) - interval '1 day'
     ), inventories AS (DELETE FROM node_inventory USING gone WHERE node_inventory.node = gone.node),
-    details AS (DELETE FROM node_detail USING gone WHERE node_detail.node = gone.node)
+    details AS (DELETE FROM node_detail USING gone WHERE node_detail.node = gone.node),
+    assigned AS (
+        -- The highest epoch stays: older leaders are known by it (I1).
+        DELETE FROM assignment USING gone WHERE assignment.node = gone.node
+            AND assignment.epoch < (SELECT max(epoch) FROM assignment)
+    )
     DELETE FROM node_state USING gone WHERE node_state.node = gone.node
     """,
 )

@@ -43,6 +43,14 @@ INSERT = statement(
         kind text, tenant text, name text, detail text, before jsonb, after jsonb)
     """,
 )
+FORGET = statement(
+    "forget_audit",
+    """
+    DELETE FROM audit WHERE id IN (
+        SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT :limit) AS oldest
+        WHERE at < now() - make_interval(secs => :seconds))
+    """,
+)
 _PAGE = """
     SELECT id, at, request_id, principal, scope, principal_tenant, verb, outcome,
            kind, tenant, name, detail, before, after
@@ -90,3 +98,8 @@ def page_statement(chosen: Mapping[str, Any]) -> TextClause:
     """Returns the list statement with only the conditions that it needs."""
     conditions = " ".join(sql for name, sql in _CONDITIONS.items() if name in chosen)
     return statement("page_of_audit", _PAGE.format(conditions=conditions))
+
+
+def forget(connection: Connection, older_than_seconds: float, limit: int) -> int:
+    """Deletes up to `limit` old entries; returns how many. The database refuses to delete younger ones."""
+    return connection.execute(FORGET, {"seconds": older_than_seconds, "limit": limit}).rowcount

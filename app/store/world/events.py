@@ -13,6 +13,8 @@ from sqlalchemy import Connection, TextClause
 
 from app.store.database.database import statement
 
+MOST_EVENTS = 1_000_000  # of these the newest are kept
+
 Severity = Literal["info", "warning", "alarm"]
 
 RECORD = statement(
@@ -57,6 +59,7 @@ PRUNE = statement(
     """
     DELETE FROM event WHERE id IN (
         SELECT id FROM event WHERE last_at < moment() - CAST(:days AS float8) * interval '1 day'
+            OR id <= (SELECT id FROM event ORDER BY id DESC OFFSET :most LIMIT 1)
         ORDER BY last_at LIMIT :limit)
     """,
 )
@@ -141,4 +144,4 @@ def recent_statement(conditions: dict[str, Any]) -> TextClause:
 
 def prune(connection: Connection, days: float, limit: int) -> int:
     """Deletes up to `limit` events that last happened so many days ago; returns how many."""
-    return connection.execute(PRUNE, {"days": days, "limit": limit}).rowcount
+    return connection.execute(PRUNE, {"days": days, "most": MOST_EVENTS, "limit": limit}).rowcount

@@ -37,12 +37,15 @@ KEEP = statement(
 LOCK_KEY = statement(
     "lock_idempotency_key", "SELECT pg_advisory_xact_lock(hashtextextended(:principal || ' ' || :key, 71))"
 )
+MOST_ANSWERS = 200_000  # of these the newest are kept
 PRUNE = statement(
     "prune_answers",
     """
     DELETE FROM idempotency WHERE (principal, key) IN (
         SELECT principal, key FROM idempotency
-        WHERE created_at < now() - make_interval(secs => :seconds) ORDER BY created_at LIMIT :limit)
+        WHERE created_at < now() - make_interval(secs => :seconds)
+            OR created_at <= (SELECT created_at FROM idempotency ORDER BY created_at DESC OFFSET :most LIMIT 1)
+        ORDER BY created_at LIMIT :limit)
     """,
 )
 
@@ -70,4 +73,4 @@ def keep(connection: Connection, principal: str, key: str, answer: KeptAnswer, h
 
 def prune(connection: Connection, older_than_seconds: float, limit: int) -> int:
     """Deletes up to `limit` old answers; returns how many."""
-    return connection.execute(PRUNE, {"seconds": older_than_seconds, "limit": limit}).rowcount
+    return connection.execute(PRUNE, {"seconds": older_than_seconds, "most": MOST_ANSWERS, "limit": limit}).rowcount

@@ -164,6 +164,13 @@ UPDATE_STATUS = statement(
     WHERE object.uid = r.uid
     """,
 )
+COUNT_OF_TENANTS = statement(
+    "count_objects_of_tenants",
+    """
+    SELECT tenant, count(*) AS total FROM object
+    WHERE kind IN ('Service', 'Job') AND tenant = ANY (CAST(:tenants AS text[])) GROUP BY tenant
+    """,
+)
 DELETE = statement("delete_objects", "DELETE FROM object WHERE uid = ANY (CAST(:uids AS uuid[]))")
 OF_MODELS = statement(
     "objects_of_models",
@@ -238,6 +245,11 @@ def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
 def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
     """Returns the services, or the profiles, that refer to one of the models."""
     return [_stored(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
+
+
+def count_of_tenants(connection: Connection, tenants: Sequence[str]) -> dict[str, int]:
+    """Returns by tenant how many services and jobs it has."""
+    return {row.tenant: row.total for row in connection.execute(COUNT_OF_TENANTS, {"tenants": list(tenants)})}
 
 
 def insert(connection: Connection, objects: Sequence[StoredObject]) -> None:
