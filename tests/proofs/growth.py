@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -159,10 +160,10 @@ def fill(url: str, seconds: float) -> None:
 def _settle(simulation: Simulation) -> None:
     database, pace = simulation.database, WorkPace(0)
     expansion.expand_finished(database, pace)
-    for hour, touched_at in database.read(rollups.pending):
-        names = database.read(lambda c, hour=hour: rollups.nodes(c, hour=hour))  # type: ignore[misc]
-        database.write(lambda c, hour=hour, names=names: rollups.roll_up(c, hour=hour, names=names))  # type: ignore[misc]
-        database.write(lambda c, h=hour, t=touched_at: rollups.done(c, hour=h, touched_at=t))  # type: ignore[misc]
+    for hour, touched_at in database.read(rollups.pending_hours):
+        names = database.read(partial(rollups.nodes, hour=hour))
+        database.write(partial(rollups.roll_up, hour=hour, names=names))
+        database.write(partial(rollups.mark_done, hour=hour, touched_at=touched_at))
     keeping.bring_up_to_date(database, pace)
 
 
