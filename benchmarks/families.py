@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks import hardware, models
 from benchmarks.jobs import jobs
-from benchmarks.load import loaded
-from benchmarks.models import FULL, SMALL, ModelFamily, rounded
+from benchmarks.load import scale_to_load
+from benchmarks.models import FULL, SMALL, ModelFamily, round_figure
 from solvers.planning.problem import Node, Policy, Problem, Service, gpu_indexes
 
 FAMILIES = ("A", "B", "C", "D", "E", "F", "G30", "G95")
@@ -44,7 +44,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
     if gpus < 1 or services < 1:
         raise ValueError(f"{gpus} GPUs and {services} services; at least 1 of each is needed")
     rng = np.random.default_rng([seed, 1])
-    families = models.drawn(rng)
+    families = models.draw_models(rng)
     variants = (FULL, SMALL) if name == "C" else (FULL,)
     made = models.profiles(families, variants, scalar_pressure=name == "B", with_power=name == "E")
     problem = Problem(
@@ -57,20 +57,20 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
     )
     if name == "C":
         problem = replace(problem, services=_demanding(np.random.default_rng([seed, 2]), problem.services))
-    found = loaded(problem, LOAD_SHARES.get(name, LOAD_SHARE) if load is None else load)
+    found = scale_to_load(problem, LOAD_SHARES.get(name, LOAD_SHARE) if load is None else load)
     problem = problem.with_rates(
-        {service.name: rounded(service.rate_per_second * found.scale) for service in problem.services.values()}
+        {service.name: round_figure(service.rate_per_second * found.scale) for service in problem.services.values()}
     )
     if name == "E":
         idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
-        budget = rounded(POWER_BUDGET_SHARE * (idle + found.watts))
+        budget = round_figure(POWER_BUDGET_SHARE * (idle + found.watts))
         problem = replace(problem, policy=replace(problem.policy, power_budget_w=budget))
     if name == "F":
         problem = replace(problem, jobs=jobs(np.random.default_rng([seed, 3]), max(1, round(services / 10))))
     return problem
 
 
-def times(problem: Problem, factor: int) -> Problem:
+def multiply_gpus(problem: Problem, factor: int) -> Problem:
     """Returns the problem on a fleet with so many times as many GPUs of every type."""
     return replace(
         problem,
@@ -115,7 +115,7 @@ def _services(rng: np.random.Generator, families: tuple[ModelFamily, ...], count
             tenant=TENANT,
             model=families[chosen].name,
             variants=(FULL.name,),
-            slo_ms=rounded(median_ms[chosen] * float(ratios[number])),
+            slo_ms=round_figure(median_ms[chosen] * float(ratios[number])),
             percentile=float(percentiles[number]),
             rate_per_second=float(rates[number]) * 1000,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.hardware import FLEET, Hardware
-from benchmarks.models import PRESSURE_POINTS, rounded
+from benchmarks.models import PRESSURE_POINTS, round_figure
 from solvers.planning.problem import Demand, Job, JobProfile
 
 SM_PERCENTS = (10, 20, 40, 60, 80, 100)
@@ -24,14 +24,14 @@ def _job(rng: np.random.Generator, number: int) -> Job:
     memory_gib = float(np.exp(rng.uniform(np.log(2), np.log(12))))
     demand = Demand(
         pressure=_pressure(float(rng.uniform(0.3, 0.9))),
-        sensitivity=rounded(float(rng.uniform(0.05, 0.4))),
+        sensitivity=round_figure(float(rng.uniform(0.05, 0.4))),
     )
 
     def profile(hardware: Hardware) -> JobProfile:
         whole = first_per_second * hardware.speed(bound)
         return JobProfile(
-            units_per_second=tuple((sm, rounded(whole * min(1.0, sm / knee))) for sm in SM_PERCENTS),
-            memory_gib=rounded(memory_gib),
+            units_per_second=tuple((sm, round_figure(whole * min(1.0, sm / knee))) for sm in SM_PERCENTS),
+            memory_gib=round_figure(memory_gib),
             demand=demand,
         )
 
@@ -41,9 +41,9 @@ def _job(rng: np.random.Generator, number: int) -> Job:
         kind="training" if number % 2 == 0 else "offline",
         units=float(rng.integers(10_000, 1_000_000)),
         profiles={hardware.gpu_type.name: profile(hardware) for hardware in FLEET},
-        max_price_per_hour=rounded(float(rng.uniform(0.5, 3))) if number % 4 < 2 else None,
+        max_price_per_hour=round_figure(float(rng.uniform(0.5, 3))) if number % 4 < 2 else None,
     )
 
 
 def _pressure(peak: float) -> tuple[tuple[int, float], ...]:
-    return tuple((sm, rounded(peak * (sm / 100) ** 0.6)) for sm in PRESSURE_POINTS)
+    return tuple((sm, round_figure(peak * (sm / 100) ** 0.6)) for sm in PRESSURE_POINTS)

@@ -47,7 +47,7 @@ class GpuStock:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class LoadOptimum:
     """The largest scale, and the LP's prices: of a service, and by class of SMs, memory and pressure."""
 
     scale: float
@@ -65,14 +65,14 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadScale:
     """The factor of every rate for the wanted load, and the watts above idle that the optimum draws."""
 
     scale: float
     watts: float
 
 
-def loaded(problem: Problem, load: float) -> Loaded:
+def scale_to_load(problem: Problem, load: float) -> LoadScale:
     """Returns the scale at which the LP's cost is `load` x the fleet's price."""
     types = sorted(problem.gpu_types)
     count, price = np.zeros(len(types)), np.ones(len(types))
@@ -98,7 +98,7 @@ def loaded(problem: Problem, load: float) -> Loaded:
         better = better[worth[better] < found.price[pool.service[better]] * (1 - 1e-9)]
         # Prices of services lowered to their least worth are right for the whole LP: they bound the scale from above.
         if not len(better) or worth[_least(worth, pool.service)].sum() >= 1 - TOLERANCE_SHARE:
-            return Loaded(found.scale, float(found.parts @ pool.watts[chosen]))
+            return LoadScale(found.scale, float(found.parts @ pool.watts[chosen]))
         chosen = np.union1d(chosen, better)
     raise NotSolved(f"the resource LP is not within {TOLERANCE_SHARE:.1%} of its optimum after {MOST_ROUNDS} rounds")
 
@@ -127,7 +127,7 @@ def _least(worth: Floats, group: Ints) -> Ints:
     return np.asarray(order[np.isfinite(worth[order])])
 
 
-def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> Solved:
+def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> LoadOptimum:
     """Solves the LP over these columns: the largest scale that costs no more than the money."""
     n, types, levels = len(pool.service), len(fleet.count), len(LEVELS)
     kinds, services, models = types * levels, len(model), int(model.max()) + 1
@@ -160,4 +160,4 @@ def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> Solved:
         raise NotSolved(f"the resource LP ended with: {found.message}")
     by_class = -found.ineqlin.marginals[: 3 * kinds].reshape(3, kinds)
     by_model = -found.ineqlin.marginals[3 * kinds + types + 1 :].reshape(models, types)
-    return Solved(float(found.x[scale]), found.x[:n], found.eqlin.marginals, by_class, by_model)
+    return LoadOptimum(float(found.x[scale]), found.x[:n], found.eqlin.marginals, by_class, by_model)

@@ -52,7 +52,7 @@ class ModelFamily:
     drawn_power: float  # of what the board can draw above idle
 
 
-def drawn(rng: np.random.Generator) -> tuple[ModelFamily, ...]:
+def draw_models(rng: np.random.Generator) -> tuple[ModelFamily, ...]:
     """Returns the eighteen, from 3 to 60 ms and 1 to 9 GiB."""
     return tuple(
         ModelFamily(
@@ -95,16 +95,16 @@ def profile(
         variant=variant.name,
         gpu_type=hardware.gpu_type.name,
         latency_ms={
-            batch: tuple((sm, rounded(exec_ms(model, hardware, batch, sm) / slow)) for sm in SM_PERCENTS)
+            batch: tuple((sm, round_figure(exec_ms(model, hardware, batch, sm) / slow)) for sm in SM_PERCENTS)
             for batch in BATCHES
         },
-        memory_gib={batch: rounded(model.memory_gib * large * (1 + batch / 96)) for batch in BATCHES},
+        memory_gib={batch: round_figure(model.memory_gib * large * (1 + batch / 96)) for batch in BATCHES},
         demand=Demand(
             pressure=_pressure(model, scalar_pressure),
-            sensitivity=rounded(model.sensitivity),
+            sensitivity=round_figure(model.sensitivity),
             power_w=_watts(model, hardware) if with_power else ((100, 0.0),),
-            clock_exponent=rounded(model.clock_exponent) if with_power else 1.0,
-            power_exponent=rounded(model.power_exponent) if with_power else 1.0,
+            clock_exponent=round_figure(model.clock_exponent) if with_power else 1.0,
+            power_exponent=round_figure(model.power_exponent) if with_power else 1.0,
         ),
     )
 
@@ -123,15 +123,15 @@ def profiles(
 
 def _pressure(model: ModelFamily, scalar: bool) -> Curve:
     if scalar:
-        return ((100, rounded(model.peak_pressure * 0.5**0.6)),)
-    return tuple((sm, rounded(model.peak_pressure * (sm / 100) ** 0.6)) for sm in PRESSURE_POINTS)
+        return ((100, round_figure(model.peak_pressure * 0.5**0.6)),)
+    return tuple((sm, round_figure(model.peak_pressure * (sm / 100) ** 0.6)) for sm in PRESSURE_POINTS)
 
 
 def _watts(model: ModelFamily, hardware: Hardware) -> Curve:
     above_idle = hardware.gpu_type.max_w - hardware.gpu_type.idle_w
-    return tuple((sm, rounded(above_idle * model.drawn_power * (0.06 + 0.94 * sm / 100))) for sm in WATT_POINTS)
+    return tuple((sm, round_figure(above_idle * model.drawn_power * (0.06 + 0.94 * sm / 100))) for sm in WATT_POINTS)
 
 
-def rounded(value: float) -> float:
+def round_figure(value: float) -> float:
     """Rounds to six significant digits, as a person would write."""
     return float(f"{value:.6g}")

@@ -19,7 +19,7 @@ CONVEX_ROUNDS = 10
 MOST_RESIDENTS = 4
 
 
-def gpu(draws: np.random.Generator, number: int) -> SharedGpu:
+def draw_gpu(draws: np.random.Generator, number: int) -> SharedGpu:
     """Draws a GPU with one to four services with two-piece curves, and up to three training jobs."""
     count = int(draws.integers(1, MOST_RESIDENTS + 1))
     return SharedGpu(
@@ -54,10 +54,10 @@ def timed_ms(decide: Callable[[int], object], rounds: int) -> list[float]:
     return sorted(times_ms)
 
 
-def size(gpus: int, seed: int) -> dict[str, float]:
+def measure_size(gpus: int, seed: int) -> dict[str, float]:
     """Returns the figures of a cluster of that size."""
     draws = np.random.default_rng(seed)
-    shared = [gpu(draws, number) for number in range(gpus)]
+    shared = [draw_gpu(draws, number) for number in range(gpus)]
     residents = [resident for each in shared for resident in each.residents]
     fleet = SharedFleet.of(shared)
     declared = np.array([resident.rate_per_second for resident in residents])
@@ -88,4 +88,4 @@ def size(gpus: int, seed: int) -> dict[str, float]:
 
 def run(seed: int) -> dict[str, object]:
     """Runs both sizes; Mudi reports decisions under 18 ms for 12 GPUs and under 30 ms for 1,000."""
-    return {"must_ms": {"12": 18, "1000": 30}, "sizes": [size(gpus, seed) for gpus in CLUSTER_GPUS]}
+    return {"must_ms": {"12": 18, "1000": 30}, "sizes": [measure_size(gpus, seed) for gpus in CLUSTER_GPUS]}

@@ -113,7 +113,7 @@ def replay(
     }
 
 
-def together(
+def place_at_once(
     cluster: OpenbCluster, workload: Workload, clock: Callable[[], int] = time.perf_counter_ns
 ) -> dict[str, float]:
     """Places all arrivals at once: what could be reached without an order."""
@@ -134,7 +134,7 @@ def run(data_dir: Path | str) -> dict[str, Any]:
     workload = Workload.of(cluster.declared)
     return {
         "policies": {name: replay(cluster, policy) for name, policy in policies(workload).items()},
-        "batch": together(cluster, workload),
+        "batch": place_at_once(cluster, workload),
         "hosts": len(cluster.hosts),
         "arrivals": len(cluster.arrivals),
     }

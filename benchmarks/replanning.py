@@ -22,24 +22,24 @@ from solvers.planning.search.promise import keep
 SWING_FACTOR = 1.25
 
 
-class Changed(Protocol):
+class RateChangeOutcome(Protocol):
     """The judged outcome of a change of rates."""
 
     @property
     def reasons(self) -> tuple[str, ...]: ...  # why a full plan is due
 
 
-class Replans(Protocol):
+class WarmPlan(Protocol):
     """A running plan that takes new rates."""
 
-    def change(self, rates: Mapping[str, float]) -> Changed: ...
+    def change(self, rates: Mapping[str, float]) -> RateChangeOutcome: ...
 
     @property
     def plan(self) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PlanMoves:
     """The changes between two plans."""
 
     started: int
@@ -60,7 +60,7 @@ def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dic
     }
 
 
-def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
+def count_moves(before: Plan, after: Plan, touched: Collection[str]) -> PlanMoves:
     """Compares by GPU: a service in the same shape stays, in another shape it is resized; the rest starts and stops."""
     was, now = _by_gpu(before), _by_gpu(after)
     started, stopped, resized, untouched_moved = 0, 0, 0, 0
@@ -73,11 +73,11 @@ def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
             [instance for instance in old if instance.service not in touched],
         )
         untouched_moved += len(untouched.starts) + len(untouched.stops) + untouched.resize
-    return Moved(started, stopped, resized, untouched_moved)
+    return PlanMoves(started, stopped, resized, untouched_moved)
 
 
-def rounds(
-    problem: Problem, plan: Plan, replans: Replans, changed: float, count: int, seed: int, clock: Callable[[], float]
+def run_rounds(
+    problem: Problem, plan: Plan, replans: WarmPlan, changed: float, count: int, seed: int, clock: Callable[[], float]
 ) -> Iterator[tuple[Problem, dict[str, Any]]]:
     """Yields round by round the problem of that moment, and the row."""
     rng = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def rounds(
         after = replans.plan
         current = current.with_rates(rates)
         verdict = judge(current, after, simulate=False, keeps=keep)
-        found = moved(plan, after, rates.keys())
+        found = count_moves(plan, after, rates.keys())
         row = {
             "round": number,
             "ms": ms,

@@ -72,10 +72,10 @@ def main() -> None:
     plan = planner(problem, order, on_better)
     seconds = perf_counter() - began
     report("planned", at=seconds)
-    report("judged", **judged(problem, plan, simulate=order.simulate))
+    report("judged", **judge_plan(problem, plan, simulate=order.simulate))
 
 
-def judged(problem: Problem, plan: Plan, *, simulate: bool) -> dict[str, Any]:
+def judge_plan(problem: Problem, plan: Plan, *, simulate: bool) -> dict[str, Any]:
     """Returns what the judge finds, SLOs by the latency table and by simulation if wanted, and what the plan claims."""
     from solvers.planning.judge import judge
     from solvers.planning.search.promise import keep

@@ -14,10 +14,15 @@ SHARES = frozenset(("attainment", "utilisation", "allocatedShare", "smUtilisatio
 OTHERS = "others"
 
 
+def refuse_without_matplotlib(flag: str) -> None:
+    """Refuses a flag that draws where its library is missing."""
+    if find_spec("matplotlib") is None:
+        raise Failed(f"{flag} needs matplotlib, which is not installed: pip install matplotlib")
+
+
 def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
     """Draw `figure` of a report, or its last one."""
-    if find_spec("matplotlib") is None:
-        raise Failed("--chart needs matplotlib, which is not installed: pip install matplotlib")
+    refuse_without_matplotlib("--chart")
     items = list(report["items"])
     if not items:
         raise Failed("the report is empty for that time, so there is nothing to draw")

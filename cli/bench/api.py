@@ -179,7 +179,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dic
         generator.wait()
         database.close()
         folder.cleanup()
-    result = summary(found, decisions.decided)
+    result = summarise(found, decisions.decided)
     count = max(1, len(found["latencies_ms"]))
     spent = {name: round((after[name] - before[name]) / count * 1e6) for name in after}
     say(f"  {json.dumps(result)}; processor time a report in us: {spent}; generator {found['cpu_seconds']:.1f} s")
@@ -188,7 +188,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dic
     return result
 
 
-def summary(found: dict[str, Any], decided: dict[int, float]) -> dict[str, Any]:
+def summarise(found: dict[str, Any], decided: dict[int, float]) -> dict[str, Any]:
     """Returns the figures of a run."""
     waits = [(at - decided[version]) * 1000 for version, at in found["decisions"] if version in decided]
     return {

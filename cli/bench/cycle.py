@@ -15,7 +15,7 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 from cli.arguments import whole
-from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
+from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
 
 if TYPE_CHECKING:
     from app.control.domain.decision import SolverAnswer

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cli.bench.wanted import Say, add_size_arguments, families
+from cli.bench.plan_arguments import Say, add_size_arguments, families
 from cli.contexts import reason
 from cli.exits import Failed
 

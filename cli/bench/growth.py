@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 from cli.arguments import whole
-from cli.bench import child
+from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
 from cli.bench.solve import progress
-from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
+from cli.bench.timed_plan import time_plan
 
 SIZES = ((100, 20), (300, 60), (1_000, 200), (3_000, 600), (10_000, 2_000))
 SHOWN = ("gpus", "services", "seed", "first_seconds", "seconds", "gap", "gap_seconds")
@@ -38,7 +38,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             say(f"{gpus} GPUs, {services} services, seed {seed}")
             order = TimedRun("ours", args.seconds, args.work, seed)
             problem = family(args.family, gpus, services, seed)
-            messages, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            messages, peak_mb = time_plan(problem, order, lambda line: say(progress(line)))
             found = row(messages, peak_mb, args.seconds)
             rows.append({"gpus": gpus, "services": services, "seed": seed} | found)
             traces.append(messages)

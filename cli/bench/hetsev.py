@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 from cli.arguments import whole
-from cli.bench import child
+from cli.bench.plan_arguments import Say, add_plan_arguments, add_size_arguments, families
 from cli.bench.solve import progress
-from cli.bench.wanted import Say, add_plan_arguments, add_size_arguments, families
+from cli.bench.timed_plan import time_plan
 
 SHOWN = ("family", "seed", "seconds", "cost", "hetsev_seconds", "hetsev_cost", "ratio", "unserved", "hetsev_unserved")
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each seed; the ratio is ours over HetSev's, of rows where both serve everything."""
-    from benchmarks.families import family, times
+    from benchmarks.families import family, multiply_gpus
     from benchmarks.rows import row
     from benchmarks.timed import TimedRun
 
@@ -32,11 +32,11 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     for name in families(args.family):
         for seed in range(args.seeds):
             say(f"family {name}, seed {seed}: {args.gpus} GPUs x {args.fleet}, {args.services} services")
-            problem = times(family(name, args.gpus, args.services, seed), args.fleet)
+            problem = multiply_gpus(family(name, args.gpus, args.services, seed), args.fleet)
             found = {}
             for planner in ("hetsev", "ours"):
                 order = TimedRun(planner, args.seconds, args.work, seed)
-                lines, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+                lines, peak_mb = time_plan(problem, order, lambda line: say(progress(line)))
                 found[planner] = row(lines, peak_mb, args.seconds)
             ours, hetsev = found["ours"], found["hetsev"]
             whole = not any(row["unserved"] or row["violations"] for row in found.values())

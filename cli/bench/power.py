@@ -10,7 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cli.arguments import whole
-from cli.bench.wanted import Say
+from cli.bench.plan_arguments import Say
+from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from simulation.power.trial import random_case
 
     if args.out:
-        can_be_drawn(Path(args.out))
+        refuse_undrawable(Path(args.out))
     seeds = range(args.seed, args.seed + args.cases)
     cases = {seed: random_case(seed) for seed in seeds}
-    rows = [tried("plan", unmoved, cases, args.seconds, None, None)]
+    rows = [try_law("plan", keep_plan, cases, args.seconds, None, None)]
     for name, step in (("ours", law.step), ("printed", printed.step)):
         for alpha in ALPHAS:
             say(f"{name}, alpha {alpha:g}: {len(cases)} GPUs, {len(BETAS)} x {args.seconds} s each")
-            rows += [tried(name, step, cases, args.seconds, alpha, beta) for beta in BETAS]
+            rows += [try_law(name, step, cases, args.seconds, alpha, beta) for beta in BETAS]
     if args.out:
         from cli.bench.power_plot import draw
 
@@ -61,7 +62,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     return {"rows": rows, "cases": args.cases, "seconds": args.seconds, "seed": args.seed}
 
 
-def unmoved(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
+def keep_plan(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """Moves nothing: a plan without a loop."""
     from agents.policy.power import PowerMove
 
@@ -70,7 +71,7 @@ def unmoved(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> Po
     return PowerMove(state, clock_mhz, batches)
 
 
-def tried(
+def try_law(
     name: str, step: Law, cases: Mapping[int, PowerCase], seconds: int, alpha: float | None, beta: float | None
 ) -> dict[str, Any]:
     """Runs a law on all cases: shares of periods over a limit, and what was served for how many joules."""
@@ -127,14 +128,14 @@ def setpoints() -> dict[str, list[dict[str, float]]]:
     for name, step in (("ours", law.step), ("printed", printed.step)):
         for cap_w in range(150, 361, 15):
             case = replace(shown_case(), cap_w=float(cap_w))
-            found.setdefault(f"{name} cap", []).append({"limit": case.cap_w, **settled(case, step)})
+            found.setdefault(f"{name} cap", []).append({"limit": case.cap_w, **settle(case, step)})
         for slo_ms in range(30, 101, 5):
             case = replace(shown_case(), slo_ms=dict.fromkeys(shown_case().slo_ms, float(slo_ms)))
-            found.setdefault(f"{name} slo", []).append({"limit": float(slo_ms), **settled(case, step)})
+            found.setdefault(f"{name} slo", []).append({"limit": float(slo_ms), **settle(case, step)})
     return found
 
 
-def settled(case: PowerCase, step: Law) -> dict[str, float]:
+def settle(case: PowerCase, step: Law) -> dict[str, float]:
     """Returns medians of the last minute of five."""
     from statistics import median
 
@@ -153,7 +154,7 @@ def load_step() -> dict[str, list[dict[str, float]]]:
     from simulation.power.trial import start
 
     traces: dict[str, list[dict[str, float]]] = {}
-    for name, step in (("ours", law.step), ("printed", printed.step), ("plan", unmoved)):
+    for name, step in (("ours", law.step), ("printed", printed.step), ("plan", keep_plan)):
         case = replace(shown_case(), cap_w=260.0)
         run = start(case, step)
         for second in range(-180, 180):
@@ -183,11 +184,8 @@ def shown_rates(case: PowerCase, load: float) -> dict[str, float]:
     return {server.id: load * capacity(case, server, case.clock.planned, 16) for server in case.servers}
 
 
-def can_be_drawn(folder: Path) -> None:
+def refuse_undrawable(folder: Path) -> None:
     """Refuses what cannot be drawn before anything is measured."""
-    from importlib.util import find_spec
-
     if not folder.is_dir():
         raise Failed(f"--out {folder} is no folder")
-    if find_spec("matplotlib") is None:
-        raise Failed("--out needs matplotlib, which is not installed: pip install matplotlib")
+    refuse_without_matplotlib("--out")

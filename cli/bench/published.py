@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from cli.bench.wanted import Say
+from cli.bench.plan_arguments import Say
 from cli.exits import Failed
 
 MODULES = {"place": "openb", "inferno": "inferno", "parvagpu": "parvagpu"}  # of benchmarks, by verb

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from cli.arguments import part, whole
-from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
+from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
 
 SHOWN = ("round", "ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each round; the end is compared with a cold plan of as much work as the first."""
     from benchmarks.families import family
-    from benchmarks.replanning import percentiles, rounds
+    from benchmarks.replanning import percentiles, run_rounds
     from solvers.planning.replan import Replanner
     from solvers.planning.solve import SolveBudget, solve
 
@@ -45,7 +45,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     gc.freeze()  # a process that stays warm does not look through its plan for garbage at every change
     rows = []
     last = problem
-    for current, row in rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
+    for current, row in run_rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
         last = current
         rows.append({"gpus": args.gpus, "services": args.services} | row | {"drift": None})
         say(f"  round {row['round']}: {row['ms']:.1f} ms, {row['started']} started, {row['stopped']} stopped")

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from cli.arguments import whole
-from cli.bench.wanted import Say
+from cli.bench.plan_arguments import Say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

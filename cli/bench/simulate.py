@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from cli.arguments import positive, whole
-from cli.bench.wanted import Say, add_family_argument
+from cli.bench.plan_arguments import Say, add_family_argument
 
 SETTLE_SECONDS = 30.0
 TICK_SECONDS = 1.0

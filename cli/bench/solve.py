@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from cli.bench import child
-from cli.bench.wanted import Say, add_plan_arguments, add_size_arguments, families
+from cli.bench.plan_arguments import Say, add_plan_arguments, add_size_arguments, families
+from cli.bench.timed_plan import time_plan
+from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
 
 SHOWN = ("family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb", "unserved")
@@ -27,7 +28,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.timed import TimedRun
 
     if args.plot:
-        can_be_drawn(Path(args.plot))
+        refuse_undrawable(Path(args.plot))
     rows: list[dict[str, Any]] = []
     traces: dict[str, list[dict[str, Any]]] = {}
     for name in families(args.family):
@@ -35,7 +36,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             say(f"family {name}, seed {seed}: {args.gpus} GPUs, {args.services} services")
             problem = family(name, args.gpus, args.services, seed)
             order = TimedRun("ours", args.seconds, args.work, seed, args.simulate)
-            lines, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            lines, peak_mb = time_plan(problem, order, lambda line: say(progress(line)))
             size = {"gpus": args.gpus, "services": args.services, "family": name, "seed": seed}
             rows.append(size | row(lines, peak_mb, args.seconds))
             traces[f"{name} {seed}"] = lines
@@ -59,12 +60,8 @@ def progress(line: dict[str, Any]) -> str:
     return f"  {line['what']}" + (f" after {line['at']:.2f} s" if "at" in line else "")
 
 
-def can_be_drawn(file: Path) -> None:
+def refuse_undrawable(file: Path) -> None:
     """Refuses a plot that cannot be drawn before an hour of measuring, not after it."""
-    from importlib.util import find_spec
-
     if file.suffix != ".png" or not file.parent.is_dir():
         raise Failed(f"--plot {file} is not allowed: name a .png file in an existing folder")
-
-    if find_spec("matplotlib") is None:
-        raise Failed("--plot needs matplotlib, which is not installed: pip install matplotlib")
+    refuse_without_matplotlib("--plot")

@@ -12,7 +12,7 @@ from app.control.formulate.problem import build_problem
 from app.manifests.offline import Input, load
 from benchmarks import hardware
 from benchmarks.families import FAMILIES, LOAD_SHARES, PERCENTILES, family
-from benchmarks.load import loaded
+from benchmarks.load import scale_to_load
 from benchmarks.manifests import manifests
 
 
@@ -31,13 +31,13 @@ def test_a_family_written_to_a_file_is_read_back_as_the_same_problem(name: str) 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_load_is_as_stated_within_two_percent(name: str) -> None:
-    again = loaded(family(name, 60, 30, 4), LOAD_SHARES.get(name, 0.8))
+    again = scale_to_load(family(name, 60, 30, 4), LOAD_SHARES.get(name, 0.8))
     assert again.scale == pytest.approx(1, abs=0.01)
 
 
 def test_the_load_of_a_large_family_is_as_stated_though_services_are_grouped() -> None:
     problem = family("A", 2_000, 600, 0)
-    assert loaded(problem, 0.8).scale == pytest.approx(1, abs=0.01)
+    assert scale_to_load(problem, 0.8).scale == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("gpus", [1, 8, 100, 1_000, 9_999])

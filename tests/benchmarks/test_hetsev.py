@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import hetsev
-from benchmarks.families import family, times
+from benchmarks.families import family, multiply_gpus
 from benchmarks.queues import BUFFER_INSTANCES, fair_order
 from solvers.planning.judge import judge
 
 
 @pytest.mark.parametrize("name", ["A", "B"])
 def test_its_plan_is_right_by_the_judge_and_its_simulation(name: str) -> None:
-    problem = times(family(name, 8, 4, 2), 4)
+    problem = multiply_gpus(family(name, 8, 4, 2), 4)
     verdict = judge(problem, hetsev.solve(problem))
     assert verdict.violations == ()
     assert verdict.cost.unserved == 0

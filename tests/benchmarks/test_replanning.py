@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import hetsev
-from benchmarks.families import family, times
-from benchmarks.replanning import SWING_FACTOR, Moved, moved, new_rates, percentiles, rounds
+from benchmarks.families import family, multiply_gpus
+from benchmarks.replanning import SWING_FACTOR, PlanMoves, count_moves, new_rates, percentiles, run_rounds
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
@@ -17,7 +17,7 @@ from solvers.planning.replan import Replanner
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:
-    return times(family("A", 8, 4, 2), 4)
+    return multiply_gpus(family("A", 8, 4, 2), 4)
 
 
 @pytest.fixture(scope="module")
@@ -26,22 +26,22 @@ def plan(problem: Problem) -> Plan:
 
 
 def test_a_plan_compared_with_itself_moves_nothing(plan: Plan) -> None:
-    assert moved(plan, plan, ()) == Moved(0, 0, 0, 0)
+    assert count_moves(plan, plan, ()) == PlanMoves(0, 0, 0, 0)
 
 
 def test_a_new_rate_alone_moves_nothing(plan: Plan) -> None:
     slower = [replace(one, rate_per_second=one.rate_per_second / 2, batch_timeout_ms=1.0) for one in plan.instances]
-    assert moved(plan, replace(plan, instances=tuple(slower)), ()) == Moved(0, 0, 0, 0)
+    assert count_moves(plan, replace(plan, instances=tuple(slower)), ()) == PlanMoves(0, 0, 0, 0)
 
 
 def test_a_moved_instance_of_an_untouched_service_is_reported(plan: Plan) -> None:
     first, *rest = plan.instances
     free = ("elsewhere", 0)
     elsewhere = replace(plan, instances=(replace(first, node=free[0], gpu=free[1]), *rest))
-    assert moved(plan, elsewhere, {first.service}) == Moved(1, 1, 0, 0)
-    assert moved(plan, elsewhere, ()) == Moved(1, 1, 0, 2)
+    assert count_moves(plan, elsewhere, {first.service}) == PlanMoves(1, 1, 0, 0)
+    assert count_moves(plan, elsewhere, ()) == PlanMoves(1, 1, 0, 2)
     larger = replace(plan, instances=(replace(first, sm_percent=first.sm_percent + 1), *rest))
-    assert moved(plan, larger, ()) == Moved(0, 0, 1, 1)
+    assert count_moves(plan, larger, ()) == PlanMoves(0, 0, 1, 1)
 
 
 def test_new_rates_swing_around_what_is_declared_and_touch_the_part_that_was_asked_for() -> None:
@@ -54,7 +54,7 @@ def test_new_rates_swing_around_what_is_declared_and_touch_the_part_that_was_ask
 
 def test_each_round_is_a_valid_plan_and_continues_from_the_last(problem: Problem, plan: Plan) -> None:
     ticks = iter(np.arange(0.0, 100.0, 0.005))
-    found = list(rounds(problem, plan, Replanner.of(problem, plan), 0.5, 3, 0, lambda: float(next(ticks))))
+    found = list(run_rounds(problem, plan, Replanner.of(problem, plan), 0.5, 3, 0, lambda: float(next(ticks))))
     assert [row["ms"] for _, row in found] == pytest.approx([5.0] * 3)
     assert all(row["violations"] == [] and row["untouched_moved"] == 0 for _, row in found)
     last = found[-1][0]

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.families import FAMILIES, family
 from benchmarks.rows import row
 from benchmarks.timed import TimedRun
-from cli.bench import child
-from cli.bench.wanted import add_family_argument
+from cli.bench.plan_arguments import add_family_argument
+from cli.bench.timed_plan import time_plan
 from cli.main import main
 
 Bench: TypeAlias = Callable[..., tuple[Any, str]]
@@ -36,7 +36,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_a_plan_is_timed_in_a_separate_process_and_its_memory_watched() -> None:
     heard: list[str] = []
     problem = family("A", 8, 4, 0)
-    told, peak_mb = child.planned(problem, TimedRun("hetsev", 1.0), lambda line: heard.append(line["what"]))
+    told, peak_mb = time_plan(problem, TimedRun("hetsev", 1.0), lambda line: heard.append(line["what"]))
     assert heard == ["loaded", "planned", "judged"]
     assert 20 < peak_mb < 2000
     assert row(told, peak_mb, 1.0)["violations"] == []

@@ -21,7 +21,7 @@ from app.control.solve.process import SolverProcess
 from app.control.solve.solver import Solver
 from app.manifests.model import JSON
 from benchmarks.families import family
-from cli.bench.child import family_of
+from cli.bench.timed_plan import family_of
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem

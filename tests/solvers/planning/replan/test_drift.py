@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.families import family, times
+from benchmarks.families import family, multiply_gpus
 from benchmarks.replanning import new_rates
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
@@ -27,7 +27,7 @@ if SOAK:
 def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
     gpus: int, services: int, seed: int, factor: int
 ) -> None:
-    problem = times(family("A", gpus, services, seed), factor)
+    problem = multiply_gpus(family("A", gpus, services, seed), factor)
     base = solve(problem, SolveBudget(seconds=None, work=50 if SOAK else 20))
     assert base.certificate
     replanner, rng = Replanner.of(problem, base), np.random.default_rng(seed)

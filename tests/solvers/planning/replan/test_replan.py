@@ -8,7 +8,7 @@ from typing import Literal
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.families import family, times
+from benchmarks.families import family, multiply_gpus
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
@@ -90,7 +90,7 @@ def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
 
 
 def test_what_was_wrong_before_a_change_starves_nobody() -> None:
-    problem = times(family("A", 8, 4, 0), 2)
+    problem = multiply_gpus(family("A", 8, 4, 0), 2)
     plan = solve(problem, NOW)
     assert not plan.unserved
     patient = replace(plan.instances[0], batch_timeout_ms=plan.instances[0].batch_timeout_ms + 1)

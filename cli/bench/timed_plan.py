@@ -22,7 +22,7 @@ SAMPLE_SECONDS = 0.1
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def planned(problem: Problem, order: TimedRun, on_message: OnMessage) -> tuple[list[dict[str, Any]], float]:
+def time_plan(problem: Problem, order: TimedRun, on_message: OnMessage) -> tuple[list[dict[str, Any]], float]:
     """Returns all messages of the process, and the most MB that it and its children held."""
     process = WorkerProcess("the timed plan", ["benchmarks.timed"], os.environ)
     watch = MemorySampler(process.pid)
