@@ -46,7 +46,7 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
         if until < due.allocated_until:
             allocations.look_again(connection, node, until)
     if due.reach > due.allocated_until:
-        facts = known(connection, node, due.heard, due.allocated_until, due.reach)
+        facts = known(connection, node, due.reported_at, due.allocated_until, due.reach)
         lines = _divided(facts, due.allocated_until, due.reach)
         allocations.write(connection, entries_of(node, lines, facts), correction=False)
     allocations.advance(connection, node, max(due.reach, due.allocated_until), _gap(due))
@@ -55,8 +55,8 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
     return True
 
 
-def known(connection: Connection, node: str, heard: int, start: int, stop: int) -> NodeUsage:
-    """Returns all that decides the node's lines; `heard` is when it reported last."""
+def known(connection: Connection, node: str, reported_at: int, start: int, stop: int) -> NodeUsage:
+    """Returns all that decides the node's lines; `reported_at` is when it reported last."""
     owned = [
         OwnedGpus(
             row.id, row.gpus, row.gpu_type, row.region, row.purchase, row.memory_gib, row.start,
@@ -74,12 +74,12 @@ def known(connection: Connection, node: str, heard: int, start: int, stop: int) 
     used = []
     for row in intervals:
         # What nobody has ended is vouched for until the node reported last.
-        ends = heard if row.stop is None else row.stop
+        ends = reported_at if row.stop is None else row.stop
         ends = ends if row.believed is None else min(ends, row.believed)
         reported = (*row[:11], ends, row.doubted or 0)
         used.append(Usage(*reported))
     energy = {(row.slice, row.gpu): row.energy_mj for row in usage.energy(connection, node, start, stop)}
-    return NodeUsage(owned, rates, used, heard, energy)
+    return NodeUsage(owned, rates, used, reported_at, energy)
 
 
 def entries_of(node: str, lines: Lines, facts: NodeUsage) -> list[LedgerEntry]:
@@ -103,11 +103,11 @@ def _divided(facts: NodeUsage, start: int, stop: int) -> Lines:
 
 def _account_again(connection: Connection, due: OpenAccount, start: int, stop: int) -> None:
     """Writes counter-entries for lines that are no longer right."""
-    facts = known(connection, due.node, due.heard, start, stop)
+    facts = known(connection, due.node, due.reported_at, start, stop)
     standing = _standing(connection, due.node, start, stop)
     # Minutes are forgotten before money is: energy that was read then still counts.
     energy = {**_energy(standing), **facts.energy_mj}
-    wanted = _divided(NodeUsage(facts.owned, facts.rates, facts.usage, facts.heard, energy), start, stop)
+    wanted = _divided(NodeUsage(facts.owned, facts.rates, facts.usage, facts.reported_at, energy), start, stop)
     entries = entries_of(due.node, differences(wanted, standing), facts)
     allocations.write(connection, entries, correction=True)
 
@@ -133,7 +133,7 @@ def _first_to_correct(due: OpenAccount, news: int | None) -> int:
     """Returns the first slice to correct: usage was reported late, or the node is back and knows what was presumed."""
     since: Iterable[int] = [due.allocated_until]
     since = [*since, news] if news is not None else since
-    if due.gap_since is not None and due.gap_since < due.heard:
+    if due.gap_since is not None and due.gap_since < due.reported_at:
         since = [*since, due.gap_since]
     first = max(min(since), due.horizon)
     return first - first % QUARTER
@@ -141,7 +141,7 @@ def _first_to_correct(due: OpenAccount, news: int | None) -> int:
 
 def _gap(due: OpenAccount) -> int | None:
     """Returns since when the lines of this node rest on presumption."""
-    if due.reach > max(due.heard, due.allocated_until):
-        begins = max(due.heard, due.allocated_until)
-        return begins if due.gap_since is None or due.gap_since < due.heard else due.gap_since
-    return None if due.gap_since is None or due.gap_since < due.heard else due.gap_since
+    if due.reach > max(due.reported_at, due.allocated_until):
+        begins = max(due.reported_at, due.allocated_until)
+        return begins if due.gap_since is None or due.gap_since < due.reported_at else due.gap_since
+    return None if due.gap_since is None or due.gap_since < due.reported_at else due.gap_since

@@ -37,15 +37,15 @@ def allocate(facts: NodeUsage, start: int, stop: int, most_parts: int = MOST_PAR
     """Returns the lines of the node's GPUs from `start` to `stop`, both ends of slices."""
     effort = Effort(most_parts)
     by_gpu: dict[int, list[Usage]] = {}
-    for one in facts.usage:
-        by_gpu.setdefault(one.gpu, []).append(one)
+    for interval in facts.usage:
+        by_gpu.setdefault(interval.gpu, []).append(interval)
     found: Lines = {}
     for owned in facts.owned:
         begins, ends = max(start, owned.start), min(stop, owned.stop)
         if begins < ends:
             rates = facts.rates.get((owned.gpu_type, owned.region, owned.purchase), ())
             for gpu in range(owned.gpus):
-                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, facts.heard, begins, ends, effort)
+                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, facts.reported_at, begins, ends, effort)
     _divide_energy(found, facts.energy_mj)
     return found
 
@@ -76,13 +76,13 @@ def cost(nano_per_hour: int, start: int, stop: int) -> int:
 
 
 def _allocate_gpu(
-    found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], heard: int, start: int,
-    stop: int, effort: Effort,
+    found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], reported_at: int,
+    start: int, stop: int, effort: Effort,
 ) -> None:  # fmt: skip
-    present = [one for one in usage if one.start < min(stop, one.stop) and one.stop > start]
-    doubts = [(one.stop, one.doubted) for one in usage if one.stop < one.doubted]
-    if heard < stop:
-        doubts.append((heard, stop))
+    present = [interval for interval in usage if interval.start < min(stop, interval.stop) and interval.stop > start]
+    doubts = [(interval.stop, interval.doubted) for interval in usage if interval.stop < interval.doubted]
+    if reported_at < stop:
+        doubts.append((reported_at, stop))
     doubtful, holding = _joined(doubts), Holders(present)
     known: dict[tuple[str, ...], Shares] = {}
     for begins, ends in pairwise(_cuts(present, rates, doubts, start, stop)):
@@ -94,18 +94,22 @@ def _allocate_gpu(
             line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
             found.setdefault(line, AllocatedAmount()).add(time, nano)
             continue
-        ids = tuple(one.id for one in holders)
+        ids = tuple(interval.id for interval in holders)
         shares = known.get(ids) or known.setdefault(ids, shares_of(holders, owned.memory_gib))
         times, prices = divide(time, shares), divide(nano, shares)
-        for one, part, price in zip(holders, times, prices, strict=False):
+        for interval, part, price in zip(holders, times, prices, strict=False):
             if part or price:
-                line = AllocationLine(
-                    at, gpu, owned.id, one.instance, one.tenant, one.service, one.job, one.model, "used", "measured"
-                )
+                line = _line_of(at, gpu, owned.id, interval)
                 found.setdefault(line, AllocatedAmount()).add(part, price)
         if times[-1] or prices[-1]:
             line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "idle", evidence)
             found.setdefault(line, AllocatedAmount()).add(times[-1], prices[-1])
+
+
+def _line_of(at: int, gpu: int, owned: int, copy: Usage) -> AllocationLine:
+    return AllocationLine(
+        at, gpu, owned, copy.instance, copy.tenant, copy.service, copy.job, copy.model, "used", "measured"
+    )
 
 
 def _cuts(
@@ -113,8 +117,8 @@ def _cuts(
 ) -> list[int]:
     """Returns the moments at which a slice ends, or a price, the holders or our knowledge of them change."""
     found = {start, stop, *range(start - start % QUARTER, stop, QUARTER)}
-    for one in usage:
-        found.update((one.start, one.stop))
+    for interval in usage:
+        found.update((interval.start, interval.stop))
     for rate in rates:
         found.update((rate.start, rate.stop))
     for doubt in doubts:

@@ -55,12 +55,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """All that is known of a node in a time. After `heard`, its last report, nothing is certain."""
+    """All that is known of a node in a time. After `reported_at`, its last report, nothing is certain."""
 
     owned: Sequence[OwnedGpus]
     rates: Mapping[tuple[str, str, str], Sequence[GpuRate]]  # by GPU type, region, purchase
     usage: Sequence[Usage]
-    heard: int = FOREVER
+    reported_at: int = FOREVER
     energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it was measured
 
 

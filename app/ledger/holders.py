@@ -19,7 +19,7 @@ class Holders:
 
     def __init__(self, usage: Sequence[Usage]) -> None:
         self._coming = sorted(usage, key=attrgetter("start", "id"), reverse=True)
-        self._ends = [(one.stop, one.instance) for one in usage]
+        self._ends = [(interval.stop, interval.instance) for interval in usage]
         heapify(self._ends)
         self._begun: dict[str, Latest] = {}
         self._paying: dict[str, Sequence[Usage]] = {}
@@ -55,5 +55,5 @@ def _last_begun(begun: Latest, moment: int) -> Sequence[Usage]:
     return [copy for _, _, copy in found]
 
 
-def _id(one: Usage) -> str:
-    return one.id
+def _id(interval: Usage) -> str:
+    return interval.id

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-# A slice is final when all that its node may still say of it has been said: the node was heard after its end and what
-# is reported within a minute or two is there; or nobody has heard of the node for an hour since.
+# A slice is final when its node will report nothing more about it: the node has reported after its end, and reports
+# that take a minute or two have arrived; or the node has been silent for an hour since.
 SETTLED = "3 minutes"
 GRACE = "1 hour"
 MONTHS = 13  # further back nothing is accounted for anew
@@ -45,7 +45,7 @@ HOLD = statement(
     f"""
     SELECT node, {_us("allocated_until")} AS allocated_until, {_us("gap_since")} AS gap_since,
            {_us("least(reach, allocated_until + CAST(:slices AS integer) * interval '15 minutes')")} AS reach,
-           coalesce({_us("received_at")}, 0) AS heard,
+           coalesce({_us("received_at")}, 0) AS reported_at,
            {_us("(SELECT moment()) - CAST(:horizon AS interval)")} AS horizon, retry_at IS NOT NULL AS is_quarantined
     {_DUE} AND node = :node
     FOR UPDATE OF ledger_node SKIP LOCKED
@@ -161,7 +161,7 @@ class OpenAccount:
     allocated_until: int
     gap_since: int | None
     reach: int  # what is final
-    heard: int  # 0: never
+    reported_at: int  # 0: never
     horizon: int  # what lies before is not accounted for any more
     is_quarantined: bool
 

@@ -11,7 +11,7 @@ from app.store.database.database import statement
 LOST = "24 hours"  # of silence: what ran there is taken to have ended at the last report
 DELETED = "1 hour"  # the same, where the node is not declared any more
 MISSING = "15 minutes"  # not listed by a node that reports
-HEARD = "1 minute"
+REPORTING = "1 minute"  # a node that has reported within this time
 
 # Where anything may have to be ended. Of open usage the first of each node: one descent of the index each.
 NODES = statement(
@@ -57,7 +57,7 @@ NOTE_MISSING = statement(
     """
     WITH reporting AS MATERIALIZED (
         SELECT node, detail FROM node_state JOIN node_detail USING (node)
-        WHERE node = ANY(CAST(:nodes AS text[])) AND received_at > (SELECT moment()) - CAST(:heard AS interval)
+        WHERE node = ANY(CAST(:nodes AS text[])) AND received_at > (SELECT moment()) - CAST(:reporting AS interval)
     ), listed AS MATERIALIZED (
         SELECT node, copy ->> 'id' AS id FROM reporting, jsonb_array_elements(detail -> 'copies') AS copy
     ), counted AS MATERIALIZED (
@@ -68,7 +68,7 @@ NOTE_MISSING = statement(
         SELECT usage.node, usage.id FROM usage_interval AS usage JOIN reporting USING (node)
         LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, usage.id)
         LEFT JOIN counted ON (counted.node, counted.instance) = (usage.node, usage.instance)
-        WHERE usage.ended_at IS NULL AND usage.opened_at < (SELECT moment()) - CAST(:heard AS interval)
+        WHERE usage.ended_at IS NULL AND usage.opened_at < (SELECT moment()) - CAST(:reporting AS interval)
           AND listed.node IS NULL AND counted.node IS NULL
     ), named AS (
         DELETE FROM usage_missing USING reporting
@@ -122,8 +122,8 @@ GOES_ON = statement(
         SELECT node, id, (SELECT moment()), NULL, 'named'
         FROM listed JOIN usage_interval USING (node, id)
         WHERE usage_interval.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
-          AND NOT EXISTS (SELECT FROM usage_truth AS said
-                          WHERE said.node = usage_interval.node AND said.id = usage_interval.id)
+          AND NOT EXISTS (SELECT FROM usage_truth AS known
+                          WHERE known.node = usage_interval.node AND known.id = usage_interval.id)
         RETURNING node, id
     ), news AS (
         INSERT INTO usage_news SELECT node, min(ended_at) FROM named JOIN usage_interval USING (node, id) GROUP BY node
@@ -146,7 +146,7 @@ def end_lost(connection: Connection, of: Sequence[str], limit: int) -> int:
 
 def note_missing(connection: Connection, of: Sequence[str]) -> None:
     """Notes the usage that those nodes do not list any more."""
-    connection.execute(NOTE_MISSING, {"nodes": list(of), "heard": HEARD, "missing": MISSING})
+    connection.execute(NOTE_MISSING, {"nodes": list(of), "reporting": REPORTING, "missing": MISSING})
 
 
 def end_missing(connection: Connection, of: Sequence[str], limit: int) -> int:

@@ -56,7 +56,7 @@ def us(moment: datetime) -> int:
     return FOREVER if moment == ALWAYS else (moment - EPOCH) // MICROSECOND
 
 
-def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, heard: int = FOREVER) -> NodeUsage:
+def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, reported_at: int = FOREVER) -> NodeUsage:
     return NodeUsage(
         owned=[OwnedGpus(7, 2, *KIND, 16.0, us(START + owned_from))],
         rates={KIND: [GpuRate(one.nano_per_hour, us(one.start), us(one.stop)) for one in prices]},
@@ -65,7 +65,7 @@ def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, hea
                   one.dedicated, us(one.start), us(one.stop))
             for one in usage
         ],
-        heard=heard,
+        reported_at=reported_at,
     )  # fmt: skip
 
 
