@@ -25,16 +25,16 @@ STAMPS = statement(
 NODES = statement(
     "copies_of_nodes",
     """
-    SELECT asked.node, node_detail.detail, assignment.body,
+    SELECT wanted.node, node_detail.detail, assignment.body,
            (SELECT jsonb_object_agg(known.instance, known.tenant || '/' || known.service) FROM assigned AS known
-            WHERE known.node = asked.node AND known.service <> ''
+            WHERE known.node = wanted.node AND known.service <> ''
               AND (known.withdrawn_at IS NULL OR known.withdrawn_at > moment() - CAST(:lately AS interval))
               AND known.instance IN (
                   SELECT copy ->> 'instance' FROM jsonb_array_elements(node_detail.detail -> 'copies') AS copy)
            ) AS lately
-    FROM unnest(CAST(:nodes AS text[])) AS asked (node)
-    LEFT JOIN node_detail ON node_detail.node = asked.node
-    LEFT JOIN assignment ON assignment.node = asked.node
+    FROM unnest(CAST(:nodes AS text[])) AS wanted (node)
+    LEFT JOIN node_detail ON node_detail.node = wanted.node
+    LEFT JOIN assignment ON assignment.node = wanted.node
     """,
 )
 LIMITS = statement(

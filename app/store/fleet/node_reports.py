@@ -86,8 +86,8 @@ KEEP = statement(
     WITH highest AS MATERIALIZED (
         SELECT (CAST(extract(epoch FROM (SELECT moment()) + CAST(:incarnation_ahead AS interval)) AS bigint) + 2) << 31
                AS ordinal
-    ), told AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(CAST(:told AS jsonb)) AS told (
+    ), reported AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(CAST(:reported AS jsonb)) AS reported (
             node text, ordinal bigint, at timestamptz, boot_id text, health text, message text, epoch bigint,
             generation bigint, assignment_version bigint, minute timestamptz, newest_of_node boolean,
             newest_of_minute boolean, start int, length int)
@@ -96,7 +96,7 @@ KEEP = statement(
                                          generation, assignment_version)
         SELECT node, ordinal, (SELECT moment()), at, boot_id, health, message, epoch, generation,
                assignment_version
-        FROM told WHERE newest_of_node
+        FROM reported WHERE newest_of_node
         ON CONFLICT (node) DO UPDATE SET
             ordinal = excluded.ordinal, received_at = excluded.received_at, at = excluded.at,
             boot_id = excluded.boot_id, health = excluded.health, message = excluded.message,
@@ -107,7 +107,7 @@ KEEP = statement(
     ), minutes AS (
         INSERT INTO report_minute AS known (minute, node, ordinal, received_at, body)
         SELECT minute, node, ordinal, (SELECT moment()), substring(CAST(:bodies AS bytea), start, length)
-        FROM told
+        FROM reported
         WHERE newest_of_minute AND length > 0
           AND minute BETWEEN (SELECT moment()) - CAST(:retention AS interval)
                          AND (SELECT moment()) + CAST(:ahead AS interval)
@@ -117,7 +117,7 @@ KEEP = statement(
     ), inventories AS (
         INSERT INTO node_inventory AS known (node, ordinal, changed_at, inventory)
         SELECT DISTINCT ON (node) node, ordinal, (SELECT moment()), inventory
-        FROM jsonb_to_recordset(CAST(:inventories AS jsonb)) AS told (
+        FROM jsonb_to_recordset(CAST(:inventories AS jsonb)) AS reported (
             node text, ordinal bigint, inventory jsonb)
         ORDER BY node, ordinal DESC
         ON CONFLICT (node) DO UPDATE SET
@@ -129,7 +129,7 @@ KEEP = statement(
         INSERT INTO node_detail AS known (node, changed_at, detail)
         SELECT DISTINCT ON (node) node, (SELECT moment()), detail
         FROM jsonb_to_recordset(CAST(:details AS jsonb)) AS detailed (node text, ordinal bigint, detail jsonb)
-        JOIN told USING (node, ordinal) JOIN state USING (node)
+        JOIN reported USING (node, ordinal) JOIN state USING (node)
         WHERE newest_of_node
         ON CONFLICT (node) DO UPDATE SET
             changed_at = excluded.changed_at, detail = excluded.detail,
@@ -141,7 +141,7 @@ KEEP = statement(
                memory_gib, dedicated,
                greatest(started_at, (SELECT moment()) - CAST(:longest_usage AS interval)) AS started_at, ended_at,
                evidence
-        FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS told (
+        FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS reported (
             id text, node text, instance text, gpu smallint, gpu_uuid text, tenant text, service text, job text,
             model text, sm_percent double precision, memory_gib double precision, dedicated boolean,
             started_at timestamptz, ended_at timestamptz, evidence text)
@@ -170,8 +170,8 @@ KEEP = statement(
         SELECT node, id, (SELECT moment()), usage.ended_at, usage.evidence
         FROM usage JOIN held AS known USING (node, id)
         WHERE known.evidence = 'gap' AND known.ended_at IS NOT NULL AND usage.ended_at >= known.started_at
-          AND NOT EXISTS (SELECT FROM usage_truth AS said
-                          WHERE said.node = known.node AND said.id = known.id AND said.ended_at IS NOT NULL)
+          AND NOT EXISTS (SELECT FROM usage_truth AS truth
+                          WHERE truth.node = known.node AND truth.id = known.id AND truth.ended_at IS NOT NULL)
         RETURNING node, id, ended_at
     ), news AS (
         INSERT INTO usage_news (node, since)
@@ -223,7 +223,7 @@ def keep(
     now, stored, strange, _ = connection.execute(
         KEEP,
         {
-            "told": msgspec.json.encode(rows).decode(),
+            "reported": msgspec.json.encode(rows).decode(),
             "bodies": b"".join(bodies),
             "inventories": msgspec.json.encode(inventories).decode(),
             "details": msgspec.json.encode(details).decode(),

@@ -77,10 +77,10 @@ REPORTING_CHANGES = statement(
                       > CAST(:patience AS interval)
                  THEN 'Silent' ELSE 'Reporting' END AS reporting,
             (SELECT condition ->> 'reason' FROM jsonb_array_elements(object.status -> 'conditions') AS condition
-             WHERE condition ->> 'type' = 'Reporting') AS said
+             WHERE condition ->> 'type' = 'Reporting') AS stated
         FROM object LEFT JOIN node_state ON node_state.node = object.name
         WHERE object.kind = 'Node' AND object.tenant = '') AS node
-    WHERE reporting IS DISTINCT FROM said
+    WHERE reporting IS DISTINCT FROM stated
     ORDER BY name LIMIT :limit
     """,
 )

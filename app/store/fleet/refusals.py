@@ -12,7 +12,7 @@ NOTE = statement(
     "note_refusals",
     """
     INSERT INTO refusal (node, instance, generation)
-    SELECT :node, instance, :generation FROM unnest(CAST(:instances AS text[])) AS told (instance)
+    SELECT :node, instance, :generation FROM unnest(CAST(:instances AS text[])) AS refused (instance)
     ORDER BY instance
     ON CONFLICT DO NOTHING
     RETURNING instance

@@ -22,16 +22,16 @@ SERVICES = statement(
 PROMISES = statement(
     "promises_of_hour",
     """
-    SELECT asked.tenant, asked.service,
+    SELECT wanted.tenant, wanted.service,
            coalesce(known.model, object.spec ->> 'model', '') AS model,
            CASE WHEN known.slo_ms IS NOT NULL THEN known.slo_ms
                 ELSE CAST(object.spec #>> '{slo,latencyMs}' AS double precision) END AS slo_ms,
            CASE WHEN known.slo_ms IS NOT NULL THEN known.percentile
                 ELSE CAST(object.spec #>> '{slo,percentile}' AS double precision) END AS percentile
-    FROM unnest(CAST(:tenants AS text[]), CAST(:services AS text[])) AS asked (tenant, service)
-    LEFT JOIN object ON object.kind = 'Service' AND object.tenant = asked.tenant AND object.name = asked.service
+    FROM unnest(CAST(:tenants AS text[]), CAST(:services AS text[])) AS wanted (tenant, service)
+    LEFT JOIN object ON object.kind = 'Service' AND object.tenant = wanted.tenant AND object.name = wanted.service
     LEFT JOIN service_hour AS known
-        ON known.hour = :hour AND known.tenant = asked.tenant AND known.service = asked.service
+        ON known.hour = :hour AND known.tenant = wanted.tenant AND known.service = wanted.service
     """,
 )
 # A node's report counts only for what it was assigned: no other node's report can break a service's SLO.
@@ -46,16 +46,16 @@ ROLL_UP = statement(
             CAST(:edges AS int[]), CAST(:parts AS double precision[])
         ) AS promise (tenant, service, model, slo_ms, percentile, edge, part)
     ), minute AS (
-        SELECT told.tenant, told.service, told.minute, sum(told.requests) AS requests, sum(told.errors) AS errors,
-               sum(told.busy_seconds) AS busy_seconds, 60 * count(*) AS instance_seconds,
-               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts) AS count), 0)) AS answers,
-               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts[1 : promise.edge]) AS count), 0)
-                   + coalesce(told.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
-        FROM promise JOIN instance_minute AS told USING (tenant, service)
-        WHERE told.minute >= :hour AND told.minute < :until AND EXISTS (
-            SELECT FROM assigned AS known WHERE known.node = told.node AND known.instance = told.instance
-               AND known.tenant = told.tenant AND known.service = told.service)
-        GROUP BY told.tenant, told.service, told.minute
+        SELECT line.tenant, line.service, line.minute, sum(line.requests) AS requests, sum(line.errors) AS errors,
+               sum(line.busy_seconds) AS busy_seconds, 60 * count(*) AS instance_seconds,
+               sum(coalesce((SELECT sum(count) FROM unnest(line.latency_counts) AS count), 0)) AS answers,
+               sum(coalesce((SELECT sum(count) FROM unnest(line.latency_counts[1 : promise.edge]) AS count), 0)
+                   + coalesce(line.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
+        FROM promise JOIN instance_minute AS line USING (tenant, service)
+        WHERE line.minute >= :hour AND line.minute < :until AND EXISTS (
+            SELECT FROM assigned AS known WHERE known.node = line.node AND known.instance = line.instance
+               AND known.tenant = line.tenant AND known.service = line.service)
+        GROUP BY line.tenant, line.service, line.minute
     )
     INSERT INTO service_hour AS known (hour, tenant, service, model, slo_ms, percentile, requests, answers, errors,
         in_time, asked_minutes, violation_minutes, busy_seconds, instance_seconds)

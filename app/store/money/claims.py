@@ -1,4 +1,4 @@
-"""What is known of usage that nodes report: whether it is stored, was assigned, and what it would lie beside."""
+"""Checks of reported usage: whether it is stored, was assigned, and overlaps other usage of the instance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Claim(msgspec.Struct):
 
 
 class ClaimContext(msgspec.Struct):
-    """What is stored already that decides whether the interval may be stored."""
+    """The stored facts that decide whether the interval may be stored."""
 
     node: str
     id: str

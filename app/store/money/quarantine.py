@@ -1,4 +1,4 @@
-"""Nodes whose usage could not be accounted for: each waits by itself, longer after each failure, and stops nobody."""
+"""Nodes whose usage could not be accounted for: each waits alone, longer after each failure, and delays no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT = statement("count_quarantined_nodes", "SELECT count(*) FROM ledger_quaran
 
 
 def quarantine(connection: Connection, node: str, reason: str) -> None:
-    """Leaves the node out until its next attempt, and says so."""
+    """Leaves the node out until its next attempt, and records an event."""
     given = {"node": node, "reason": reason[:MOST_REASON_CHARACTERS]}
     connection.execute(QUARANTINE, given | {"first_wait": FIRST_WAIT, "longest_wait": LONGEST_WAIT})
     message = f"the usage of node {node} cannot be accounted for: {reason[:MOST_REASON_CHARACTERS]}"

@@ -38,7 +38,7 @@ ENERGY = "round(sum(energy_kwh), 6)"
 
 REPORTS: Mapping[str, MoneyReport] = {
     "cost": MoneyReport(
-        "what GPUs cost, and for whom; idle and unallocated ones too",
+        "the cost of GPUs by tenant, service and job, with idle and unallocated GPUs",
         "cost",
         LEDGER,
         {
@@ -49,7 +49,7 @@ REPORTS: Mapping[str, MoneyReport] = {
         ("tenant", "service", "job"),
     ),
     "usage": MoneyReport(
-        "what was asked and used, and a thousand requests cost",
+        "requests, GPU-hours, and the cost of a thousand requests",
         "usage",
         ("tenant", "service", "job", "model"),
         {
@@ -64,7 +64,7 @@ REPORTS: Mapping[str, MoneyReport] = {
         ("tenant", "service"),
     ),
     "slo": MoneyReport(
-        "promises: the part answered in time, and minutes in which too little was",
+        "the share of requests answered in time, and minutes in violation of the SLO",
         "slo",
         ("tenant", "service", "model"),
         {
@@ -78,14 +78,14 @@ REPORTS: Mapping[str, MoneyReport] = {
         ("tenant", "service"),
     ),
     "energy": MoneyReport(
-        "kilowatt-hours and carbon",
+        "energy in kilowatt-hours, and carbon",
         "energy",
         ("tenant", "service", "job", "model", "node", "gpu_type", "region"),
         {"energy_kwh": ENERGY, "carbon_kg": "round(sum(carbon_kg), 9)"},
         ("tenant", "service", "job"),
     ),
     "utilisation": MoneyReport(
-        "how much of the GPUs is allocated and busy",
+        "the share of GPUs that is allocated, and that is busy",
         "utilisation",
         ("node", "gpu_type", "region"),
         {
@@ -97,7 +97,7 @@ REPORTS: Mapping[str, MoneyReport] = {
         is_of_fleet=True,
     ),
     "savings": MoneyReport(
-        "what plans cost, against what simpler ways would have",
+        "the cost of plans against simpler baselines",
         "savings",
         ("tenant", "baseline"),
         {"cost": "sum(cost)", "baseline_cost": "sum(baseline_cost)", "saved": "sum(saved)"},
@@ -105,7 +105,7 @@ REPORTS: Mapping[str, MoneyReport] = {
         always=("baseline",),
     ),
     "savings_realised": MoneyReport(
-        "nodes that were given back, and what they would have cost",
+        "nodes that were given back, and the cost that this saves",
         "savings_realised",
         ("gpu_type", "region", "purchase"),
         {"released_gpu_hours": "sum(released_gpu_hours)", "saved": "sum(saved)"},

@@ -59,7 +59,7 @@ KEEP = statement(
     """
     INSERT INTO saving (hour, tenant, generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano)
     SELECT :hour, tenant, :generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS told (
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS saving (
         tenant text, plan_nano bigint, one_per_gpu_nano bigint, hetsev_nano bigint, largest_nano bigint)
     ON CONFLICT (hour, tenant) DO NOTHING
     """,

@@ -13,11 +13,11 @@ KEEP = statement(
     """
     WITH gone AS (DELETE FROM idle_node WHERE node <> ALL (CAST(:nodes AS text[]))),
     fresh AS (
-        INSERT INTO idle_node (node, since) SELECT node, moment() FROM unnest(CAST(:nodes AS text[])) AS told (node)
+        INSERT INTO idle_node (node, since) SELECT node, moment() FROM unnest(CAST(:nodes AS text[])) AS idle (node)
         ON CONFLICT (node) DO NOTHING
     )
-    SELECT told.node, coalesce(extract(epoch FROM moment() - since), 0) AS seconds
-    FROM unnest(CAST(:nodes AS text[])) AS told (node) LEFT JOIN idle_node USING (node)
+    SELECT idle.node, coalesce(extract(epoch FROM moment() - since), 0) AS seconds
+    FROM unnest(CAST(:nodes AS text[])) AS idle (node) LEFT JOIN idle_node USING (node)
     """,
 )
 

@@ -20,23 +20,23 @@ Severity = Literal["info", "warning", "alarm"]
 RECORD = statement(
     "record_events",
     """
-    WITH told AS (
+    WITH happened AS (
         SELECT decode(fingerprint, 'hex') AS fingerprint, times, reason, severity, kind, tenant, name, message,
             generation
-        FROM jsonb_to_recordset(CAST(:events AS jsonb)) AS told (
+        FROM jsonb_to_recordset(CAST(:events AS jsonb)) AS happened (
             fingerprint text, times int, reason text, severity text, kind text, tenant text, name text, message text,
             generation bigint)
     ), known AS (
-        SELECT DISTINCT ON (fingerprint) id, fingerprint FROM event JOIN told USING (fingerprint)
+        SELECT DISTINCT ON (fingerprint) id, fingerprint FROM event JOIN happened USING (fingerprint)
         WHERE at > moment() - interval '1 hour' ORDER BY fingerprint, at DESC
     ), again AS (
-        UPDATE event SET times = event.times + told.times, last_at = greatest(event.last_at, moment()),
-            message = told.message, generation = coalesce(told.generation, event.generation)
-        FROM known JOIN told USING (fingerprint) WHERE event.id = known.id
+        UPDATE event SET times = event.times + happened.times, last_at = greatest(event.last_at, moment()),
+            message = happened.message, generation = coalesce(happened.generation, event.generation)
+        FROM known JOIN happened USING (fingerprint) WHERE event.id = known.id
     )
     INSERT INTO event (at, last_at, times, reason, severity, kind, tenant, name, message, generation, fingerprint)
     SELECT moment(), moment(), times, reason, severity, kind, tenant, name, message, generation, fingerprint
-    FROM told WHERE fingerprint NOT IN (SELECT fingerprint FROM known)
+    FROM happened WHERE fingerprint NOT IN (SELECT fingerprint FROM known)
     """,
 )
 _RECENT = """

@@ -109,7 +109,7 @@ def test_rows_are_found_by_index(database: Database, statement: TextClause, para
 def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Database) -> None:
     told = node_reports.ReportedNode("node-1", 5, DAY, "", "ok", "", 0, 0, 0, DAY)
     parameters = {
-        "told": "[]",
+        "reported": "[]",
         "bodies": b"",
         "inventories": "[]",
         "details": "[]",
