@@ -118,6 +118,7 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
         "longest_usage": timedelta(days=1),
         "ahead": timedelta(minutes=5),
         "prompt": timedelta(minutes=1),
+        "incarnation_ahead": node_reports.INCARNATION_AHEAD,
     }
     explain = text("EXPLAIN " + node_reports.KEEP.text)
     plan = database.read(lambda connection: list(connection.execute(explain, parameters).scalars()))
