@@ -1,4 +1,4 @@
-"""The joint problem: how many instances of each service run, where, and in which shape, at the lowest cost.
+"""Solves the joint problem: how many instances of each service run, where, and in which shape, at the lowest cost.
 
-`solvers.planning.solve.solve` is the one function; it is imported from there, so that reading a problem stays cheap.
+`solvers.planning.solve.solve` is the function to call; import it from there, so that reading a problem stays cheap.
 """

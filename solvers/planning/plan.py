@@ -70,7 +70,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How good the plan is and how it was found."""
+    """The quality of a plan: its cost, a bound, and the method that found it."""
 
     cost: Cost
     bound: float | None

@@ -15,7 +15,7 @@ ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
 
 
 class WrongProblem(ValueError):
-    """A problem that names what is not there, or holds a number that means nothing."""
+    """A problem that names something unknown, or holds a number that is not allowed."""
 
 
 @cache
@@ -88,7 +88,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a resident uses of its GPU and node besides SMs, and how sensitive it is to its neighbours."""
+    """The use that a resident makes of its GPU and node besides SMs, and its sensitivity to neighbours."""
 
     cpu_cores: float = 0.0
     host_memory_gib: float = 0.0
@@ -101,7 +101,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How one variant runs on one GPU type."""
+    """The measurements of a variant on a GPU type."""
 
     model: str
     variant: str
@@ -134,7 +134,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class JobProfile:
-    """How a job runs on one GPU type: units are steps, or requests of offline inference."""
+    """The measurements of a job on a GPU type: units are steps, or requests of offline inference."""
 
     units_per_second: Curve
     memory_gib: float
@@ -234,7 +234,7 @@ class RunningState:
 
 @dataclass(frozen=True)
 class Problem:
-    """All that a plan is made from and judged by. Everything named is there: the constructor sees to it."""
+    """Everything that a plan is made from and judged by. The constructor checks that everything named exists."""
 
     gpu_types: Mapping[str, GpuType]
     nodes: Mapping[str, Node]

@@ -13,11 +13,11 @@ JSON: TypeAlias = Any  # whatever a file may hold
 LARGEST = 1e12  # of any number, as in manifests
 LARGEST_SUM = 1e30  # of what adds up or multiplies such numbers
 SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "perHour"}
-TOLD = 100  # faults; more of them tell nobody more
+MOST_FAULTS = 100  # reported; more of them do not help
 
 
 class WrongPlan(ValueError):
-    """What was given is no plan; `faults` names each field, its value and what is allowed."""
+    """The value is not a plan; `faults` names each field, its value and what is allowed."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("; ".join(faults[:3]))
@@ -108,10 +108,10 @@ SPEEDS = ("stepsPerSecond", "requestsPerSecond")
 
 
 def from_json(value: JSON, problem: Problem) -> Plan:
-    """The plan that a JSON value states; WrongPlan where it states none.
+    """Reads a plan from a JSON value; raises WrongPlan if it is not one.
 
-    Numbers need only be numbers: whether 30.5 may be a share of SMs is the judge's to say. A clock left out is the
-    highest of the GPU's type. Fields beyond the contract's are not read.
+    Numbers need only be numbers: the judge decides if 30.5 may be a share of SMs. A clock left out is the highest of
+    the GPU's type. Fields that the contract lacks are not read.
     """
     faults: list[str] = []
     whole = _Fields("", value, faults)
@@ -126,13 +126,13 @@ def from_json(value: JSON, problem: Problem) -> Plan:
         certificate=_certificate_in(whole),
     )
     if faults:
-        more = [f"and {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
-        raise WrongPlan([*faults[:TOLD], *more])
+        more = [f"and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
+        raise WrongPlan([*faults[:MOST_FAULTS], *more])
     return plan
 
 
 class _Fields:
-    """A mapping of the plan; what is wrong with a field is noted, and something harmless stands in for it."""
+    """A mapping of the plan; a wrong field is noted, and a harmless value takes its place."""
 
     def __init__(self, path: str, value: JSON, faults: list[str]) -> None:
         self.path = path
@@ -148,7 +148,7 @@ class _Fields:
 
     def missing(self, field: str, allowed: str) -> None:
         if not self.is_mapping:
-            return  # that is told already
+            return  # reported already
         at = f"{self.path}.{field}" if self.path else field
         self.faults.append(f"{at}: this field is required (allowed: {allowed})")
 
@@ -179,7 +179,7 @@ class _Fields:
         return ""
 
     def inner(self, field: str) -> _Fields:
-        """A mapping that may be left out."""
+        """Reads a mapping that may be left out."""
         value = self.values.get(field)
         path = f"{self.path}.{field}" if self.path else field
         return _Fields(path, {} if value is None else value, self.faults)
@@ -281,7 +281,7 @@ def _certificate_in(whole: _Fields) -> Certificate | None:
 
 
 def shown(value: JSON) -> str:
-    """A value inside a sentence: short, on one line, and nothing that steers a terminal."""
+    """Writes a value for a sentence: short, on one line, and without terminal control characters."""
     if isinstance(value, dict):
         return f"a mapping of {len(value)}"
     if isinstance(value, list):
@@ -292,6 +292,6 @@ def shown(value: JSON) -> str:
         return "a number of many digits"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
-    told = repr(value) if isinstance(value, str) else f"{value}"
-    told = told.encode("ascii", "backslashreplace").decode()
-    return told if len(told) <= 80 else f"{told[:80]}... ({len(told)} characters)"
+    text = repr(value) if isinstance(value, str) else f"{value}"
+    text = text.encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= 80 else f"{text[:80]}... ({len(text)} characters)"

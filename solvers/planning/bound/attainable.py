@@ -1,4 +1,4 @@
-"""Whole GPUs cost a sum of pool prices: a bound is rounded up to the next sum there is."""
+"""Rounds a bound up to the next possible cost: whole GPUs cost a sum of pool prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BITS = 2_000_000
 
 @dataclass(frozen=True)
 class Attainable:
-    """What plans that leave out nothing which can be served may cost; `sums` has bit k where GPUs can cost k units."""
+    """The possible costs of plans that serve all that can be served; `sums` has bit k if GPUs can cost k units."""
 
     sums: int
     unit: float
@@ -23,7 +23,7 @@ class Attainable:
     otherwise: float  # at least this for leaving out any other
 
     def above(self, bound: float) -> float:
-        """The least cost of a right plan that is no less than the bound."""
+        """Returns the least possible cost of a valid plan at or above the bound."""
         if not self.sums:
             return bound
         least = int(np.ceil((bound - self.sure) / self.unit - 1e-6))
@@ -36,7 +36,7 @@ class Attainable:
 
 
 def attainable(f: BoundFleet) -> Attainable:
-    """All sums of the prices of GPUs; none known where shares or energy are paid, or prices are no round numbers."""
+    """Computes all sums of GPU prices; none if shares or energy are paid for, or prices are not round numbers."""
     t, policy = f.tables, f.tables.problem.policy
     can = np.zeros(len(f.need), dtype=np.bool_)
     for m in f.markets:

@@ -1,4 +1,4 @@
-"""Compiled: the price at which each offer's best GPU earns just what it costs, everybody else's price given."""
+"""Compiled: finds the price at which each offer's best GPU earns just its cost, at given prices of all others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def break_even(
     memory: Floats, sigma: float, mu: float, sm_price: float, cost: float, values: Floats, before: Floats,
     behind: Floats, into: Floats,
 ) -> None:  # fmt: skip
-    """Lower into[offer] to where the best pattern with it is worth `cost`.
+    """Lowers into[offer] to where the best pattern with it is worth `cost`.
 
     The best of all other groups on the SMs that are left comes from knapsacks from both sides: `before` and `behind`
     have one row more than there are groups.

@@ -1,4 +1,4 @@
-"""The dual bound of the joint plan: every kind of GPU, its classes, and the bound that prices of rates give."""
+"""The dual bound of the joint plan: every kind of GPU with its classes, and the bound that prices of rates prove."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from solvers.planning.bound.market import (
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
 
-# The rates of a right plan add up to a service's rate but for 1e-5 of it, and less than 1e-5 unserved is none.
+# The rates of a valid plan add up to a service's rate within 1e-5 of it, and less than 1e-5 unserved counts as 0.
 NEED = 1 - 2e-5
-SAFETY = 1e-9  # relative, for the rounding of sums of float64; the terms are rounded upward one by one
+SAFETY = 1e-9  # relative, for the rounding of sums of float64; each term is rounded upward
 FINE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
 @dataclass
 class BoundFleet:
-    """All that the bound reads, and the classes, which become finer."""
+    """Everything that the bound reads, and the classes, which become finer."""
 
     tables: Tables
     world: TableArrays
@@ -48,16 +48,16 @@ class BoundFleet:
 
     @property
     def scales(self) -> bool:
-        """Whether a GPU's worth is in proportion to the prices of rates."""
+        """Tells if the worth of a GPU is in proportion to the prices of rates."""
         return not any(m.share_price > 0.0 or m.energy.any() for m in self.markets)
 
     def work_of_class(self, m: Market) -> int:
-        """Steps of work that the lines of one class take: about a microsecond each."""
+        """Returns the steps of work that the lines of a class take: about a microsecond each."""
         return (m.last - m.first) * 60
 
 
 def fleet(t: Tables, levels: int) -> BoundFleet:
-    """Every pool of the fleet, in so many classes by pressure."""
+    """Returns every pool of the fleet, in so many classes by pressure."""
     w = world(t)
     full_ratio = np.zeros((len(t.loads), len(t.batches)))
     full_ratios(w, full_ratio)
@@ -91,13 +91,13 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
 
 
 def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
-    """A class of a market, priced nowhere yet."""
+    """Makes a class of a market, without prices yet."""
     return new_class(f.world, f.full_ratio, f.shared_need, m, lo, hi)
 
 
 @dataclass(frozen=True)
 class PriceEvaluation:
-    """What prices of rates are worth: the bound they prove, and the patterns that stand in its way."""
+    """The bound that prices of rates prove, and the patterns that keep it from being higher."""
 
     prices: Floats
     worth: Floats  # of a GPU of each market
@@ -107,7 +107,7 @@ class PriceEvaluation:
 
 
 def look_at(f: BoundFleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> PriceEvaluation:
-    """The bound of these prices, all classes looked at."""
+    """Computes the bound of these prices over all classes."""
     worth = np.zeros(len(f.markets))
     seen: list[ClassPattern] = []
     work = 0
@@ -120,7 +120,7 @@ def look_at(f: BoundFleet, prices: Floats, fine: float = FINE, turns: int = 4 * 
 
 
 def value(f: BoundFleet, prices: Floats, worth: Floats) -> float:
-    """The Lagrangian bound: what rates are worth, less what the GPUs are worth beyond their cost."""
+    """Returns the Lagrangian bound: the worth of rates less the worth of GPUs beyond their cost."""
     served = worth_of_rates(f, prices)
     beyond = np.maximum(worth[market_of(f)] - f.fixed, 0.0) * f.count
     size = float(served.sum() + (np.abs(worth[market_of(f)]) + f.fixed) @ f.count)
@@ -128,7 +128,7 @@ def value(f: BoundFleet, prices: Floats, worth: Floats) -> float:
 
 
 def market_of(f: BoundFleet) -> Ints:
-    """The market of each pool."""
+    """Returns the market of each pool."""
     of = np.zeros(len(f.count), dtype=np.int64)
     for m in f.markets:
         of[m.pools] = m.number
@@ -136,7 +136,7 @@ def market_of(f: BoundFleet) -> Ints:
 
 
 def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
-    """The least that a service's rate brings in or costs unserved, over all amounts unserved.
+    """Returns the least that each service's rate brings in or costs unserved, over all unserved amounts.
 
     Unserved u costs price x max(u, 1) for any u > 0: least at u = 0, at u = 1 or with all of it unserved.
     """
@@ -148,7 +148,7 @@ def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
 
 
 def scaled(f: BoundFleet, seen: PriceEvaluation) -> tuple[float, float]:
-    """The multiple of these prices with the best bound, and that bound; worths scale with prices of rates alone."""
+    """Returns the multiple of these prices with the best bound, and that bound, where worths scale with prices."""
     best, by = seen.bound, 1.0
     if not f.scales:
         return by, best
@@ -161,7 +161,7 @@ def scaled(f: BoundFleet, seen: PriceEvaluation) -> tuple[float, float]:
 
 
 def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
-    """Halve a class; returns the work done."""
+    """Halves a class; returns the work done."""
     c = m.classes[place]
     middle = 0.5 * (c.lo + c.hi)
     halves = [

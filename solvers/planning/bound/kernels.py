@@ -1,4 +1,4 @@
-"""Compiled: what a GPU of a class is worth at given prices, never less than it truly is."""
+"""Compiled: computes the worth of a GPU of a class at given prices, never less than it truly is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CUTS = 14
 
 @njit((F1, I1, I1, F2, H2, F2))
 def envelope(prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, into: Floats) -> None:
-    """The best that any offer of a profile earns, by SM%: into[profile, SM%]. `energy` is what a request costs."""
+    """Writes the best that any offer of a profile earns: into[profile, SM%]. `energy` is the cost of a request."""
     for row in range(into.shape[0]):
         for x in range(SM):
             into[row, x] = 0.0
@@ -33,7 +33,7 @@ def envelope(prices: Floats, service: Ints, profile: Ints, energy: Floats, rates
 def winner(
     prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, row: int, x: int, value: float
 ) -> int:
-    """The offer of a profile that earns this value: the one the envelope took."""
+    """Returns the offer of a profile that earns this value in the envelope."""
     for offer in range(rates.shape[0]):
         if profile[offer] == row and (prices[service[offer]] - energy[row, x]) * rates[offer, x] >= value:
             return offer
@@ -45,9 +45,9 @@ def knapsack(
     earned: Floats, group: Ints, turns: Ints, pressure: Floats, memory: Floats, sigma: float, mu: float,
     sm_price: float, values: Floats, best: Floats, got_profile: Ints, got_sm: Ints, about: Floats,
 ) -> float:  # fmt: skip
-    """The best residents at these prices of pressure, memory and SMs: one choice a group and turn, 100 SM% in all.
+    """Finds the best residents at these prices of pressure, memory and SMs: a choice a group and turn, 100 SM% in all.
 
-    about: (count, pressure, memory, SM%) of who is chosen. `memory` is by profile.
+    about: (count, pressure, memory, SM%) of the residents chosen. `memory` is by profile.
     """
     groups = turns.shape[0]
     for g in range(groups):
@@ -107,7 +107,7 @@ def knapsack(
 
 @njit((F2, I8, F8, F8, F8, F8, F1), inner=True)
 def lowest(cuts: Floats, count: int, left: float, right: float, low: float, high: float, into: Floats) -> float:
-    """Where in a box the highest of planes value + a x + b y is lowest; at one of its corners, so all are looked at."""
+    """Finds where in a box the highest of planes value + a x + b y is lowest, by trying all corners of the planes."""
     best = np.inf
     x_mid, y_mid = 0.5 * (left + right), 0.5 * (low + high)
     pad_x, pad_y = 1e-9 * (right - left), 1e-9 * (high - low)
@@ -162,7 +162,7 @@ def worth(
     room: float, share_price: float, scale: float, target: float, tolerance: float, most: int, prices: Floats,
     values: Floats, best: Floats, got_profile: Ints, got_sm: Ints, about: Floats,
 ) -> int:  # fmt: skip
-    """Lower the worth of a class by its own prices of pressure and memory; returns how many patterns were seen.
+    """Lowers the worth of a class by its own prices of pressure and memory; returns how many patterns it looked at.
 
     For a total pressure P within lo..hi a pattern earns its lines at P; with P = sum of pressures priced at sigma, what
     it earns is linear in P, so the most over all P is met at an end. Memory is priced at mu; where shares are paid,
@@ -192,7 +192,7 @@ def worth(
             a = total - about[seen, 1]
             used = 1.0 if mu * room >= share_price else about[seen, 3] / 100.0
             b = room * used - about[seen, 2]
-            if planes == CUTS:  # the one lowest here makes room
+            if planes == CUTS:  # the plane that is lowest here makes room
                 worst = 0
                 for i in range(1, planes):
                     if (
@@ -228,7 +228,7 @@ def apart(
     pressure: Floats, memory: Floats, sigma: float, mu: float, sm_price: float, floor: float, most: int,
     values: Floats, best: Floats, got_offer: Ints, got_sm: Ints, about: Floats,
 ) -> int:  # fmt: skip
-    """Patterns that share no service, one after another, while they are worth `floor`. Overwrites prices and earned."""
+    """Writes patterns that share no service while they are worth `floor`. Overwrites prices and earned."""
     count = 0
     touched = np.zeros(earned.shape[0], dtype=np.int64)
     while count < most:

@@ -1,4 +1,4 @@
-"""Compiled: for each offer and SM% a straight line in the GPU's total pressure that no accepted rate is above."""
+"""Compiled: draws for each offer and SM% a line over the GPU's total pressure that no accepted rate exceeds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArray
 from solvers.planning.search.tables import SM, Floats, Ints
 
 UP = 1.0 + 1.3e-7  # the float32 of a number times this is no smaller than the number
-TINY = 1e-30  # who earns something at one end of a line may be there at the other
+TINY = 1e-30  # an offer that earns something at one end of a line may be there at the other
 H2 = numba.float32[:, ::1]
 
 
 @njit((WORLD, F2))
 def full_ratios(w: TableArrays, into: Floats) -> None:
-    """The SLO / exec from which the utilization limit alone binds: into[percentile, batch]."""
+    """Writes the SLO / exec from which the utilization limit alone binds: into[percentile, batch]."""
     for row in range(into.shape[0]):
         for b in range(into.shape[1]):
             into[row, b] = needed_ratio(w.loads[row, b], w.utilization * w.margin)
@@ -27,7 +27,7 @@ def full_ratios(w: TableArrays, into: Floats) -> None:
 
 @njit(F8(WORLD, F2, I8, I8, I8, F8), inner=True)
 def rate_at(w: TableArrays, full_ratio: Floats, service: int, profile: int, x: int, slow: float) -> float:
-    """Requests a second accepted by the best batch where exec, as SLOs are judged, is `slow` times that alone."""
+    """Returns the rate that the best batch accepts if exec, with the margin, is `slow` times that alone."""
     slo, row, full = w.slo_ms[service], w.percentile_row[service], w.utilization * w.margin
     best = 0.0
     for b in range(w.batches.shape[0] - 1, -1, -1):
@@ -55,7 +55,7 @@ def line(
     hi: float,
     ends: Floats,
 ) -> None:
-    """The ends of an offer's line over total pressures lo..hi: 0 where it cannot be on such a GPU.
+    """Writes the ends of an offer's line over total pressures lo..hi: 0 where it cannot be on such a GPU.
 
     The rate falls with pressure. The accepted load is at most that at the least pressure, and under a fixed load the
     rate is convex in pressure: a line above its values at both ends is above it between them.
@@ -90,7 +90,7 @@ def lines(
     w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
     at_lo: Any, at_hi: Any,
 ) -> None:  # fmt: skip
-    """Ends at pressures lo and hi of the lines of offers first..last."""
+    """Writes the ends at pressures lo and hi of the lines of offers first..last."""
     ends = np.empty(2)
     for offer in range(first, last):
         for x in range(SM):
@@ -103,7 +103,7 @@ def finer(
     w: TableArrays, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
     profile: Ints, energy: Floats, margin: float, at_lo: Any, at_hi: Any,
 ) -> int:  # fmt: skip
-    """Lower lines that hold over more than lo..hi, those alone that come near the best of their profile.
+    """Lowers lines that hold over more than lo..hi, but only those that come near the best of their profile.
 
     Of each profile and SM% the offer that promises most is looked at, until the next promises less than `margin` of
     what was found. Returns how many were looked at.
@@ -152,9 +152,9 @@ def finer(
 def alone(
     w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
 ) -> None:
-    """The most that offers first..last carry on a GPU of their own, by up to `copies` instances, and on how many SMs.
+    """Writes the most that offers first..last carry on their own GPU, by up to `copies` instances, and the SMs.
 
-    That instances of one service slow each other is left out: the bound stays a bound.
+    It ignores that instances of a service slow each other: the bound stays a bound.
     """
     single, best = np.zeros(SM), np.zeros(SM)
     for offer in range(first, last):

@@ -1,4 +1,4 @@
-"""What GPUs of one kind are worth at given prices: classes by total pressure, each bounded by its own knapsack."""
+"""Bounds the worth of GPUs of a kind at given prices, in classes of total pressure with a knapsack each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURNS = 8  # knapsacks in one search for a class's own prices
 
 @dataclass
 class GpuClass:
-    """GPUs whose total pressure is within lo..hi, and what is known of them."""
+    """GPUs whose total pressure is within lo..hi, with their lines and prices."""
 
     lo: float
     hi: float
@@ -34,7 +34,7 @@ class GpuClass:
 
 @dataclass(frozen=True)
 class ClassPattern:
-    """Residents of one GPU as a class sees them: a column of the linear programme."""
+    """The residents of a GPU at the rates of a class: a column of the linear programme."""
 
     market: int
     place: int  # of its class; -1: a dedicated service alone
@@ -49,7 +49,7 @@ class ClassPattern:
 
 @dataclass
 class Market:
-    """GPUs of one site at one way of paying: they are worth the same."""
+    """The GPUs of a site that are paid for in the same way: they are worth the same."""
 
     number: int
     site: int
@@ -73,7 +73,7 @@ class Market:
 
 @dataclass(frozen=True)
 class KnapsackScratch:
-    """What the knapsacks write on."""
+    """The arrays that knapsacks write on."""
 
     values: Floats
     best: Floats
@@ -93,7 +93,7 @@ def scratch(markets: list[Market]) -> KnapsackScratch:
 
 
 def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list[Market]:
-    """Every kind of GPU, without classes yet."""
+    """Returns every kind of GPU, without classes yet."""
     policy = t.problem.policy
     by_kind: dict[tuple[int, float], list[int]] = {}
     for number, pool in enumerate(t.pools):
@@ -146,7 +146,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
 
 
 def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> float:
-    """The most total pressure that residents of one GPU can make, memory left aside."""
+    """Returns the most total pressure that residents of a GPU can make, ignoring memory."""
     if not len(m.turns):
         return 0.0
     earned = np.where(runs, m.pressure, 0.0)
@@ -159,7 +159,7 @@ def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> flo
 
 
 def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> GpuClass:
-    """A class with its lines; dedicated services have need 0 here."""
+    """Makes a class with its lines; dedicated services have need 0 here."""
     count, rows = m.last - m.first, len(m.memory_gib)
     made = GpuClass(
         lo, hi, np.zeros((count, SM), np.float32), np.zeros((count, SM), np.float32), np.zeros(3),
@@ -172,7 +172,7 @@ def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: f
 def part_of_class(
     w: TableArrays, full_ratio: Floats, need: Floats, m: Market, c: GpuClass, lo: float, hi: float, prices: Floats
 ) -> tuple[GpuClass, int]:
-    """The part lo..hi of a class, its lines finer where that counts at these prices; and how many were looked at."""
+    """Returns the part lo..hi of a class, with finer lines where that counts, and how many lines it looked at."""
     is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
     ends: list[Lines] = []
     for at in (lo, hi):
@@ -187,7 +187,7 @@ def part_of_class(
 
 
 def best_alone(m: Market, prices: Floats) -> tuple[float, int]:
-    """What a GPU is worth to a dedicated service, and whose offer that is."""
+    """Returns the worth of a GPU to a dedicated service, and the offer."""
     if not len(m.alone) or not m.alone.any():
         return 0.0, -1
     earned = prices[m.service] * m.alone
@@ -198,7 +198,7 @@ def best_alone(m: Market, prices: Floats) -> tuple[float, int]:
 def look(
     m: Market, prices: Floats, s: KnapsackScratch, enough: float, tolerance: float, turns: int
 ) -> tuple[float, list[Any]]:
-    """The worth of a GPU of this market, and the patterns seen on the way (class, patterns of one search).
+    """Returns the worth of a GPU of this market, and the patterns found on the way.
 
     Every class gets a bound at its own prices; the one that decides is searched until another does.
     """
@@ -242,7 +242,7 @@ def search(
 
 
 def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: Ints, about: Floats) -> ClassPattern:
-    """A knapsack's answer as a column."""
+    """Makes a column of a knapsack's answer."""
     c = m.classes[place]
     rates, earned = (c.at_lo, c.earned_lo) if end == 0 else (c.at_hi, c.earned_hi)
     offers = np.array(
@@ -259,7 +259,7 @@ def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: In
 
 
 def spread(m: Market, prices: Floats, s: KnapsackScratch, place: int, floor: float, most: int) -> list[ClassPattern]:
-    """Patterns of one class that share no service: at both ends, from the one worth most down to `floor`."""
+    """Returns patterns of a class that share no service: at both ends, from the most worth down to `floor`."""
     c = m.classes[place]
     sigma, mu = float(c.own[0]), float(c.own[1])
     sm_price, fixed = max(m.share_price - mu * m.room_gib, 0.0) / 100.0, max(mu * m.room_gib - m.share_price, 0.0)

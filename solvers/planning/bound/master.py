@@ -1,4 +1,4 @@
-"""The restricted master: which patterns to buy, as a linear programme that takes more columns as they are found."""
+"""The restricted master: a linear programme over the patterns to buy that takes more columns as they are found."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BoundMaster:
     """minimise what GPUs and unserved rates cost, so that
 
     every family's rates are covered or unserved         (family rows)
-    patterns stand on GPUs that are bought               (market rows)
+    patterns use GPUs that are bought                    (market rows)
     each class's patterns make its ends' pressure        (pressure rows: lo and hi in any mixture)
     and fit its memory on average                        (memory rows)
 
-    A family is some services whose prices move together: few rows while prices are far off, one a service at last.
+    A family is some services whose prices move together: few rows while prices are far off, a row a service at last.
     """
 
     def __init__(self, f: BoundFleet) -> None:
@@ -38,7 +38,7 @@ class BoundMaster:
         self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
 
     def rebuild(self, patterns: list[ClassPattern], centre: Floats, family: Ints) -> None:
-        """Start over with the fleet's classes of now, these columns, and prices in proportion to these."""
+        """Starts over with the present classes, these columns, and prices in proportion to these."""
         f = self.fleet
         self.family, self.families, self.shape = family, int(family.max(initial=-1)) + 1, np.maximum(centre, 1e-12)
         self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
@@ -80,7 +80,7 @@ class BoundMaster:
         self.add(patterns)
 
     def move(self, centre: Floats) -> None:
-        """Look for prices around these."""
+        """Looks for prices around these."""
         self._box(centre)
         edges = np.concatenate(self._edges())
         self.highs.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
@@ -90,14 +90,14 @@ class BoundMaster:
         self.low, self.high = np.minimum(centre / wide, most), np.minimum(centre * wide, most)
 
     def _edges(self) -> tuple[Floats, Floats]:
-        """What a family's rates cost where nothing covers them, and what more than all of them brings in."""
+        """Returns the cost of each family's uncovered rates, and the gain from more than all of them."""
         need = self.fleet.need
         short = np.bincount(self.family, self.high * need, minlength=self.families).astype(np.float64)
         over = np.bincount(self.family, self.low * need, minlength=self.families).astype(np.float64)
         return short, -over
 
     def add(self, patterns: list[ClassPattern]) -> int:
-        """Take new patterns as columns; returns how many were new."""
+        """Takes patterns as columns; returns how many were new."""
         fresh = []
         for p in patterns:
             key = (p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes())
@@ -143,7 +143,7 @@ class BoundMaster:
         return np.concatenate(rows), np.concatenate(entries), cost
 
     def solve(self) -> tuple[Floats, float, int]:
-        """Prices of rates, the value, and the simplex steps taken."""
+        """Returns prices of rates, the value, and the simplex steps taken."""
         h: Any = self.highs
         h.run()
         if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -170,11 +170,11 @@ class BoundMaster:
         return prices, float(info.objective_function_value), int(info.simplex_iteration_count)
 
     def recent(self, rounds: int) -> list[ClassPattern]:
-        """Columns that were worth their cost in one of the last so many rounds."""
+        """Returns the columns that were worth their cost within so many rounds."""
         return [p for p, idle in zip(self.columns, self.idle_rounds, strict=True) if idle <= rounds]
 
     def purge(self, rounds: int) -> None:
-        """Forget columns that have priced out for so many rounds."""
+        """Drops columns that were not worth their cost for so many rounds."""
         old = np.flatnonzero(self.idle_rounds > rounds)
         if len(old) < 1000:
             return

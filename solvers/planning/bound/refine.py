@@ -1,4 +1,4 @@
-"""Which classes of pressure to halve, and what becomes of the patterns found in them."""
+"""Halves the classes of pressure that decide, and moves the patterns found in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fate = dict[tuple[int, int], tuple[int, ...]]  # (market, place) before -> place
 
 
 def halve(f: BoundFleet, worth: Floats, prices: Floats, near: float) -> tuple[int, Fate]:
-    """Halve the classes that decide what a GPU is worth; the work done, 0 where all are fine."""
+    """Halves the classes that decide the worth of a GPU; returns the work done, 0 if all are fine enough."""
     work = 0
     fate: Fate = {}
     for m in f.markets:
@@ -35,7 +35,7 @@ def halve(f: BoundFleet, worth: Floats, prices: Floats, near: float) -> tuple[in
 
 
 def carried(f: BoundFleet, p: ClassPattern, fate: Fate) -> list[ClassPattern]:
-    """A pattern in the classes of now, its rates by their lines."""
+    """Returns a pattern in the present classes, with the rates of their lines."""
     if p.place < 0:
         return [p]
     m = f.markets[p.market]

@@ -1,4 +1,4 @@
-"""The best bound so far: prices looked at, classes halved, and what is reported of it."""
+"""Keeps the best bound so far while prices are looked at and classes are halved."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Round:
 
     bound: float
     prices: Floats  # of a request a second of each service
-    pool_prices: Floats  # what one more GPU of each pool is worth beyond its cost
+    pool_prices: Floats  # the worth of one more GPU of each pool beyond its cost
     converged: bool
     work: int
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
 
 
 class BoundSearch:
-    """Prices looked at one after another; the best are the centre."""
+    """The prices looked at so far; the best are the centre."""
 
     def __init__(self, f: BoundFleet, work: int) -> None:
         self.fleet, self.work = f, work
@@ -41,11 +41,11 @@ class BoundSearch:
         self.is_better = False
 
     def look(self, prices: Floats) -> PriceEvaluation:
-        """Look at prices; they become the centre where they prove more."""
+        """Evaluates prices; they become the centre if they prove more."""
         return self.take(look_at(self.fleet, prices))
 
     def take(self, seen: PriceEvaluation) -> PriceEvaluation:
-        """Learn from what was seen."""
+        """Takes an evaluation; its prices become the centre if they prove more."""
         f = self.fleet
         self.work += seen.work
         by, bound = scaled(f, seen)
@@ -58,7 +58,7 @@ class BoundSearch:
         return seen
 
     def shrink(self, seen: PriceEvaluation) -> PriceEvaluation:
-        """Prices so high that GPUs are worth far more than they cost are scaled down, by trial."""
+        """Scales prices down, by trial, that make GPUs worth far more than their cost."""
         low, high = 0.0, 1.0
         for _ in range(TRIES):
             middle = 0.5 * (low + high)
@@ -70,7 +70,7 @@ class BoundSearch:
         return self.look(self.centre)
 
     def deepen(self, patterns: list[ClassPattern], gain: float) -> Iterator[list[ClassPattern]]:
-        """Halve the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
+        """Halves the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
         while True:
             before = self.rough
             seen = self.look(self.centre)
@@ -87,9 +87,9 @@ class BoundSearch:
 
 
 def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
-    """Services that are alike, so many families: of one model, then by how demanding their promise is.
+    """Groups services into so many families: by model, then by how tight their SLO is.
 
-    Shifted by a part of a family, others are together.
+    With a shift by a part of a family, other services are together.
     """
     t = f.tables
     if count >= len(f.need):
@@ -104,7 +104,7 @@ def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
 
 
 def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
-    """A dedicated service's GPU, in each market."""
+    """Returns the GPU of a dedicated service in each market."""
     found = []
     for m in f.markets:
         worth, at = best_alone(m, prices)

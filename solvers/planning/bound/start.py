@@ -1,4 +1,4 @@
-"""First prices: at which every service's best GPU earns what it costs, and GPUs go round."""
+"""Finds first prices, at which every service's best GPU earns its cost and GPUs are not over-used."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from solvers.planning.search.tables import SM, Floats
 STEPS = 200
 PACE = 0.1
 TOWARDS = 0.3
-SOFT = 0.03  # how far from breaking even a market still gets a service's money
+SOFT = 0.03  # distance from breaking even at which a market still gets some of a service's money
 
 
 def even_prices(f: BoundFleet, seen: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
-    """Where each service's price breaks even on each market, the others' given; and the least."""
+    """Returns the price at which each service breaks even on each market, the others' given, and the least."""
     even = np.full((len(f.need), len(f.markets)), np.inf)
     for m in f.markets:
         cost = float(f.fixed[m.pools].min()) + float(extra[m.number])
@@ -44,7 +44,7 @@ def even_prices(f: BoundFleet, seen: PriceEvaluation, extra: Floats) -> tuple[Fl
 
 
 def demand(f: BoundFleet, prices: Floats, even: Floats, extra: Floats) -> Floats:
-    """GPUs asked for on each market: what services pay, spent where their prices come closest to breaking even."""
+    """Returns the GPUs in demand on each market: services spend where their prices are closest to breaking even."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.where(np.isfinite(even), even / np.maximum(even.min(axis=1, keepdims=True), 1e-300) - 1.0, np.inf)
     weight = np.exp(-np.minimum(np.maximum(off, 0.0) / SOFT, 700.0))
@@ -58,7 +58,7 @@ def demand(f: BoundFleet, prices: Floats, even: Floats, extra: Floats) -> Floats
 
 
 def evened(f: BoundFleet, seen: PriceEvaluation, extra: Floats, steps: int) -> Iterator[PriceEvaluation]:
-    """Prices moved towards where every service breaks even, step by step."""
+    """Moves prices step by step towards where every service breaks even."""
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     scale = max(float(f.fixed.max(initial=0.0)), *(m.share_price for m in f.markets), 1e-9)
     for step in range(steps):
@@ -72,7 +72,7 @@ def evened(f: BoundFleet, seen: PriceEvaluation, extra: Floats, steps: int) -> I
 
 
 def first_prices(f: BoundFleet) -> Floats:
-    """Prices from a dual with one variable a market, raised where demand passes supply."""
+    """Returns prices from a dual with a variable a market, raised where demand exceeds supply."""
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     price = np.array(
         [m.share_price + float(f.fixed[m.pools] @ f.count[m.pools]) / float(f.count[m.pools].sum()) for m in f.markets]
@@ -82,7 +82,7 @@ def first_prices(f: BoundFleet) -> Floats:
 
 
 def shares(f: BoundFleet) -> Floats:
-    """The least part of a GPU, by SMs or memory, that a request a second takes on each market: [service, market]."""
+    """Returns the least part of a GPU, by SMs or memory, for a request a second: [service, market]."""
     share = np.full((len(f.need), len(f.markets)), 1e30)
     sm = np.arange(SM) / 100.0
     for m in f.markets:

@@ -1,4 +1,4 @@
-"""Compiled: every set of residents one GPU can hold, and what a set is worth at prices of the services' rates."""
+"""Compiled: lists every set of residents that a GPU can hold, and its worth at prices of the services' rates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from solvers.planning.search.tables import Floats, Ints
 
 
 class ExactOptions(NamedTuple):
-    """What may stand on a GPU of one site: (offer, SM%) by slot, a slot holding one of its options or none.
+    """The shapes that may run on a GPU of a site: (offer, SM%) by slot, which holds one of its options or none.
 
-    `caps[clock, option, level, stair]` is the largest rate beside neighbours of at least this level of pressure, by
+    `caps[clock, option, level, stair]` is the largest rate next to neighbours of at least this level of pressure, by
     batches that take at most `stairs[option, stair]` of memory.
     """
 
@@ -74,7 +74,7 @@ STAIRS = 256  # a code is option x 256 + stair, -1 for an empty slot
 
 @njit(F8(OPTIONS, I8, I8, I8, F8))
 def cap_of(o: ExactOptions, option: int, clock: int, last: int, beside: float) -> float:
-    """The largest rate by one of the batches up to stair `last`, beside neighbours of this pressure."""
+    """Returns the largest rate of the batches up to stair `last`, next to neighbours of this pressure."""
     slow = (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
     most = 0.0
     for j in range(last + 1):
@@ -88,7 +88,7 @@ def cap_of(o: ExactOptions, option: int, clock: int, last: int, beside: float) -
 
 @njit((OPTIONS,))
 def fill_caps(o: ExactOptions) -> None:
-    """Fill the table of rates."""
+    """Fills the table of rates."""
     for clock in range(o.caps.shape[0]):
         for option in range(o.caps.shape[1]):
             for level in range(o.caps.shape[2]):
@@ -98,16 +98,16 @@ def fill_caps(o: ExactOptions) -> None:
 
 @njit(I8(OPTIONS, F8), inner=True)
 def level_of(o: ExactOptions, pressure: float) -> int:
-    """The level of the table that is no higher than this pressure."""
+    """Returns the level of the table that is no higher than this pressure."""
     level: int = max(0, min(o.caps.shape[2] - 1, int(pressure / o.step - 1e-9)))
     return level
 
 
 @njit(F8(OPTIONS, F1, F8, F2, F1), makes_arrays=True, inner=True)
 def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: Floats) -> float:
-    """Fill `worth[slot, room]`: what the slots from each one on are worth at most in so many SM%, pressure at a toll.
+    """Fills `worth[slot, room]`: the most that this and later slots are worth in so many SM%, at a toll on pressure.
 
-    Returns the pressure of the best of all; `taken` is what one knapsack writes on.
+    Returns the pressure of the best of all; a knapsack writes on `taken`.
     """
     slots = o.slot_start.shape[0] - 1
     best, by = np.zeros(101), np.zeros(101)
@@ -254,11 +254,11 @@ def find_at_level(
     o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
     count: int, level: int, value: Floats, toll: float, worth: Floats,
 ) -> int:  # fmt: skip
-    """Go on from row `count` with the sets of residents whose pressure is of this coarse level."""
+    """Writes, from row `count` on, the sets of residents whose pressure is of this coarse level."""
     slots = o.slot_start.shape[0] - 1
     width = o.step * o.caps.shape[2] / COARSE
     edge = (level + 1) * width
-    to_come = np.zeros(slots + 1)  # pressure that the slots from each one on can add
+    to_come = np.zeros(slots + 1)  # pressure that this slot and later ones can add
     for slot in range(slots - 1, -1, -1):
         most = 0.0
         for option in range(o.slot_start[slot], o.slot_start[slot + 1]):
@@ -317,7 +317,7 @@ def find_at_level(
 def find_patterns(
     o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
 ) -> int:
-    """Write every set of residents worth `floor[0]` at prices v, with what it carries at most in parts of the need.
+    """Writes every set of residents worth `floor[0]` at prices v, with the most it carries in parts of the need.
 
     Returns how many there are; beyond the arrays' rows they are only counted, beyond `limit` not looked for. Nor is
     anything after `floor[1]` steps, which are counted down: below 0, some may be missing. If only the best is wanted
@@ -342,7 +342,7 @@ def find_patterns(
 
 @njit((OPTIONS, U2, F2, F2))
 def exact_rates(o: ExactOptions, codes: Any, rates: Floats, about: Floats) -> None:
-    """The rates of patterns beside the very pressure of their neighbours; `about` is (clock, watts) of each."""
+    """Writes the rates of patterns at the exact pressure of their neighbours; `about` is (clock, watts) of each."""
     slots = codes.shape[1]
     for p in range(codes.shape[0]):
         total = 0.0

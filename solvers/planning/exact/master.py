@@ -1,11 +1,11 @@
-"""Compiled: how much of the need GPUs could carry if each might mix its patterns, and the prices that prove it.
+"""Compiled: finds how much of the need GPUs could carry if each might mix its patterns, with prices that prove it.
 
 maximise    t
 so that     sum of mix[g, p] x rates[p, s] >= t     for every service s (rates are in parts of its need)
             sum of mix[g, p] over p <= number[g]    for every group g of GPUs alike
 
-A revised simplex over the few columns found so far; at its prices the best pattern of each group is looked for among
-all. Whatever the simplex gets wrong, the prices v give a true bound: t x sum(v) <= sum over g of number x max(p.v).
+A revised simplex over the few columns found so far; at its prices it looks for the best pattern of each group among
+all. Even if the simplex is wrong, the prices v give a true bound: t x sum(v) <= sum over g of number x max(p.v).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from solvers.compiled import njit
 from solvers.planning.exact.kernels import F1, F2, F8, I1, I8, TUPLE
 from solvers.planning.search.tables import Floats, Ints
 
-BLOCK = 64  # patterns that share one row of maxima
+BLOCK = 64  # patterns that share a row of maxima
 ROUNDS = 60
 PIVOTS = 400
-NUDGE = 1e-8  # of the right-hand sides: no pivot stands still
+NUDGE = 1e-8  # of the right-hand sides: every pivot makes progress
 
 
 @njit((F2, F2, I8, I8, F1), inner=True)
 def best_of(rates: Floats, tops: Floats, first: int, last: int, v: Floats) -> tuple[int, float]:
-    """The pattern of first..last that is worth most at prices v, and its worth; `first` begins a block."""
+    """Returns the pattern of first..last that is worth most at prices v, and its worth; `first` begins a block."""
     most, by = -1.0, -1
     services = v.shape[0]
     at = first
@@ -48,7 +48,7 @@ def best_of(rates: Floats, tops: Floats, first: int, last: int, v: Floats) -> tu
 
 @njit(F1(F2, F2, I1, I1, F1), makes_arrays=True)
 def worths(rates: Floats, tops: Floats, start: Ints, end: Ints, v: Floats) -> Floats:
-    """What the best pattern of each group is worth."""
+    """Returns the worth of the best pattern of each group."""
     found = np.zeros(start.shape[0])
     for g in range(start.shape[0]):
         if end[g] > start[g]:
@@ -62,7 +62,7 @@ def worths(rates: Floats, tops: Floats, start: Ints, end: Ints, v: Floats) -> Fl
 def mix(
     rates: Floats, tops: Floats, start: Ints, end: Ints, number: Floats, enough: float, begin: Floats
 ) -> tuple[Floats, Ints, Floats, float, float]:
-    """Prices (adding up to 1), patterns mixed, how much of each, t of the mix, and the bound on t from the prices.
+    """Returns prices (adding up to 1), patterns mixed, how much of each, t of the mix, and the prices' bound on t.
 
     Stops as soon as the bound is below `enough`. `begin` are prices to start from.
     """
@@ -198,7 +198,7 @@ def mix(
 
 @njit(F2(F2), makes_arrays=True)
 def block_tops(rates: Floats) -> Floats:
-    """The maxima of every block of patterns."""
+    """Returns the maxima of every block of patterns."""
     count = (rates.shape[0] + BLOCK - 1) // BLOCK
     tops = np.zeros((count, rates.shape[1]))
     for p in range(rates.shape[0]):
@@ -210,7 +210,7 @@ def block_tops(rates: Floats) -> Floats:
 
 @njit((F2, I1, I1, F1, I1))
 def complete(rates: Floats, start: Ints, end: Ints, cover: Floats, chosen: Ints) -> float:
-    """Change GPUs' patterns one by one while that brings the cover nearer to the need, and return what is missing."""
+    """Changes GPUs' patterns while that brings the cover closer to the need; returns what is missing."""
     services, groups = rates.shape[1], start.shape[0]
     missing = 0.0
     for s in range(services):
@@ -241,7 +241,7 @@ def complete(rates: Floats, start: Ints, end: Ints, cover: Floats, chosen: Ints)
 
 
 def block_arrays(groups: Sequence[Floats]) -> tuple[Floats, Floats, Ints, Ints]:
-    """Groups of patterns as one array in which each begins a block: rates, maxima of blocks, starts, ends."""
+    """Joins groups of patterns into an array in which each begins a block: rates, maxima of blocks, starts, ends."""
     start, end, at = [], [], 0
     for rates in groups:
         start.append(at)

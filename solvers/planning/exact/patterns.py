@@ -1,4 +1,4 @@
-"""The patterns of every pool, found when prices ask for them, and the choices of GPUs by price."""
+"""Finds the patterns of every pool when prices need them, and lists the choices of GPUs by price."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSE = 1e-7  # of the prices' bound to the mix
 
 
 class Patterns:
-    """Those found so far, by site; rates are in parts of the need, 1 at most."""
+    """The patterns found so far, by site; rates are in parts of the need, 1 at most."""
 
     def __init__(self, t: Tables) -> None:
         self.t = t
@@ -29,7 +29,7 @@ class Patterns:
         self.rates: dict[int, Floats] = {}
         for site in sorted(set(self.site)):
             of = options(t, site)
-            self.rates[site] = np.zeros((1, len(t.services)))  # nobody
+            self.rates[site] = np.zeros((1, len(t.services)))  # an empty GPU
             if of is not None:
                 self.options[site] = of
         every = np.eye(len(t.services))
@@ -37,7 +37,7 @@ class Patterns:
         self.served = most > 2 * MORE
 
     def worths(self, v: Floats, pools: range | Ints) -> Floats:
-        """What the best pattern of each of these pools is worth at prices v; 0 for the others. Keeps the patterns."""
+        """Returns the worth of each of these pools' best pattern at prices v, 0 for others; keeps the patterns."""
         best = np.zeros(len(self.site))
         known: dict[int, float] = {}
         for pool in pools:
@@ -60,7 +60,7 @@ class Patterns:
         return max(least, float(rates[0] @ v) * (1 + MORE) + MORE)
 
     def priced(self, number: Ints, enough: float, begin: Floats) -> tuple[Floats, Floats, int]:
-        """Prices at which the best patterns of so many GPUs of each pool are worth least; their worths; rounds done.
+        """Finds prices at which the best patterns of so many GPUs are worth least, the worths, and the rounds done.
 
         Prices add up to 1. Below `enough` it stops: those GPUs cannot carry so much of every need.
         """
@@ -86,7 +86,7 @@ class Patterns:
         return *found, done
 
     def worth_least(self, pool: int, v: Floats, least: float, limit: int) -> tuple[Codes, bool]:
-        """The patterns worth so much by the table, and whether these are all: some are left out beyond the limit."""
+        """Returns the patterns that have this worth by the table, up to the limit, and if these are all."""
         site = self.site[pool]
         if site not in self.options:
             return np.zeros((0, 1), dtype=np.int32), True
@@ -97,7 +97,7 @@ class Patterns:
         return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
 
     def exact(self, pool: int, codes: Codes) -> tuple[Floats, Floats]:
-        """Rates of patterns beside the very pressure of the neighbours, and (clock, watts)."""
+        """Returns the rates of patterns at the exact pressure of the neighbours, and (clock, watts)."""
         found = np.zeros((len(codes), len(self.t.services)))
         about = np.zeros((len(codes), 2))
         if len(codes):
@@ -106,7 +106,7 @@ class Patterns:
 
 
 def choices(t: Tables, prices: Floats) -> tuple[Ints, Floats]:
-    """How many GPUs of each pool to use: every choice, the cheapest first, and its price."""
+    """Lists every choice of how many GPUs of each pool to use, the cheapest first, with its price."""
     every = np.array(list(itertools.product(*[range(len(pool.gpus) + 1) for pool in t.pools])), dtype=np.int64)
     cost = np.round(every @ prices, 12)
     order = np.lexsort((every.sum(axis=1), cost))

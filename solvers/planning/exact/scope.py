@@ -1,4 +1,4 @@
-"""Which problems are small and plain enough to be proved, and for which the proved plan obeys every rule."""
+"""Tells which problems are small and plain enough to be proved, and if the proved plan obeys every rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_CHOICES = 50_000  # of how many GPUs of each pool
 
 
 def applies(t: Tables) -> bool:
-    """Whether `prove` is worth starting: a cost that takes few values, and GPUs whose patterns can be listed."""
+    """Tells if `prove` is worth starting: if the cost takes few values and the patterns of GPUs can be listed."""
     policy = t.problem.policy
     return (
         policy.pricing == "gpu"
@@ -24,9 +24,11 @@ def applies(t: Tables) -> bool:
 
 
 def is_whole(t: Tables) -> bool:
-    """Whether every rule that can bind is part of what is searched. Left out are minInstances, what nodes have of CPU
-    and host memory, tenants' limits, energy and the fleet's watts: without them a bound stays a bound, but the plan
-    found may break them."""
+    """Tells if the search covers every rule that can bind.
+
+    It ignores minInstances, CPU and host memory of nodes, tenants' limits, energy and the fleet's watts: without them
+    a bound stays a bound, but the plan found may break them.
+    """
     problem = t.problem
     cores = float(t.cpu_cores.sum())
     hosted = float(t.host_memory_gib.sum())

@@ -1,4 +1,4 @@
-"""Can these GPUs serve everything? Yes, with the patterns; no, proved by prices; or not known yet."""
+"""Decides if these GPUs can serve everything: yes, with the patterns; no, proved by prices; or not known yet."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from solvers.planning.exact.master import block_arrays, complete, mix, worths
 from solvers.planning.search.tables import Floats, Ints
 
-Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: nearer to the need than the judge's tolerance
-ENOUGH = 1 - 3e-5  # of every need: what no right plan falls short of (the judge lets two parts in 1e5 go)
+Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance
+ENOUGH = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Branch:
 
 
 class ExactSearch:
-    """Depth first over which half of a GPU's patterns is used, the more promising half first; may be continued.
+    """Branches depth first on halves of a GPU's patterns, the more promising half first; may be continued.
 
     A branch is refuted by prices at which the best patterns of all GPUs together are worth less than the need. The
     same prices drop every pattern that could not be part of an answer even beside the best of all others.
@@ -39,7 +39,7 @@ class ExactSearch:
         self.chosen: tuple[int, ...] = ()
 
     def run(self, work: int) -> Verdict:
-        """Look at so many branches more."""
+        """Looks at so many more branches."""
         end = self.work + work
         while self.stack:
             if self.work >= end:
@@ -50,7 +50,7 @@ class ExactSearch:
         return "no" if self.certain else "hair"
 
     def _look(self, branch: Branch) -> bool:
-        """Refute the branch, find an answer in it (True), or put its halves on the stack."""
+        """Refutes the branch, finds an answer in it (True), or puts its halves on the stack."""
         rates, tops, start, end = block_arrays(branch.rates)
         v, used, much, _, bound = mix(rates, tops, start, end, np.ones(len(start)), ENOUGH, branch.prices)
         if bound < ENOUGH:
@@ -86,7 +86,7 @@ class ExactSearch:
 
 
 def _split(mixed: Floats, v: Floats, much: Floats, of: Ints, kept: Sequence[Floats]) -> tuple[int, int, float] | None:
-    """The GPU and service whose mixed patterns differ most in worth, and a rate between them."""
+    """Returns the GPU and service whose mixed patterns differ most in worth, and a rate between them."""
     best, found = 1e-9, None
     for gpu in range(len(kept)):
         mine = of == gpu

@@ -1,4 +1,4 @@
-"""A plan with one service served anew beside all others, who keep places, shapes and rates; and the judge's word."""
+"""Serves one service again while all others keep places, shapes and rates, and has the result judged."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from solvers.planning.problem import Instance, Node, PlacedJob, Problem, Running
 from solvers.planning.search.promise import keep
 
 MOST_AFRESH = 64  # GPUs
-STEPS_TO_JUDGE = 1000  # each instance
+STEPS_TO_JUDGE = 1000  # for each instance
 MOST_JUDGED = 200  # instances
 
 
 @dataclass(frozen=True, slots=True)
 class RelaxedCase:
-    """One service of a plan under some terms, and the two grounds on which it may be served.
+    """A service of a plan under some terms, and the free capacity in which it may be served.
 
-    Afresh: without its instances, in their place or elsewhere. Beside: they stay, and others join them.
+    `afresh` is without its instances: they may be replaced. In `beside` they stay, and others join them.
     """
 
     problem: Problem
@@ -45,25 +45,25 @@ class RelaxedCase:
 
     @property
     def grounds(self) -> tuple[FreeCapacity, ...]:
-        return tuple(one for one in (self.afresh, self.beside) if one)
+        return tuple(ground for ground in (self.afresh, self.beside) if ground)
 
     @property
     def whole(self) -> FreeCapacity:
-        """The ground of the plan as it is."""
+        """Returns the free capacity of the plan as it is."""
         known = self.beside or self.afresh
         assert known
         return known
 
     def under(self, **terms: Any) -> RelaxedCase:
-        """The same case with other wishes of the service, another policy or another limit."""
+        """Returns the same case with another service, policy or limit."""
         return replace(self, terms=self.terms._replace(**terms))
 
     def wishing(self, **wishes: Any) -> RelaxedCase:
-        """The same case, where the service asks for something else."""
+        """Returns the same case with other fields of the service."""
         return self.under(service=replace(self.terms.service, **wishes))
 
     def on(self, change: Callable[[FreeCapacity], FreeCapacity]) -> RelaxedCase:
-        """The same case on other ground."""
+        """Returns the same case in other free capacity."""
         return replace(
             self,
             afresh=change(self.afresh) if self.afresh else None,
@@ -72,9 +72,9 @@ class RelaxedCase:
 
     @property
     def changed(self) -> Problem:
-        """The problem that has these terms."""
+        """Returns the problem with these terms."""
         service, policy, limit = self.terms
-        limits = {name: one for name, one in self.problem.limits.items() if name != service.tenant}
+        limits = {name: other for name, other in self.problem.limits.items() if name != service.tenant}
         if limit:
             limits[service.tenant] = limit
         return replace(
@@ -89,11 +89,11 @@ class RelaxedCase:
 def case(
     problem: Problem, plan: Plan, name: str, known: FreeCapacity | None = None, notes: Notes | None = None
 ) -> RelaxedCase:  # fmt: skip
-    """The case of a service in a plan, of which the whole ground may be known."""
+    """Returns the case of a service in a plan; `known` is the plan's free capacity, if it was computed before."""
     service = problem.services[name]
     whole = known or ground(problem, plan.instances, plan.jobs)
     own = tuple(whole.of.get(name, ()))
-    places = {one.place for one in own}
+    places = {instance.place for instance in own}
     return RelaxedCase(
         problem=problem,
         plan=plan,
@@ -108,7 +108,7 @@ def case(
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Seats that a service gets, those that it keeps, and what all carry."""
+    """New seats for a service, and the instances that it keeps."""
 
     found: FoundSeats
     kept: tuple[Instance, ...]
@@ -119,13 +119,13 @@ class Offer:
 
 
 def offer(case: RelaxedCase, whole: bool = False) -> Offer:
-    """The most that the case's ground lets the service carry; all of its rate or nothing, where that is asked."""
+    """Returns the offer with the highest rate; if `whole`, the whole rate or nothing."""
     rate = case.terms.service.rate_per_second
     best = Offer(NOTHING, ())
     if case.afresh:
         best = Offer(seats(case.afresh, case.terms, case.notes, whole=whole), ())
     if case.beside and best.rate_per_second < rate * ENOUGH:
-        caps = [_cap(case.terms, one) for one in case.own]
+        caps = [_cap(case.terms, instance) for instance in case.own]
         other = Offer(seats(case.beside, case.terms, case.notes, caps, whole), case.own)
         if other.rate_per_second > best.rate_per_second * (1 + 1e-9):
             return other
@@ -133,40 +133,45 @@ def offer(case: RelaxedCase, whole: bool = False) -> Offer:
 
 
 def serves(case: RelaxedCase) -> Offer | None:
-    """An offer of the service's whole rate, if there is one."""
+    """Returns an offer of the service's whole rate, or None."""
     found = offer(case, whole=True)
     return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH else None
 
 
 def applied(case: RelaxedCase, offered: Offer) -> Plan | None:
-    """The plan with the offer taken, where the judge finds it right."""
+    """Returns the plan with the offer taken, if the judge accepts it."""
     problem = case.changed
-    kept = [replace(one, rate_per_second=rate) for one, rate in zip(offered.kept, offered.found.own, strict=True)]
-    new = instances(offered.found, case.terms)
-    at = {one.place for one in (*case.own, *new)}
-    others = [one for one in case.plan.instances if one.service != case.name]
-    stand, jobs = renewed(problem, (*others, *kept, *new), case.plan.jobs, at)
+    placed, jobs, at = taken(case, offered, problem)
     unserved = tuple(left for left in case.plan.unserved if left.service != case.name)
-    plan = Plan(tuple(stand), tuple(jobs), unserved, case.plan.unplaced)
+    plan = Plan(tuple(placed), tuple(jobs), unserved, case.plan.unplaced)
     judged = (problem, plan)
-    if len(stand) > MOST_JUDGED:
+    if len(placed) > MOST_JUDGED:
         judged = part(problem, plan, {place[0] for place in at}, case.name, case.whole)
-    case.notes.meter.spend(STEPS_TO_JUDGE * (len(judged[1].instances) + len(case.own) + len(new)))
+    case.notes.meter.spend(STEPS_TO_JUDGE * (len(judged[1].instances) + len(case.own) + len(offered.found.picks)))
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None
 
 
+def taken(case: RelaxedCase, offered: Offer, problem: Problem) -> tuple[list[Instance], list[PlacedJob], set[Place]]:
+    """Returns instances and jobs after the offer is taken, and the GPUs that this concerns."""
+    rates = zip(offered.kept, offered.found.own, strict=True)
+    stay = [replace(instance, rate_per_second=rate) for instance, rate in rates]
+    new = instances(offered.found, case.terms)
+    at = {instance.place for instance in (*case.own, *new)}
+    others = [instance for instance in case.plan.instances if instance.service != case.name]
+    return *renewed(problem, (*others, *stay, *new), case.plan.jobs, at), at
+
+
 def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeCapacity) -> tuple[Problem, Plan]:
-    """Some nodes by themselves: one service whole, the others at the rates they have there, and what watts are theirs.
+    """Cuts some nodes out of a plan: one service whole, the others at their rates there, with those nodes' watts.
 
-    The limits of tenants were reckoned before, to the letter.
-
-    A whole judgement of a large plan, for each change that is looked at, takes longer than a plan is waited for.
+    Judging a large plan whole for each change would take longer than a caller waits. The limits of tenants were
+    checked exactly before.
     """
-    stand = tuple(one for one in plan.instances if one.node in nodes)
+    here = tuple(instance for instance in plan.instances if instance.node in nodes)
     jobs = tuple(job for job in plan.jobs if job.node in nodes)
     rates: dict[str, float] = defaultdict(float)
-    for one in stand:
-        rates[one.service] += one.rate_per_second
+    for instance in here:
+        rates[instance.service] += instance.rate_per_second
     services = {
         name: replace(problem.services[name], rate_per_second=rate, min_instances=1)
         for name, rate in rates.items()
@@ -181,27 +186,27 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeC
         limits={},
         state=RunningState(problem.state.now) if problem.state else None,
     )
-    return small, Plan(stand, jobs, tuple(left for left in plan.unserved if left.service == whole))
+    return small, Plan(here, jobs, tuple(left for left in plan.unserved if left.service == whole))
 
 
 def watts_of_part(problem: Problem, nodes: set[str], known: FreeCapacity) -> float | None:
-    """What the power budget leaves these nodes, by what the others draw."""
+    """Returns the watts that the power budget leaves to these nodes next to the others."""
     budget = problem.policy.power_budget_w
     if budget is None:
         return None
-    mine = sum(problem.type_of(name).idle_w * problem.nodes[name].gpu_count for name in nodes)
-    mine += sum(busy_w(gpu) for place, gpu in known.at.items() if place[0] in nodes)
-    return max(budget - (known.drawn_w - mine), 0.0)
+    own = sum(problem.type_of(name).idle_w * problem.nodes[name].gpu_count for name in nodes)
+    own += sum(busy_w(gpu) for place, gpu in known.at.items() if place[0] in nodes)
+    return max(budget - (known.drawn_w - own), 0.0)
 
 
-def _cap(terms: ServiceTerms, one: Instance) -> float:
-    """The most it may carry as it stands."""
+def _cap(terms: ServiceTerms, instance: Instance) -> float:
+    """Returns the most that an instance may carry as it runs."""
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
-    judged = one.exec_ms * margin
-    row = latency_limits(service.percentile, [one.batch]).loads[one.batch]
+    judged = instance.exec_ms * margin
+    row = latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
-    return float(max(1000 * load * one.batch / judged * (1 - 1e-9), 0.0))
+    return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 
 
 def renewed(
@@ -221,12 +226,12 @@ def renewed(
     return found, training
 
 
-def _tuned(problem: Problem, one: Instance, exec_ms: float) -> Instance:
-    """With this exec, the timeout it needs, and what follows."""
-    service = problem.services[one.service]
+def _tuned(problem: Problem, instance: Instance, exec_ms: float) -> Instance:
+    """Returns an instance with this exec, the timeout that it needs, and its latency."""
+    service = problem.services[instance.service]
     judged = exec_ms * (1 + problem.policy.exec_margin)
-    wait = timeout_for(one.batch, judged, service.slo_ms, service.percentile, one.rate_per_second)
+    wait = timeout_for(instance.batch, judged, service.slo_ms, service.percentile, instance.rate_per_second)
     if wait is None:
-        return replace(one, exec_ms=exec_ms)  # the judge will say so
-    reached = latency_at(one.batch, judged, one.rate_per_second, service.percentile, wait)
-    return replace(one, exec_ms=exec_ms, batch_timeout_ms=wait, latency_ms=reached)
+        return replace(instance, exec_ms=exec_ms)  # the judge refuses it
+    reached = latency_at(instance.batch, judged, instance.rate_per_second, service.percentile, wait)
+    return replace(instance, exec_ms=exec_ms, batch_timeout_ms=wait, latency_ms=reached)

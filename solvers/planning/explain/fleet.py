@@ -1,4 +1,4 @@
-"""The fleet in short: which kinds of GPUs there are, how many, and how many of them nothing runs on."""
+"""Summarises the fleet: its kinds of GPUs, how many there are, and how many of them are empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solvers.planning.problem import Node, Problem
 class NodeKind:
     """GPUs of one type on nodes that offer the same templates."""
 
-    node: Node  # one of them, the cheapest
+    node: Node  # the cheapest of them
     gpus: int
     empty: int
     most_cpu_cores: float  # of any of its nodes, with nothing on it
@@ -24,14 +24,14 @@ class NodeKind:
 
 @dataclass(frozen=True)
 class FleetCapacity:
-    """What a plan's fleet has, and has left, by kind."""
+    """The GPUs of a plan's fleet, and the empty ones among them, by kind."""
 
     problem: Problem
     kinds: tuple[NodeKind, ...]
 
     @cached_property
     def lot(self) -> GpuGroup:
-        """One empty GPU of each kind."""
+        """Returns an empty GPU of each kind."""
         return lot([empty(self.problem, kind.node, [(kind.node.name, kind.node.gpus[0])]) for kind in self.kinds])
 
     @cached_property
@@ -40,7 +40,7 @@ class FleetCapacity:
 
 
 def fleet(problem: Problem, taken: Collection[Place]) -> FleetCapacity:
-    """The kinds of a problem's fleet, where something runs on these GPUs."""
+    """Returns the kinds of a problem's fleet, of which these GPUs are in use."""
     by_node = Counter(name for name, _ in taken)
     nodes: dict[tuple[object, ...], list[Node]] = {}
     for node in problem.nodes.values():

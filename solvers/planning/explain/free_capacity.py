@@ -13,13 +13,13 @@ from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
-MOST_SHARED = 32  # GPUs of one kind that are looked at, those with most SM% left; empty ones count as one
+MOST_SHARED = 32  # GPUs of a kind that are looked at, those with most SM% left; empty ones count as one
 MOST_LOOKED_AT = 512  # of all kinds
 
 
 @dataclass(frozen=True)
 class FreeCapacity:
-    """What a plan leaves for one service more."""
+    """The capacity that a plan leaves for one service more."""
 
     problem: Problem
     lots: tuple[GpuGroup, ...]
@@ -59,7 +59,7 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
 
 @dataclass
 class _Left:
-    """What nodes, tenants and the power budget have left, as GPUs come and go."""
+    """What nodes, tenants and the power budget have left, while GPUs are added and removed."""
 
     problem: Problem
     cpu_cores: dict[str, float]

@@ -1,4 +1,4 @@
-"""Compiled: what one more instance may carry on GPUs at every SM%, and what those who stand there bear."""
+"""Compiled: what another instance may carry on GPUs at every SM%, and what the residents there bear."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B1 = numba.boolean
 def most_exec_ms(
     row: Array, batch: float, rate: float, slo_ms: float, margin: float, utilization: float, now_ms: float
 ) -> float:  # fmt: skip
-    """The longest exec at which an instance may still carry its rate; `now_ms` where that is none longer."""
+    """Returns the longest exec at which an instance may still carry its rate, at least `now_ms`."""
     low, high = now_ms, slo_ms
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
@@ -45,10 +45,10 @@ def caps(
     feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, utilization: float,
     share_pressure: float, cap: Array, by: Array, exec_of: Array,
 ) -> int:  # fmt: skip
-    """The most that an instance may carry at each SM%, and by which batch; 0 where it fits not or harms a neighbour.
+    """Writes the most that an instance may carry at each SM%, and its batch; 0 if it does not fit or harms a neighbour.
 
-    `which` are the GPUs looked at, `exec_of` the exec of the best batch. Neighbours of GPU g stand from first[g] on,
-    each as (exec alone at its clock, sensitivity, pressure beside it, longest exec it bears). Gives the number of
+    `which` are the GPUs looked at, `exec_of` the exec of the best batch. Neighbours of GPU g begin at first[g],
+    each as (exec alone at its clock, sensitivity, pressure beside it, longest exec it bears). Returns the number of
     shapes looked at.
     """
     looked = 0
@@ -86,7 +86,7 @@ def is_able(
     free_gib: float, free_w: float, exec_ms: Array, memory_gib: Array, rows: Array, power_w: Array,
     feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, share_pressure: float,
 ) -> bool:  # fmt: skip
-    """Whether an instance carries anything on an empty GPU, in any shape."""
+    """Tells if an instance carries anything on an empty GPU, in any shape."""
     for sm in range(SM - 1, 0, -1):  # the fastest first: most are
         if power_w[sm] * thriftier > free_w:
             continue

@@ -1,4 +1,4 @@
-"""What one instance of a service may carry on each GPU that is looked at, in every shape."""
+"""Tabulates what an instance of a service may carry on each GPU that is looked at, in every shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SURE = 1 - 1e-9
 
 
 class ServiceTerms(NamedTuple):
-    """What a service asks and what binds it: all that a change of wishes may change."""
+    """A service, the policy and its tenant's limit: all that a relaxation may change."""
 
     service: Service
     policy: Policy
@@ -32,7 +32,7 @@ class ServiceTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A profile as the loops take it."""
+    """A profile as the loops read it."""
 
     batches: Ints
     exec_ms: Floats  # [batch, SM%]
@@ -56,19 +56,19 @@ class Way:
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """Shapes by row and SM%: a row is one way of running on one spot. Spots without any have no row."""
+    """Shapes by row and SM%: a row is a way of running on a spot. Spots without any have no row."""
 
     lot: GpuGroup
     spot: Ints  # [row] -> spot of the lot
     way: Ints  # [row]
     ways: tuple[Way, ...]
-    cap: Floats  # [row, SM%], 0 where it fits not
+    cap: Floats  # [row, SM%], 0 where it does not fit
     by: Ints  # index of the batch
     exec_ms: Floats
 
     @cached_property
     def rows_of(self) -> dict[int, Ints]:
-        """Spot -> its rows."""
+        """Returns the rows of each spot."""
         starts = [0, *(np.flatnonzero(self.spot[1:] != self.spot[:-1]) + 1).tolist()] if len(self.spot) else []
         ends = [*starts[1:], len(self.spot)]
         return {
@@ -77,19 +77,19 @@ class ShapeOptions:
 
     @cached_property
     def least_sm(self) -> dict[int, int]:
-        """Spot -> the least SM% with which anything is carried there."""
+        """Returns the least SM% with which a spot carries anything."""
         least = (self.cap > 0).argmax(axis=1)
         return {spot: int(least[rows].min()) for spot, rows in self.rows_of.items()}
 
     @cached_property
     def least_w(self) -> dict[int, float]:
-        """Spot -> the least watts with which anything is carried there."""
+        """Returns the least watts with which a spot carries anything."""
         least = np.where(self.cap > 0, self.busy_w, np.inf).min(axis=1)
         return {spot: float(least[rows].min()) for spot, rows in self.rows_of.items()}
 
     @cached_property
     def busy_w(self) -> Floats:
-        """Watts above idle at all that it may carry, in the mean."""
+        """Returns the mean watts above idle of each shape at full load."""
         watts = np.zeros_like(self.cap)
         for number, way in enumerate(self.ways):
             rows = self.way == number
@@ -108,7 +108,7 @@ class ShapeOptions:
 
 @dataclass
 class Notes:
-    """What was worked out once: profiles as loops take them, and options of lots under terms."""
+    """Results to use again: profiles as loops read them, and options of groups under terms."""
 
     meter: Meter = field(default_factory=Meter)
     measured: Measurements = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Notes:
 
 
 def options(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
-    """All that the service's SLO, memory, watts and neighbours allow there."""
+    """Returns every shape that the service's SLO, memory, watts and neighbours allow there."""
     service, policy = terms.service, terms.policy
     key = (
         id(lot), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.is_dedicated,
@@ -172,7 +172,7 @@ def _looked_at(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Note
 
 
 def admits(spot: FreeGpu, service: Service, policy: Policy) -> bool:
-    """Whether the rules on neighbours and types let the service onto this GPU at all."""
+    """Tells if the rules on neighbours and types admit the service on this GPU at all."""
     return not (
         (service.gpu_types is not None and spot.gpu_type.name not in service.gpu_types)
         or spot.residents >= policy.clients_per_gpu
@@ -196,7 +196,7 @@ def _ratio(gpu_type: GpuType, clock_mhz: float) -> float:
 
 
 def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile]:
-    """Profiles by which the service may run there."""
+    """Yields the profiles by which the service may run on a node."""
     templates = {variant.name: variant.template for variant in problem.models[service.model]}
     for variant in service.variants:
         profile = problem.profiles.get((service.model, variant, node.gpu_type))
@@ -206,13 +206,13 @@ def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile
 
 
 def loads_of(at: Measured, service: Service) -> Floats:
-    """The limits of each batch at the service's percentile."""
+    """Returns the accepted loads of each batch at the service's percentile."""
     rows: Floats = limits(service.percentile, at.batches.tolist()).loads[at.batches]
     return rows
 
 
 def measured(profile: Profile) -> Measured:
-    """Every batch at every SM%."""
+    """Tabulates every batch at every SM%."""
     batches = sorted(profile.latency_ms)
     return Measured(
         np.array(batches, dtype=np.int64),

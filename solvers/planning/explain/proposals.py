@@ -12,7 +12,7 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One change: what it says, how large it is, the problem it makes, and the plan that then serves the service."""
+    """A change: its words, its size, the problem with it, and the plan that then serves the service."""
 
     dimension: str
     words: str
@@ -23,7 +23,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that serves the service by what is known of its GPUs; the judge has not seen it."""
+    """A change that serves the service as far as its GPUs are known; the judge has yet to confirm it."""
 
     dimension: str
     words: str
@@ -32,10 +32,12 @@ class Proposal:
     offer: Offer
 
 
-def confirm(one: Proposal) -> Relaxation | None:
-    """The change as applied, where the judge finds it right."""
-    plan = applied(one.changed, one.offer)
-    return Relaxation(one.dimension, one.words, one.relative, one.changed.changed, plan) if plan else None
+def confirm(proposal: Proposal) -> Relaxation | None:
+    """Applies a change; returns it if the judge accepts the plan."""
+    plan = applied(proposal.changed, proposal.offer)
+    if plan is None:
+        return None
+    return Relaxation(proposal.dimension, proposal.words, proposal.relative, proposal.changed.changed, plan)
 
 
 def propose(dimension: str, words: str, relative: float, changed: RelaxedCase) -> Proposal | None:
@@ -44,7 +46,7 @@ def propose(dimension: str, words: str, relative: float, changed: RelaxedCase) -
 
 
 def least_number(count: int, holds: Callable[[int], bool]) -> int | None:
-    """The first number below `count` from which on it holds, where more is never worse; looked for near 0 first."""
+    """Returns the first number below `count` from which on it holds; looks near 0 first."""
     if count < 1 or not holds(count - 1):
         return None
     low, high, step = -1, count - 1, 1

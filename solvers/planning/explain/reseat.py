@@ -1,31 +1,24 @@
-"""Services leave the GPUs on which a running job must stay and cannot beside them, and are served from what is left."""
+"""Moves services off the GPUs on which a running job must stay and has no room next to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from solvers.planning.explain.applied import case, offer, renewed
-from solvers.planning.explain.seats import instances
+from solvers.planning.explain.applied import case, offer, taken
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 
-def reseat(problem: Problem, stand: Sequence[Instance], staying: Sequence[PlacedJob]) -> list[Instance]:
-    """The instances of a plan with all that stood on these jobs' GPUs elsewhere, or beside them, or gone."""
+def reseat(problem: Problem, placed: Sequence[Instance], staying: Sequence[PlacedJob]) -> list[Instance]:
+    """Returns a plan's instances; those of these jobs' GPUs run next to the jobs or elsewhere, or are dropped."""
     places = {job.place for job in staying}
-    found = [one for one in stand if one.place not in places]
+    found = [instance for instance in placed if instance.place not in places]
 
     def dearest(name: str) -> tuple[float, str]:
         service = problem.services[name]
         return (-service.priority * service.rate_per_second, name)
 
-    for name in sorted({one.service for one in stand if one.place in places}, key=dearest):
+    for name in sorted({instance.service for instance in placed if instance.place in places}, key=dearest):
         about = case(problem, Plan(tuple(found), tuple(staying)), name)
-        offered = offer(about)
-        kept = [replace(one, rate_per_second=rate) for one, rate in zip(offered.kept, offered.found.own, strict=True)]
-        new = instances(offered.found, about.terms)
-        others = [one for one in found if one.service != name]
-        at = {one.place for one in (*about.own, *new)}
-        found = renewed(problem, (*others, *kept, *new), staying, at)[0]
+        found = taken(about, offer(about), problem)[0]
     return found

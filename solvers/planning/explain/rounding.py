@@ -6,13 +6,13 @@ from math import ceil, floor, log10
 
 
 def rounded_up(value: float) -> float:
-    """To four digits."""
+    """Rounds up to four digits."""
     step = 10.0 ** (floor(log10(value)) - 3) if value > 0 else 1.0
     return float(f"{ceil(value / step * (1 - 1e-12)) * step:.4g}")
 
 
 def rounded_down(value: float) -> float:
-    """To four digits."""
+    """Rounds down to four digits."""
     if not value > 0:
         return 0.0
     step = 10.0 ** (floor(log10(value)) - 3)

@@ -16,7 +16,7 @@ HIGHEST_PRIORITY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What an hour of serving adds to the plan's cost and what it saves, and the plan that serves."""
+    """The cost that an hour of serving adds, the cost that it saves, and the plan that serves."""
 
     adds: float
     saves: float

@@ -1,4 +1,4 @@
-"""What the compiled loops of job placement read and write, as named tuples of arrays."""
+"""The named tuples of arrays that the compiled loops of job placement read and write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEATS = 8  # jobs on one GPU at most, whatever the policy allows
 
 
 class JobFleet(NamedTuple):
-    """What services leave, GPU by GPU in the order of their names. Residents are services' instances."""
+    """The room that services leave on GPUs, in the order of their names. Residents are services' instances."""
 
     kind: Ints  # number of the GPU's type
     node: Ints
@@ -57,7 +57,7 @@ class Jobs(NamedTuple):
 
 
 class JobBoard(NamedTuple):
-    """Which job stands where, with how many SM%, and what is left beside."""
+    """The place and the SM% of each job, and what is left besides."""
 
     taken: Ints  # [GPU] how many
     job: Ints  # [GPU, seat]
@@ -88,7 +88,7 @@ def trial() -> JobTrial:
 
 
 def board(fleet: JobFleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats, free_w: float) -> JobBoard:
-    """Nobody runs yet."""
+    """Returns a board without jobs."""
     gpus = len(fleet.kind)
     return JobBoard(
         np.zeros(gpus, np.int64), np.zeros((gpus, SEATS), np.int64), np.zeros((gpus, SEATS), np.int64),

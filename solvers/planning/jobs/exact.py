@@ -1,4 +1,4 @@
-"""Few jobs on few GPUs: every placement, but for those that cannot be better than the best so far."""
+"""Tries every placement of few jobs on few GPUs, except those that cannot be better than the best so far."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MOST_PLACEMENTS = 30_000
 
 
 def is_small(s: JobPlacement) -> bool:
-    """Whether all placements can be tried."""
+    """Tells if all placements can be tried."""
     free = [job for job in range(len(s.room.jobs)) if job not in s.room.stays]
     return len(free) * log(len(s.room.places) + 1) <= log(MOST_PLACEMENTS)
 
 
 def search(s: JobPlacement) -> None:
-    """The best placement becomes what stands. Whoever must stay stands already."""
+    """Finds the best placement and applies it; the jobs that must stay are placed already."""
     free = [job for job in s.waiting() if job not in s.room.stays]
     best: list[tuple[Value, list[tuple[int, int]]]] = [(s.value, [])]
     _descend(s, free, sum(s.penalty[job] for job in free), [], best)
@@ -33,7 +33,7 @@ def _descend(
     taken: list[tuple[int, int]],
     best: list[tuple[Value, list[tuple[int, int]]]],
 ) -> None:
-    """Jobs in order, each onto every GPU or onto none; `undecided` is what it costs that the others wait."""
+    """Tries the jobs in order, each on every GPU and on none; `undecided` is the cost of leaving the others waiting."""
     if not less((s.cost - undecided, s.waits - len(free), s.seconds), best[0][0]):
         return  # more jobs only add cost and seconds
     if not free:
@@ -50,6 +50,6 @@ def _descend(
 
 
 def _is_paid(s: JobPlacement, gpu: int) -> bool:
-    """Whether one of its jobs may open it, or stays there."""
+    """Tells if one of its jobs may open it, or stays there."""
     price = float(s.room.fleet.price[gpu])
     return any(job in s.room.stays or may_open(s.room.jobs[job], price) for job in s.on(gpu))

@@ -1,4 +1,4 @@
-"""Compiled: how a set of jobs shares one GPU, and where a job runs best."""
+"""Compiled: shares a GPU among a set of jobs, and finds where a job runs best."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def most_slowdown(
     base_ms: Floats, rate: Floats, slo_ms: Floats, batch: Floats, row: Ints, rows: Floats, margin: float,
     utilization: float, into: Floats,
 ) -> None:  # fmt: skip
-    """For each instance the largest factor on its exec at which its rate is still accepted, by halving."""
+    """Finds, by halving, the largest factor on each instance's exec at which its rate is still accepted."""
     for i in range(base_ms.shape[0]):
         high = min(utilization * 1000.0 * batch[i] / (rate[i] * base_ms[i]), slo_ms[i] / (base_ms[i] * margin))
         low = 0.0
@@ -51,7 +51,7 @@ def most_slowdown(
 
 @njit((FLEET, JOBS, I8, I8, TRIAL), inner=True)
 def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
-    """Whether these jobs at these SM% are right beside the residents; if so, their watts and seconds."""
+    """Tells if these jobs at these SM% are valid next to the residents; if so, writes their watts and seconds."""
     used, memory, pressure, watts = 0, 0.0, 0.0, 0.0
     for i in range(count):
         profile = j.profile[t.job[i], f.kind[gpu]]
@@ -106,7 +106,7 @@ def is_better(watts: float, seconds: float, than_watts: float, than_seconds: flo
 
 @njit((FLEET, JOBS, I8, I8, TRIAL), inner=True)
 def start(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
-    """Even parts of the spare SM% (Mudi, M7), if these are right; else the least that each was measured at."""
+    """Takes even parts of the spare SM% (Mudi, M7) if these are valid, else the least that each was measured at."""
     for i in range(count):
         profile = j.profile[t.job[i], f.kind[gpu]]
         t.sm[i] = max(j.low[profile], min(j.high[profile], f.spare[gpu] // count))
@@ -119,7 +119,7 @@ def start(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
 
 @njit((FLEET, JOBS, I8, I8, F8, I8, TRIAL), inner=True)
 def share_out(f: JobFleet, j: Jobs, gpu: int, count: int, energy_price: float, tries: int, t: JobTrial) -> bool:
-    """The best SM% for these jobs on this GPU; False where they do not fit or one would be late.
+    """Finds the best SM% for these jobs on this GPU; False if they do not fit or a job would be late.
 
     All splits where `tries` allows; else from the least SM% of each, what helps most at a time."""
     splits = 1.0
@@ -201,7 +201,7 @@ def share_out(f: JobFleet, j: Jobs, gpu: int, count: int, energy_price: float, t
 
 @njit((FLEET, JOBS, BOARD, I8, I8, TRIAL), inner=True)
 def gather(f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, t: JobTrial) -> bool:
-    """This job after those that are there, as a trial; False where it cannot be beside them, however they share."""
+    """Makes a trial of this job and those that are there; False if it cannot run next to them, however they share."""
     profile = j.profile[job, f.kind[gpu]]
     count = b.taken[gpu]
     if profile < 0 or count >= f.seats[gpu] or j.least_pressure[profile] > f.bears[gpu]:
@@ -224,7 +224,7 @@ def gather(f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, t: JobTrial) -
 def try_beside(
     f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, energy_price: float, tries: int, t: JobTrial
 ) -> bool:
-    """This job beside those that are there: `about` becomes the watts and seconds of all of them."""
+    """Tries this job next to those that are there: `about` becomes the watts and seconds of all of them."""
     if not gather(f, j, b, gpu, job, t):
         return False
     return share_out(f, j, gpu, b.taken[gpu] + 1, energy_price, tries, t)
@@ -323,9 +323,9 @@ def best_home(
 def settle(
     f: JobFleet, j: Jobs, b: JobBoard, gpu: int, count: int, energy_price: float, tries: int, t: JobTrial
 ) -> bool:
-    """The jobs in `t.job` are now all that this GPU runs; if they do not fit, nothing changes."""
+    """Makes the jobs in `t.job` all that this GPU runs; if they do not fit, nothing changes."""
     node = f.node[gpu]
-    t.free_w[0] = b.free_w[0] + b.watts[gpu] + KEPT  # what stood there once stands there again
+    t.free_w[0] = b.free_w[0] + b.watts[gpu] + KEPT  # what ran there before may always run there again
     fits = True
     if count > 0:
         fits = share_out(f, j, gpu, count, energy_price, tries, t)

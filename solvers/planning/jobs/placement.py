@@ -1,4 +1,4 @@
-"""Jobs on GPUs as they stand: every step is taken through here, adds up its cost, and can be taken back."""
+"""The placement of jobs on GPUs: adds up the cost of each step, and can take it back."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MOST_HOMES = 2000  # GPUs tried for a job where energy has a price, and no quick
 
 @dataclass
 class JobPlacement:
-    """`tries` is how many splits of a GPU are looked at; where there are more, one is grown step by step."""
+    """`tries` is the number of splits of a GPU to try; where there are more, a split is grown step by step."""
 
     room: Room
     tries: int
     board: JobBoard = field(init=False)
-    cost: float = field(init=False)  # jobCost: GPUs opened, energy above idle, and who does not run
+    cost: float = field(init=False)  # jobCost: GPUs opened, energy above idle, and jobs that do not run
     waits: int = field(init=False)  # jobs that run nowhere
     seconds: float = 0.0  # the sum of 1 / units per second
     work: int = 0
-    left_out: set[int] = field(default_factory=set)  # who must stay where there is no room
+    left_out: set[int] = field(default_factory=set)  # jobs that must stay where there is no room
 
     def __post_init__(self) -> None:
         room, policy = self.room, self.room.problem.policy
@@ -38,7 +38,7 @@ class JobPlacement:
         self._trial, self._gain = trial(), np.zeros(3)
         self._journal: list[tuple[int, list[int]]] = []
         self.energy_price = policy.energy_price_per_kwh / 1000  # a watt, an hour
-        # Under a budget every watt is one that another job may need: the fewest first, and what is left at the end.
+        # Under a budget another job may need every watt: jobs take the fewest first, and the rest is spent at the end.
         self.frugality = max(self.energy_price, FRUGAL) if policy.power_budget_w is not None else self.energy_price
         self.penalty = [penalty(job, policy) for job in room.jobs]
         self.cost, self.waits = sum(self.penalty), len(room.jobs)
@@ -48,39 +48,39 @@ class JobPlacement:
 
     @property
     def value(self) -> Value:
-        """What is made least."""
+        """Returns what the search minimises."""
         return self.cost, self.waits, self.seconds
 
     def on(self, gpu: int) -> list[int]:
-        """Its jobs, in the order they came."""
+        """Returns its jobs, in the order in which they came."""
         return [int(job) for job in self.board.job[gpu, : self.board.taken[gpu]]]
 
     def waiting(self) -> list[int]:
-        """Who runs nowhere, the dearest to leave first."""
+        """Returns the jobs without a place, the most expensive to leave waiting first."""
         found = [int(job) for job in np.flatnonzero(self.board.home < 0) if int(job) not in self.left_out]
         return sorted(found, key=lambda job: (-self.penalty[job], job))
 
     def movable(self) -> list[int]:
-        """Who runs and may run elsewhere."""
+        """Returns the placed jobs that may run elsewhere."""
         return [int(job) for job in np.flatnonzero(self.board.home >= 0) if int(job) not in self.room.stays]
 
     # Steps
 
     def put(self, job: int, gpu: int) -> bool:
-        """This job beside those on this GPU, opening it if need be."""
+        """Puts a job next to those on this GPU, opening it if necessary."""
         return self.fits(job, gpu) and self._become(gpu, [*self.on(gpu), job])
 
     def put_all(self, jobs: list[int], gpu: int) -> bool:
-        """These jobs, and no others, onto this GPU at once."""
+        """Puts these jobs, and no others, on this GPU at once."""
         free = all(self.board.home[job] in (-1, gpu) for job in jobs)
         kind = self.room.fleet.kind[gpu]
         known = all(self.room.work.profile[job, kind] >= 0 for job in jobs)
         return free and known and len(jobs) <= self.room.fleet.seats[gpu] and self._become(gpu, jobs)
 
     def take(self, job: int) -> int:
-        """This job off its GPU, whose others share anew. Returns the GPU."""
+        """Takes a job off its GPU, whose other jobs share the room again; returns the GPU."""
         gpu = int(self.board.home[job])
-        self._become(gpu, [one for one in self.on(gpu) if one != job])
+        self._become(gpu, [other for other in self.on(gpu) if other != job])
         return gpu
 
     def _become(self, gpu: int, jobs: list[int], is_undone: bool = False) -> bool:
@@ -100,17 +100,17 @@ class JobPlacement:
         return True
 
     def spend(self) -> None:
-        """The watts that a budget still leaves, to jobs that run faster by them, GPU by GPU."""
+        """Spends the watts that a budget still leaves on jobs that run faster with them, GPU by GPU."""
         self.frugality = self.energy_price
         for gpu in np.flatnonzero(self.board.taken > 0):
             self._become(int(gpu), self.on(int(gpu)))
 
     def mark(self) -> tuple[int, float, float]:
-        """To come back to."""
+        """Returns a mark for `back`."""
         return len(self._journal), self.cost, self.seconds
 
     def back(self, mark: tuple[int, float, float]) -> None:
-        """Undo every step since."""
+        """Undoes every step since the mark."""
         while len(self._journal) > mark[0]:
             gpu, jobs = self._journal.pop()
             self._become(gpu, jobs, is_undone=True)
@@ -119,18 +119,18 @@ class JobPlacement:
     # Looks
 
     def fits(self, job: int, gpu: int) -> bool:
-        """Whether it may run there beside those there; `added` then tells what that adds."""
+        """Tells if a job may run next to those on a GPU; `added` then returns what that adds."""
         self.work += 1
         fleet, work = self.room.fleet, self.room.work
         return bool(try_beside(fleet, work, self.board, gpu, job, self.frugality, self.tries, self._trial))
 
     def added(self, gpu: int) -> tuple[float, float]:
-        """Cost and seconds that the last fit would add, but for the GPU's price."""
+        """Returns the cost, without the GPU's price, and the seconds that the last fit would add."""
         watts, seconds = (float(value) for value in self._trial.about)
         return self.energy_price * (watts - self.board.watts[gpu]), seconds - float(self.board.seconds[gpu])
 
     def home(self, job: int, but: int = -1) -> tuple[int, float, float]:
-        """The open GPU that adds least, -1 for none; the cost and the seconds that it adds."""
+        """Returns the open GPU that adds least, or -1, with the cost and the seconds that it adds."""
         most = MOST_HOMES if self.frugality else len(self.room.places)
         gpu = best_home(
             self.room.fleet, self.room.work, self.board, job, but, self.frugality, self.tries, most, self._gain,
@@ -140,7 +140,7 @@ class JobPlacement:
         return int(gpu), self.energy_price * float(self._gain[0]), float(self._gain[1])
 
     def openable(self, job: int) -> list[int]:
-        """Of each type and price that it may open, the first empty GPU whose node has room for it."""
+        """Returns, of each type and price that it may open, the first empty GPU whose node has room for it."""
         room, found = self.room, []
         for (kind, price), gpus in self.pools.items():
             profile = room.work.profile[job, kind]
@@ -159,24 +159,24 @@ class JobPlacement:
         return found
 
 
-def less(one: Value, other: Value) -> bool:
-    """Less cost; or the same, and fewer wait; or as many, and fewer seconds a unit."""
-    if abs(one[0] - other[0]) > NEAR * max(1.0, abs(other[0])):
-        return one[0] < other[0]
-    if one[1] != other[1]:
-        return one[1] < other[1]
-    return one[2] < other[2] * (1 - NEAR)
+def less(value: Value, other: Value) -> bool:
+    """Tells if the first value is less: by cost, then by waiting jobs, then by seconds a unit."""
+    if abs(value[0] - other[0]) > NEAR * max(1.0, abs(other[0])):
+        return value[0] < other[0]
+    if value[1] != other[1]:
+        return value[1] < other[1]
+    return value[2] < other[2] * (1 - NEAR)
 
 
 def penalty(job: Job, policy: Policy) -> float:
-    """What it costs an hour that this job does not run."""
+    """Returns the cost an hour of a job that does not run."""
     if job.deadline is not None:
         return policy.unplaced_price * job.priority / 100
     return max(policy.waiting_price * job.priority / 100, job.max_price_per_hour or 0.0)
 
 
 def may_open(job: Job, price: float) -> bool:
-    """Whether a GPU at this price may be opened for it."""
+    """Tells if a GPU at this price may be opened for a job."""
     if job.max_price_per_hour is not None:
         return price <= job.max_price_per_hour
     return job.deadline is not None

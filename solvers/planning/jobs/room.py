@@ -158,26 +158,26 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
             left = (job.deadline - now).total_seconds()
             need[number] = job.units / left if left > 0 else 1e300
         for place, gpu_type in enumerate(types):
-            one = job.profiles.get(gpu_type)
-            if one is None or (staying and problem.nodes[staying.node].gpu_type != gpu_type):
+            job_profile = job.profiles.get(gpu_type)
+            if job_profile is None or (staying and problem.nodes[staying.node].gpu_type != gpu_type):
                 continue
-            low, high = one.units_per_second[0][0], one.units_per_second[-1][0]
-            memory = one.memory_gib
+            low, high = job_profile.units_per_second[0][0], job_profile.units_per_second[-1][0]
+            memory = job_profile.memory_gib
             if staying:
                 low = high = min(max(staying.sm_percent, low), high)
                 memory = max(memory, staying.memory_gib)
-            key = (id(one), low, high, hash(memory))
+            key = (id(job_profile), low, high, hash(memory))
             if key not in seen:
                 seen[key] = len(found)
-                demand = one.demand
+                demand = job_profile.demand
                 numbers = (low, high, memory, demand.cpu_cores, demand.host_memory_gib, demand.sensitivity,
                            demand.clock_exponent, demand.power_exponent)  # fmt: skip
-                curves = (one.units_per_second, demand.pressure, demand.power_w)
+                curves = (job_profile.units_per_second, demand.pressure, demand.power_w)
                 found.append((everywhere(curves[0]), everywhere(curves[1]), everywhere(curves[2]), numbers))
             profile[number, place] = seen[key]
     count = len(found)
-    pace, pressure, power = (np.array([one[n] for one in found]).reshape(count, SM) for n in range(3))
-    scalars = np.array([one[3] for one in found]).reshape(count, 8).T.copy()
+    pace, pressure, power = (np.array([row[n] for row in found]).reshape(count, SM) for n in range(3))
+    scalars = np.array([row[3] for row in found]).reshape(count, 8).T.copy()
     low, high = scalars[0].astype(np.int64), scalars[1].astype(np.int64)
     at = np.arange(SM)
     within = (at >= low[:, None]) & (at <= high[:, None])

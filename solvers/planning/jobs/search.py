@@ -1,4 +1,4 @@
-"""Jobs onto GPUs: the dearest to leave waiting first, each where it adds least; then whatever single change helps."""
+"""Places jobs, the most expensive to leave waiting first, each where it adds least; then makes single changes."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ ROUNDS = 8
 EXCHANGE = 10  # of work: as many GPUs as could be looked at instead
 
 
-def search(standing: JobPlacement, budget: int) -> None:
-    """First what runs, then everybody else, then improvements while `budget` (GPUs looked at) lasts."""
-    stay(standing)
-    stand(standing)
-    fill(standing)
+def search(placement: JobPlacement, budget: int) -> None:
+    """Places running jobs, then all others, then makes improvements while `budget` (GPUs looked at) lasts."""
+    stay(placement)
+    stand(placement)
+    fill(placement)
     for _ in range(ROUNDS):
-        before = standing.value
+        before = placement.value
         for step in (close, push_aside, move, swap):
-            if standing.work < budget:
-                step(standing, budget)
-        fill(standing)
-        if not less(standing.value, before):
+            if placement.work < budget:
+                step(placement, budget)
+        fill(placement)
+        if not less(placement.value, before):
             break
 
 
 def stay(s: JobPlacement) -> None:
-    """Running jobs that are not preemptible; with the others of their GPU, where only all together are right: shares
-    that jobs take are none that strangers use, which slows services where shares are priced."""
+    """Places the running jobs that must stay, with the others of their GPU where only all together are valid.
+
+    Where shares are priced, strangers on SMs that jobs do not use slow the services.
+    """
     state = s.room.problem.state
     number = {job.name: place for place, job in enumerate(s.room.jobs)}
     for job, placed in sorted(s.room.stays.items()):
         gpu = s.room.number_of.get(placed.place, -1)
-        together = sorted({number[one.job] for one in (state.jobs if state else ()) if one.place == placed.place})
+        together = sorted({number[job.job] for job in (state.jobs if state else ()) if job.place == placed.place})
         if s.board.home[job] < 0 and (gpu < 0 or not (s.put(job, gpu) or s.put_all(together, gpu))):
             s.left_out.add(job)
 
 
 def stand(s: JobPlacement) -> None:
-    """The other running jobs start from where they run, if that is right and no dearer than to wait."""
+    """Places the other running jobs where they run, if that is valid and no more expensive than waiting."""
     room, state = s.room, s.room.problem.state
     number = {job.name: place for place, job in enumerate(room.jobs)}
     running = sorted((number[placed.job], placed.place) for placed in (state.jobs if state else ()))
-    for job, where in running * 2:  # who rides along comes after who may open the GPU
+    for job, where in running * 2:  # a job that may not open its GPU follows one that may
         gpu = room.number_of.get(where, -1)
         if s.board.home[job] >= 0 or job in room.stays or gpu < 0:
             continue
@@ -54,7 +56,7 @@ def stand(s: JobPlacement) -> None:
 
 
 def fill(s: JobPlacement) -> None:
-    """Every job that runs nowhere, the dearest to leave first, then the slow ones: they have most to lose."""
+    """Places every waiting job, the most expensive to leave first, then the slow ones: they have most to lose."""
     work = s.room.work
     waiting = s.waiting()
     fastest = {
@@ -66,7 +68,7 @@ def fill(s: JobPlacement) -> None:
 
 
 def place(s: JobPlacement, job: int) -> bool:
-    """Where jobs may go already, or on a GPU opened for it, whichever is cheaper; if waiting is dearer."""
+    """Places a job on an open GPU or on one opened for it, whichever is cheaper, if waiting costs more."""
     limit = s.penalty[job] * (1 + NEAR)
     gpu, cost, seconds = s.home(job)
     found = (cost, seconds, gpu) if gpu >= 0 and cost <= limit else None
@@ -81,7 +83,7 @@ def place(s: JobPlacement, job: int) -> bool:
 
 
 def open_together(s: JobPlacement) -> None:
-    """GPUs too dear for any one of the waiting jobs, but not for several."""
+    """Opens GPUs that are too expensive for any single waiting job, but not for several together."""
     for (_, price), gpus in s.pools.items():
         for gpu in gpus:
             if s.board.is_open[gpu]:
@@ -100,15 +102,15 @@ def open_together(s: JobPlacement) -> None:
 
 
 def close(s: JobPlacement, budget: int) -> None:
-    """The jobs of an opened GPU go elsewhere, or wait, if that is cheaper than the GPU."""
-    for gpu in [int(one) for one in np.flatnonzero((s.room.fleet.price > 0) & (s.board.taken > 0))]:
+    """Moves the jobs of an opened GPU elsewhere, or lets them wait, if that is cheaper than the GPU."""
+    for gpu in np.flatnonzero((s.room.fleet.price > 0) & (s.board.taken > 0)).tolist():
         jobs = s.on(gpu)
         if s.work >= budget or any(job in s.room.stays for job in jobs):
             continue
         before, mark = s.value, s.mark()
         for job in sorted(jobs, key=lambda job: (-s.penalty[job], job)):
             home, cost, _ = s.home(job, gpu)
-            s.take(job)  # also who finds no other: nobody may be left to pay for the GPU
+            s.take(job)  # also if it finds no other: no job may be left to pay for the GPU
             if home >= 0 and cost <= s.penalty[job]:
                 s.put(job, home)
         if not less(s.value, before):
@@ -116,7 +118,7 @@ def close(s: JobPlacement, budget: int) -> None:
 
 
 def push_aside(s: JobPlacement, budget: int) -> None:
-    """A waiting job takes the place of one that finds another, or that is cheaper to leave."""
+    """Gives a waiting job the place of a job that finds another, or that is cheaper to leave."""
     for job in s.waiting():
         for other in s.movable():
             if s.work >= budget:
@@ -134,14 +136,14 @@ def push_aside(s: JobPlacement, budget: int) -> None:
 
 
 def may_not_pay(s: JobPlacement, job: int, other: int, gpu: int) -> bool:
-    """Whether the GPU was opened, and without `other` nobody is left whose price allows it."""
+    """Tells if the GPU was opened, and without `other` no job is left whose price allows it."""
     price = float(s.room.fleet.price[gpu])
-    rest = [one for one in s.on(gpu) if one != other]
-    return price > 0 and not any(may_open(s.room.jobs[one], price) for one in [*rest, job])
+    rest = [third for third in s.on(gpu) if third != other]
+    return price > 0 and not any(may_open(s.room.jobs[candidate], price) for candidate in [*rest, job])
 
 
 def move(s: JobPlacement, budget: int) -> None:
-    """Each job, those of the slowest GPUs first, to wherever it adds less than where it is."""
+    """Moves jobs, those of the slowest GPUs first, to where they add less."""
     for job in sorted(s.movable(), key=lambda job: (-float(s.board.seconds[s.board.home[job]]), job)):
         gpu = int(s.board.home[job])
         if s.work >= budget or leaves_unpaid(s, job):
@@ -154,29 +156,29 @@ def move(s: JobPlacement, budget: int) -> None:
 
 
 def leaves_unpaid(s: JobPlacement, job: int) -> bool:
-    """Whether others ride along on a GPU that only this job may open."""
+    """Tells if other jobs share a GPU that only this job may open."""
     gpu = int(s.board.home[job])
-    rest = [one for one in s.on(gpu) if one != job]
+    rest = [other for other in s.on(gpu) if other != job]
     price = float(s.room.fleet.price[gpu])
-    return price > 0 and bool(rest) and not any(may_open(s.room.jobs[one], price) for one in rest)
+    return price > 0 and bool(rest) and not any(may_open(s.room.jobs[other], price) for other in rest)
 
 
 def swap(s: JobPlacement, budget: int) -> None:
-    """Two jobs of different GPUs change places."""
+    """Exchanges two jobs of different GPUs."""
     running = s.movable()
-    for place_of_one, one in enumerate(running):
-        for other in running[place_of_one + 1 :]:
+    for number, job in enumerate(running):
+        for other in running[number + 1 :]:
             if s.work >= budget:
                 return
-            here, there = int(s.board.home[one]), int(s.board.home[other])
+            here, there = int(s.board.home[job]), int(s.board.home[other])
             s.work += EXCHANGE
             work, fleet = s.room.work, s.room.fleet
-            if here == there or work.profile[one, fleet.kind[there]] < 0 or work.profile[other, fleet.kind[here]] < 0:
+            if here == there or work.profile[job, fleet.kind[there]] < 0 or work.profile[other, fleet.kind[here]] < 0:
                 continue
-            if may_not_pay(s, other, one, here) or may_not_pay(s, one, other, there):
+            if may_not_pay(s, other, job, here) or may_not_pay(s, job, other, there):
                 continue
             before, mark = s.value, s.mark()
-            s.take(one)
+            s.take(job)
             s.take(other)
-            if not (s.put(one, there) and s.put(other, here) and less(s.value, before)):
+            if not (s.put(job, there) and s.put(other, here) and less(s.value, before)):
                 s.back(mark)

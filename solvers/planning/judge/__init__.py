@@ -1,6 +1,6 @@
-"""The judge: whether a plan is right, what it costs and how well it keeps its promises, in plain loops.
+"""The judge: finds the rules that a plan breaks, its cost and how well it keeps its SLOs, in plain loops.
 
-It knows problems and plans and nothing of how plans are made. Every rule is one function, under the rule's name.
+It knows problems and plans, and nothing of how plans are made. Every rule is a function of the rule's name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["JudgedPlan", "Keeps", "PlanEdit", "Resident", "Verdict", "Violation"
 
 
 def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | None = None) -> Verdict:
-    """Every rule on the whole plan. Without `simulate` SLOs are judged by `keeps` alone, if at all."""
-    standing = JudgedPlan(problem, plan, keeps)
-    verdict = standing.verdict()
+    """Checks every rule on the whole plan. Without `simulate`, `keeps` alone judges the SLOs, if given."""
+    judged_plan = JudgedPlan(problem, plan, keeps)
+    verdict = judged_plan.verdict()
     if simulate:
         from solvers.planning.judge.attainment import slos_hold  # compiled: a judgement without it starts sooner
 
-        attainment, found = slos_hold(problem.policy, standing.residents)
+        attainment, found = slos_hold(problem.policy, judged_plan.residents)
         verdict = replace(verdict, attainment=attainment, violations=tuple(sorted([*verdict.violations, *found])))
-    return replace(verdict, misstated=misstated(problem, plan, standing, verdict))
+    return replace(verdict, misstated=misstated(problem, plan, judged_plan, verdict))
 
 
 def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:

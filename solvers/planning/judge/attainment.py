@@ -1,4 +1,4 @@
-"""The referee on SLOs: each instance's batch server, simulated, and simulated at length where there is doubt."""
+"""Judges SLOs by simulating each instance's batch server, at length where there is doubt."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from solvers.planning.judge.streams import BLOCKS, REQUESTS, SKIPPED, stream
 from solvers.planning.judge.verdict import Violation
 from solvers.planning.problem import Policy
 
-SEEDS = 24  # streams of the first look: which one an instance gets depends on where it stands
+SEEDS = 24  # streams of the first simulation: the place of an instance chooses one
 AGAIN = 1_000_000
 AGAIN_SEED = 1_000
-ERRORS = 4  # standard errors below the percentile that are still chance
+ERRORS = 4  # standard errors below the percentile that still count as chance
 
 
 def attained(
     batch: int, exec_ms: float, timeout_ms: float, rate_per_second: float, slo_ms: float, percentile: float, seed: int
 ) -> tuple[float, float, bool]:
-    """The share of requests within the SLO, its standard error, and whether the promise is kept.
+    """Returns the share of requests within the SLO, its standard error, and if the SLO is kept.
 
-    60,000 requests; below the percentile by any amount: again with 1,000,000 and another seed, where up to 4 standard
-    errors below still keep it.
+    It simulates 60,000 requests. If the share is below the percentile by any amount, it simulates 1,000,000 with
+    another seed; then up to 4 standard errors below the percentile still keep the SLO.
     """
     wanted = percentile / 100
     share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed)
@@ -35,11 +35,11 @@ def attained(
     return share, error, share >= wanted - ERRORS * error
 
 
-@lru_cache(maxsize=100_000)  # what runs alike in many places is simulated once a stream
+@lru_cache(maxsize=100_000)  # instances that run alike are simulated once a stream
 def simulated(
     batch: int, exec_ms: float, timeout_ms: float, rate_per_second: float, slo_ms: float, requests: int, seed: int
 ) -> tuple[float, float]:
-    """The share of so many requests within the SLO, and its standard error."""
+    """Returns the share of so many requests within the SLO, and its standard error."""
     share, error, _ = served(
         stream(requests, seed), batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
         requests * SKIPPED // REQUESTS, BLOCKS,
@@ -50,7 +50,7 @@ def simulated(
 def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, float], list[Violation]]:
     """At least `percentile` % of an instance's requests finish within latencyMs of arrival, at exec x (1 + execMargin).
 
-    Also each service's worst instance. What cannot be simulated breaks other rules.
+    Returns each service's worst instance, too. What cannot be simulated breaks other rules.
     """
     attainment: dict[str, float] = {}
     found: list[Violation] = []
@@ -71,10 +71,10 @@ def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, floa
             share, error, kept = 0.0, 0.0, False
         attainment[service.name] = min(share, attainment.get(service.name, 1.0))
         if not kept:
-            told = (
+            sentence = (
                 f"{100 * share:.4g} % of requests finish within {service.slo_ms:g} ms (standard error"
                 f" {100 * error:.2g}), {service.percentile:g} % are promised: batch {instance.batch},"
                 f" exec {exec_ms:.6g} ms with the margin, {instance.rate_per_second:.6g} a second"
             )
-            found.append(Violation(where, "slo_holds", told))
+            found.append(Violation(where, "slo_holds", sentence))
     return attainment, found

@@ -13,7 +13,7 @@ LOADS = 64  # steps of the table between load 0 and 1
 
 
 def busy_fraction(batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float) -> float:
-    """As a long simulation without the margin would find it.
+    """Returns the fraction that a long simulation without the margin would find.
 
     At timeout 0 the server's chain is exact; read between points of a table by load, it is within 0.1 % of it. Any
     other timeout is simulated.
@@ -31,6 +31,6 @@ def busy_fraction(batch: int, exec_ms: float, rate_per_second: float, timeout_ms
 
 @lru_cache(maxsize=256)
 def _by_load(batch: int) -> tuple[list[float], list[float]]:
-    """Loads and busy fractions of one batch: denser towards 0, where a large batch's fraction rises steeply."""
+    """Tabulates busy fractions of a batch by load: denser towards 0, where a large batch's fraction rises steeply."""
     loads = [(step / LOADS) ** 2 for step in range(LOADS)]
     return [*loads, 1.0], [0.0, *(busy_at_timeout_0(batch, load * batch) for load in loads[1:]), 1.0]

@@ -1,4 +1,4 @@
-"""What a plan does to the instances that run: kept, retuned, resized, started, stopped, moved."""
+"""Counts what a plan does to the running instances: kept, retuned, resized, started, stopped, moved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solvers.planning.problem import Instance
 
 
 class GpuChanges(NamedTuple):
-    """What happens on one GPU; what starts and stops is told by service, for a move needs both."""
+    """The changes on a GPU; starts and stops are listed by service, since a move needs both."""
 
     keep: int = 0
     retune: int = 0
@@ -38,7 +38,7 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
 
 
 def _pair(new: list[Instance], old: list[Instance], matches: Callable[[Instance, Instance], bool]) -> int:
-    """Takes out of both lists what matches, and says how often."""
+    """Removes matching pairs from both lists; returns how many."""
     if not new or not old:
         return 0
     left = []
@@ -54,32 +54,32 @@ def _pair(new: list[Instance], old: list[Instance], matches: Callable[[Instance,
     return count
 
 
-def _is_same_service(one: Instance, other: Instance) -> bool:
-    return one.service == other.service
+def _is_same_service(planned: Instance, other: Instance) -> bool:
+    return planned.service == other.service
 
 
-def _is_same_shape(one: Instance, other: Instance) -> bool:
+def _is_same_shape(planned: Instance, other: Instance) -> bool:
     return (
-        one.service == other.service
-        and one.variant == other.variant
-        and one.sm_percent == other.sm_percent
-        and same(one.memory_gib, other.memory_gib)
+        planned.service == other.service
+        and planned.variant == other.variant
+        and planned.sm_percent == other.sm_percent
+        and same(planned.memory_gib, other.memory_gib)
     )
 
 
-def _is_kept(one: Instance, other: Instance) -> bool:
-    return one is other or (
-        one.service == other.service
-        and _is_same_shape(one, other)
-        and one.batch == other.batch
-        and same(one.batch_timeout_ms, other.batch_timeout_ms)
-        and same(one.clock_mhz, other.clock_mhz)
-        and same(one.rate_per_second, other.rate_per_second)
+def _is_kept(planned: Instance, other: Instance) -> bool:
+    return planned is other or (
+        planned.service == other.service
+        and _is_same_shape(planned, other)
+        and planned.batch == other.batch
+        and same(planned.batch_timeout_ms, other.batch_timeout_ms)
+        and same(planned.clock_mhz, other.clock_mhz)
+        and same(planned.rate_per_second, other.rate_per_second)
     )
 
 
 class ChangeTally:
-    """Changes over all GPUs, kept as GPUs come and go."""
+    """The changes over all GPUs, updated GPU by GPU."""
 
     def __init__(self) -> None:
         self._keep = self._retune = self._resize = 0
@@ -100,7 +100,7 @@ class ChangeTally:
             self._stops[service] += 1
 
     def total(self) -> Changes:
-        """What is left of a service's starts and stops pairs into moves."""
+        """Returns the counts; a start and a stop of the same service make a move."""
         starts, stops = self._starts.total(), self._stops.total()
         move = (self._starts & self._stops).total() if starts and stops else 0
         return Changes(self._keep, self._retune, self._resize, starts - move, stops - move, move)

@@ -29,11 +29,11 @@ class Churn:
 
     @property
     def places(self) -> Iterable[Place]:
-        """Where instances run."""
+        """Returns the GPUs on which instances run."""
         return self._running.keys()
 
     def update(self, place: Place, gpu: JudgedGpu | None) -> None:
-        """Takes what the plan now wants of this GPU."""
+        """Takes over what the plan now places on this GPU."""
         planned = [line.instance for line in gpu.residents] if gpu else []
         found = changes_on(planned, self._running.get(place, ()))
         self._tally.replace(self._changes.get(place, NO_CHANGES), found)

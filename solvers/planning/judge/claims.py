@@ -1,4 +1,4 @@
-"""What a plan says of itself beside its decision, where that is not so. No rule is broken by it; nobody is misled."""
+"""Finds what a plan states wrongly besides its decision. That breaks no rule, but would mislead readers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import Problem
 
 
-def misstated(problem: Problem, plan: Plan, standing: JudgedPlan, verdict: Verdict) -> tuple[Violation, ...]:
-    """Predictions, changes, cost and releasable nodes that differ from what the judge found; 0 states nothing."""
-    found = [*_predictions(standing), *_releasable(problem, plan)]
+def misstated(problem: Problem, plan: Plan, judged_plan: JudgedPlan, verdict: Verdict) -> tuple[Violation, ...]:
+    """Returns predictions, changes, costs and releasable nodes that differ from the judge's; 0 states nothing."""
+    found = [*_predictions(judged_plan), *_releasable(problem, plan)]
     if plan.changes not in (Changes(), verdict.changes):
         found.append(Violation("changes", "changes_told", f"they are {verdict.changes}"))
     if plan.certificate:
-        told = plan.certificate.cost
+        claimed = plan.certificate.cost
         for name in ("resource", "unserved", "job", "churn"):
-            stated, is_so = getattr(told, name), getattr(verdict.cost, name)
+            stated, is_so = getattr(claimed, name), getattr(verdict.cost, name)
             if _differ(stated, is_so):
                 found.append(Violation("certificate", "cost_told", f"{name} cost {stated:.8g} is {is_so:.8g}"))
         bound = plan.certificate.bound
         if bound is not None and bound > verdict.cost.total * (1 + 1e-9):
-            told_bound = f"the bound {bound:.8g} is above the cost {verdict.cost.total:.8g}"
-            found.append(Violation("certificate", "bound_told", told_bound))
+            sentence = f"the bound {bound:.8g} is above the cost {verdict.cost.total:.8g}"
+            found.append(Violation("certificate", "bound_told", sentence))
     return tuple(sorted(found))
 
 
-def _predictions(standing: JudgedPlan) -> Iterator[Violation]:
+def _predictions(judged_plan: JudgedPlan) -> Iterator[Violation]:
     """predicted.execMs is exec without the margin, predicted.stepsPerSecond the job's speed, each within 1 %"""
-    for line in standing.residents:
+    for line in judged_plan.residents:
         stated = line.instance.exec_ms
         if stated and line.exec_ms is not None and _differ(stated, line.exec_ms):
             where = f"{line.instance.service} on {line.instance.node}/{line.instance.gpu}"
             yield Violation(where, "exec_told", f"predicted execMs {stated:.6g} is {line.exec_ms:.6g}")
-    for job in standing.job_residents:
+    for job in judged_plan.job_residents:
         stated = job.placed.units_per_second
         if stated and job.units_per_second is not None and _differ(stated, job.units_per_second):
             where = f"{job.placed.job} on {job.placed.node}/{job.placed.gpu}"

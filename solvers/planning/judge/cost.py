@@ -1,4 +1,4 @@
-"""What a plan costs: GPUs that services run on, what is left unserved, and, apart from these, jobs."""
+"""Computes the cost of a plan: GPUs that services use, unserved rates and, apart from these, jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solvers.planning.problem import Job, Policy, Service
 
 
 def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
-    """What services pay for a GPU in an hour; `busy_w` is what they draw above idle, times the time they are busy.
+    """Returns what services pay for a GPU in an hour; `busy_w` are their watts above idle times their busy fractions.
 
     pricing gpu: its price. pricing share: price x max(sum of SM% / 100, sum of memory / its memory), the whole price
     where a dedicated service runs. Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
@@ -26,7 +26,7 @@ def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
 
 
 def used_part(gpu: JudgedGpu, policy: Policy) -> float:
-    """The part of a GPU that services pay for."""
+    """Returns the part of a GPU that services pay for."""
     if policy.pricing == "gpu" or any(line.service and line.service.is_dedicated for line in gpu.residents):
         return 1.0
     sms = sum(line.instance.sm_percent for line in gpu.residents)
@@ -35,9 +35,9 @@ def used_part(gpu: JudgedGpu, policy: Policy) -> float:
 
 
 def job_gpu_cost(gpu: JudgedGpu, policy: Policy) -> float:
-    """What jobs pay for a GPU in an hour: its price where they opened it, and the energy they draw above idle.
+    """Returns what jobs pay for a GPU in an hour: its price if they opened it, and their energy above idle.
 
-    The idle watts of a GPU that only jobs run on are nobody's: it idles without them, too.
+    The idle watts of a GPU with jobs alone are free: it would idle without them, too.
     """
     if not gpu.jobs:
         return 0.0
@@ -45,27 +45,27 @@ def job_gpu_cost(gpu: JudgedGpu, policy: Policy) -> float:
     return (gpu.node.price_per_hour if is_opened_for_jobs(gpu) else 0.0) + energy
 
 
-def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], told: Sequence[Unplaced]) -> float:
-    """What a job costs that does not run.
+def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], claims: Sequence[Unplaced]) -> float:
+    """Returns the cost of a job that does not run.
 
-    With a deadline: unplacedPrice x priority / 100, also for one that runs but is told to miss it. Without:
+    With a deadline: unplacedPrice x priority / 100, also for a job that runs but is listed as missing it. Without:
     max(waitingPrice x priority / 100, maxPricePerHour).
     """
     if job.deadline is not None:
-        return policy.unplaced_price * job.priority / 100 if told or not lines else 0.0
+        return policy.unplaced_price * job.priority / 100 if claims or not lines else 0.0
     if lines:
         return 0.0
     return max(policy.waiting_price * job.priority / 100, job.max_price_per_hour or 0.0)
 
 
-def unserved_cost(service: Service, policy: Policy, told: Sequence[Unserved]) -> float:
+def unserved_cost(service: Service, policy: Policy, claims: Sequence[Unserved]) -> float:
     """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
-    rate = unserved_rate(service, told)
+    rate = unserved_rate(service, claims)
     return policy.unserved_price * service.priority / 100 * max(rate, 1.0) if rate > 0 else 0.0
 
 
 def busy_share(line: Resident) -> float:
-    """The fraction of time that an instance is busy; 1 where its execution time is not known."""
+    """Returns the fraction of time that an instance is busy; 1 if its execution time is not known."""
     if line.exec_ms is None:
         return 1.0
     instance = line.instance

@@ -1,4 +1,4 @@
-"""Rules of one GPU, and of the node it stands in: what runs there fits, and keeps apart what must be apart."""
+"""Rules of a GPU and of its node: what runs there fits, and what must be apart is apart."""
 
 from __future__ import annotations
 

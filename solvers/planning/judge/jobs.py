@@ -11,7 +11,7 @@ from solvers.planning.judge.tolerances import SUM, at_most
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Job, PlacedJob, Problem
 
-# One line of the plan by itself
+# A line of the plan by itself
 
 
 def job_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
@@ -59,7 +59,7 @@ def is_opened_for_jobs(gpu: JudgedGpu) -> bool:
 def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
     """a GPU opened for jobs => one of them has a deadline or maxPricePerHour, and price <= its maxPricePerHour if any
 
-    One that may is enough: the others ride along on what it pays. So they do on a GPU that one must stay on.
+    One such job is enough: the others share what it pays for. So they do on a GPU where a job must stay.
     """
     if not is_opened_for_jobs(gpu) or not any(line.job for line in gpu.jobs):
         return None
@@ -77,34 +77,34 @@ def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 def _runs_here(problem: Problem, line: JobResident) -> bool:
     running = problem.state.jobs if problem.state else ()
-    return any(one.job == line.placed.job and one.place == line.placed.place for one in running)
+    return any(job.job == line.placed.job and job.place == line.placed.place for job in running)
 
 
 # A job over the whole plan
 
 
 def runs_once(
-    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+    problem: Problem, job: Job, lines: Sequence[JobResident], claims: Sequence[Unplaced], stays: PlacedJob | None
 ) -> str | None:
-    """places + entries in unplaced <= 1; one that must stay though it misses its deadline may stand in both"""
+    """places + entries in unplaced <= 1; both are allowed for a job that must stay though it misses its deadline"""
     if len(lines) > 1:
         return f"it is placed {len(lines)} times"
-    if len(told) > 1:
-        return f"unplaced lists it {len(told)} times"
-    if lines and told and not stays:
+    if len(claims) > 1:
+        return f"unplaced lists it {len(claims)} times"
+    if lines and claims and not stays:
         return "it is placed, and unplaced lists it too"
     return None
 
 
 def deadline_met(
-    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+    problem: Problem, job: Job, lines: Sequence[JobResident], claims: Sequence[Unplaced], stays: PlacedJob | None
 ) -> str | None:
     """units per second >= units left / (deadline - now), or in unplaced; not judged without State.now
 
     A running job that is not preemptible stays, however late it is.
     """
     now = problem.state.now if problem.state else None
-    if job.deadline is None or now is None or told:
+    if job.deadline is None or now is None or claims:
         return None
     if not lines:
         return "it has a deadline but is neither placed nor listed in unplaced"
@@ -118,7 +118,7 @@ def deadline_met(
 
 
 def running_job_stays(
-    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+    problem: Problem, job: Job, lines: Sequence[JobResident], claims: Sequence[Unplaced], stays: PlacedJob | None
 ) -> str | None:
     """running and not preemptible => it runs on the same GPU"""
     if stays is None or any(line.placed.place == stays.place for line in lines):

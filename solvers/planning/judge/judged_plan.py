@@ -19,15 +19,15 @@ from solvers.planning.judge.violations import Violations
 from solvers.planning.plan import Cost, Plan, Unplaced, Unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
-# Whether each keeps its SLO, by some verdict other than the referee's; asked of those whose exec is known.
+# Tells which residents keep their SLO without simulating them; it gets those whose exec is known.
 Keeps: TypeAlias = Callable[[Problem, Sequence[Resident]], Sequence[bool]]
 FIXED = ("gpu_types", "nodes", "models", "profiles", "jobs", "policy", "limits")
 
 
 class JudgedPlan:
-    """A plan with what is known of each GPU, node, service, tenant and job.
+    """A plan with the findings on each GPU, node, service, tenant and job.
 
-    `keeps` is a verdict on SLOs without simulation; without it SLOs are not judged here.
+    `keeps` judges SLOs without simulation; without it SLOs are not judged here.
     """
 
     def __init__(self, problem: Problem, plan: Plan, keeps: Keeps | None = None) -> None:
@@ -49,12 +49,8 @@ class JudgedPlan:
         self._unserved_cost: dict[str, float] = {}
         self._idle_job_cost: dict[str, float] = {}
         self._churn = Churn(problem)
-        state = problem.state
-        self._staying = {
-            placed.job: placed
-            for placed in (state.jobs if state else ())
-            if not problem.jobs[placed.job].is_preemptible
-        }
+        running = problem.state.jobs if problem.state else ()
+        self._staying = {placed.job: placed for placed in running if not problem.jobs[placed.job].is_preemptible}
         for left in plan.unserved:
             self._unserved[left.service].append(left)
         for out in plan.unplaced:
@@ -74,7 +70,7 @@ class JudgedPlan:
 
     @property
     def residents(self) -> Iterator[Resident]:
-        """Every instance, with its execution time among its neighbours."""
+        """Yields every instance with its execution time among its neighbours."""
         for lines in self._lines.by_service.values():
             yield from lines.values()
 
@@ -84,14 +80,14 @@ class JudgedPlan:
             yield from lines
 
     def on(self, place: Place) -> JudgedGpu | None:
-        """A GPU with what runs there; None where nothing does."""
+        """Returns a GPU with what runs there, or None if nothing does."""
         return self._lines.gpus.get(place)
 
     def apply(self, change: PlanEdit, problem: Problem | None = None) -> Verdict:
         """Judges the plan after this edit, under a problem that differs in its services' rates at most.
 
-        What runs now stays what it was when this began, or was last settled: of the new problem's State only the
-        time is read.
+        What runs now stays what it was at the start or when last settled: of the new problem's State only the time is
+        read.
         """
         named = {instance.service for instance in (*change.stop, *change.start)} | change.unserved.keys()
         if problem is not None:
@@ -123,7 +119,7 @@ class JudgedPlan:
         self._churn.settle(self._lines.gpus)
 
     def verdict(self) -> Verdict:
-        """What is known, added up."""
+        """Adds up all findings."""
         judged = Cost(
             resource=fsum(self._resource_cost.values()),
             unserved=fsum(self._unserved_cost.values()),
@@ -133,7 +129,7 @@ class JudgedPlan:
         found = [*self._broken.all(), *self._power_budget_holds()]
         return Verdict(tuple(sorted(found)), judged, self._churn.total())
 
-    # Lines come and go
+    # Lines are added and removed
 
     def _seat(self, instance: Instance) -> Place:
         line, gpu = self._lines.seat(instance)
@@ -156,11 +152,11 @@ class JudgedPlan:
         return placed.place
 
     def _retune(self, change: PlanEdit) -> tuple[list[Instance], list[Instance]]:
-        """Takes over instances that differ in rate and timeout alone, which neighbours and sums do not feel.
+        """Takes over instances that differ in rate and timeout alone: neighbours and sums do not depend on these.
 
         Returns what is left to stop and to start.
         """
-        if self._watts_matter:  # the time it is busy does
+        if self._watts_matter:  # the busy time depends on them
             return list(change.stop), list(change.start)
         start: dict[tuple[object, ...], Instance] = {}
         left = [instance for instance in change.start if start.setdefault(shape_of(instance), instance) is not instance]
@@ -183,7 +179,7 @@ class JudgedPlan:
         return stop, [*start.values(), *left]
 
     def _take_over(self, problem: Problem) -> set[str]:
-        """The services that the new problem states anew."""
+        """Takes over a new problem; returns the services that it changes."""
         old, new = self.problem, problem
         if any(getattr(old, name) is not getattr(new, name) for name in FIXED):
             raise ValueError("a judged plan takes other rates only; judge another problem from the start")
@@ -201,7 +197,7 @@ class JudgedPlan:
         if gpu is None or not (instance.rate_per_second > 0 and instance.batch_timeout_ms >= 0):
             self._broken.note(("line", id(line)), lambda: where(instance), shapes.RULES, self.problem, line, gpu)
             return
-        # Rate and timeout are in order: the rest of the rules say the same of every line of this shape on such a GPU.
+        # Rate and timeout are valid: the other rules find the same for every line of this shape on such a GPU.
         shape = (
             instance.service, instance.variant, instance.batch, instance.sm_percent, instance.memory_gib,
             instance.clock_mhz, gpu.type.name, gpu.node.templates,
@@ -255,9 +251,11 @@ class JudgedPlan:
         if self._keeps is None:
             return
         known = [line for line in lines if line.exec_ms is not None]
-        for line, kept in zip(known, self._keeps(self.problem, known), strict=True):
-            if not kept or self._broken:
-                self._broken.note(("slo", id(line)), partial(where, line.instance), (services.slo_holds,), line, kept)
+        for line, is_kept in zip(known, self._keeps(self.problem, known), strict=True):
+            if not is_kept or self._broken:
+                self._broken.note(
+                    ("slo", id(line)), partial(where, line.instance), (services.slo_holds,), line, is_kept
+                )
 
     def _judge_node(self, name: str) -> None:
         if name in self._lines.by_node:
@@ -267,9 +265,9 @@ class JudgedPlan:
     def _judge_service(self, name: str) -> None:
         service = self.problem.services.get(name)
         if service is not None:
-            lines, told = self._lines.by_service[name].values(), self._unserved.get(name, ())
-            self._broken.note(("service", name), name, services.RULES, self.problem, service, lines, told)
-            self._unserved_cost[name] = cost.unserved_cost(service, self.problem.policy, told) if told else 0.0
+            lines, claims = self._lines.by_service[name].values(), self._unserved.get(name, ())
+            self._broken.note(("service", name), name, services.RULES, self.problem, service, lines, claims)
+            self._unserved_cost[name] = cost.unserved_cost(service, self.problem.policy, claims) if claims else 0.0
 
     def _judge_tenant(self, name: str) -> None:
         self._broken.note(
@@ -278,13 +276,13 @@ class JudgedPlan:
 
     def _judge_job(self, name: str) -> None:
         job = self.problem.jobs[name]
-        lines, told, stays = self._lines.by_job[name], self._unplaced[name], self._staying.get(name)
-        self._broken.note(("job", name), name, jobs.RULES, self.problem, job, lines, told, stays)
-        self._idle_job_cost[name] = cost.idle_job_cost(job, self.problem.policy, lines, told)
+        lines, claims, stays = self._lines.by_job[name], self._unplaced[name], self._staying.get(name)
+        self._broken.note(("job", name), name, jobs.RULES, self.problem, job, lines, claims, stays)
+        self._idle_job_cost[name] = cost.idle_job_cost(job, self.problem.policy, lines, claims)
 
     def _judge_names(self) -> None:
-        for name, told in self._unserved.items():
-            self._broken.note(("unserved", name), name, (services.unserved_exists,), self.problem, name, told)
+        for name, left in self._unserved.items():
+            self._broken.note(("unserved", name), name, (services.unserved_exists,), self.problem, name, left)
         for name, out in self._unplaced.items():
             self._broken.note(("unplaced", name), name, (jobs.unplaced_exists,), self.problem, name, out)
 

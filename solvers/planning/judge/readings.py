@@ -1,4 +1,4 @@
-"""What a plan's lines mean: profiles read at the shares given, and execution times among neighbours."""
+"""Reads the lines of a plan: profiles at the given shares, and execution times among neighbours."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NOTHING = Demand()
 
 @dataclass(slots=True, eq=False)
 class Resident:
-    """An instance with all it refers to; None for what is not there."""
+    """An instance with everything that it refers to; None for what does not exist."""
 
     instance: Instance
     service: Service | None
     profile: Profile | None
     demand: Demand
-    alone_ms: float | None  # one batch alone at the highest clock; None where that was not profiled
+    alone_ms: float | None  # a batch alone at the highest clock; None where that was not profiled
     pressure: float
     top_w: float  # busy, above idle, at the highest clock
     exec_ms: float | None = None  # among its neighbours at its clock, without the margin
@@ -40,7 +40,7 @@ class Resident:
 
 @dataclass(slots=True, eq=False)
 class JobResident:
-    """A job that runs, with all it refers to."""
+    """A job that runs, with everything that it refers to."""
 
     placed: PlacedJob
     job: Job | None
@@ -55,7 +55,7 @@ class JobResident:
 
 @dataclass(slots=True, eq=False)
 class JudgedGpu:
-    """One GPU and all that runs on it."""
+    """A GPU and all that runs on it."""
 
     node: Node
     type: GpuType
@@ -65,7 +65,7 @@ class JudgedGpu:
 
     @classmethod
     def nowhere(cls, index: int) -> JudgedGpu:
-        """A keeper for what stands on a GPU that is not there; no rule looks at it."""
+        """Returns a holder for lines on a GPU that does not exist; no rule looks at it."""
         node = Node("", "", (0,), 0.0, 0.0, 1.0)
         return cls(node, GpuType("", 1.0, 0.0, 0.0, (1.0,)), index)
 
@@ -75,7 +75,7 @@ class JudgedGpu:
 
     @property
     def clock_mhz(self) -> float:
-        """The clock its instances state; the highest where there are only jobs."""
+        """Returns the clock that its instances state, or the highest if there are only jobs."""
         clocks = [resident.instance.clock_mhz for resident in self.residents]
         known = [clock for clock in clocks if clock in self.type.clocks_mhz]
         return min(known) if known else self.type.top_clock_mhz
@@ -88,7 +88,7 @@ class JudgedGpu:
 
 
 class Reader:
-    """Looks lines of a plan up in a problem; what was read once is remembered."""
+    """Looks lines of a plan up in a problem; caches what it reads."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -131,7 +131,7 @@ class Reader:
 
 
 def value_at(curve: Curve, sm_percent: float) -> float:
-    """Linear between points, flat beyond them."""
+    """Interpolates between points; the result is flat beyond them."""
     at = bisect_left(curve, sm_percent, key=lambda point: point[0])
     if at == len(curve):
         return curve[-1][1]
@@ -143,11 +143,11 @@ def value_at(curve: Curve, sm_percent: float) -> float:
 
 
 def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
-    """Execution times and job speeds among all that runs on the GPU.
+    """Computes execution times and job speeds among all that runs on the GPU.
 
     exec = alone x (1 + sensitivity x sum of the others' pressures) x (highest clock / clock) ** clockExponent
-    and, where shares are paid, x (1 + sensitivity x sharePressure x (100 - sum of SM%) / 100). To the letter the last
-    factor holds for a dedicated service's GPU, too.
+    and, where shares are paid, x (1 + sensitivity x sharePressure x (100 - sum of SM%) / 100). The last factor holds
+    for a dedicated service's GPU, too.
     """
     residents, jobs = gpu.residents, gpu.jobs
     total = fsum([resident.pressure for resident in residents] + [job.pressure for job in jobs])
@@ -178,7 +178,7 @@ def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
 
 
 def watts(line: Resident | JobResident, gpu: JudgedGpu) -> float:
-    """powerW x (clock / highest) ** powerExponent: what it draws above idle while it is busy."""
+    """powerW x (clock / highest) ** powerExponent: the watts above idle while it is busy."""
     clock = line.instance.clock_mhz if isinstance(line, Resident) else line.clock_mhz
     if clock not in gpu.type.clocks_mhz:
         return line.top_w
@@ -186,7 +186,7 @@ def watts(line: Resident | JobResident, gpu: JudgedGpu) -> float:
 
 
 def power(base: float, exponent: float) -> float:
-    """base ** exponent, infinite where that is beyond floats."""
+    """base ** exponent, infinite where floats cannot hold it."""
     try:
         found: float = base**exponent
     except OverflowError:

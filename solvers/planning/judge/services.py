@@ -1,4 +1,4 @@
-"""Rules of one service over all its instances: its rate is accounted for, and its instances stand apart."""
+"""Rules of a service over all its instances: its rate is accounted for, and its instances are apart."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from solvers.planning.plan import Unserved
 from solvers.planning.problem import Problem, Service
 
 
-def unserved_rate(service: Service, told: Sequence[Unserved]) -> float:
+def unserved_rate(service: Service, claims: Sequence[Unserved]) -> float:
     """Returns the unserved rate; less than 1e-5 of the rate counts as 0."""
-    rate = fsum(entry.rate_per_second for entry in told)
+    rate = fsum(entry.rate_per_second for entry in claims)
     return 0.0 if rate < RATE * service.rate_per_second else rate
 
 
 def unserved_told_once(
-    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
     """at most one entry in unserved, its rate not below 0"""
-    if len(told) > 1:
-        return f"unserved lists it {len(told)} times"
-    if told and not told[0].rate_per_second >= 0:
-        return f"its unserved rate is {told[0].rate_per_second:g}, below 0"
+    if len(claims) > 1:
+        return f"unserved lists it {len(claims)} times"
+    if claims and not claims[0].rate_per_second >= 0:
+        return f"its unserved rate is {claims[0].rate_per_second:g}, below 0"
     return None
 
 
 def rates_add_up(
-    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
     """|sum of the instances' rates + unserved rate - ratePerSecond| <= 1e-5 x ratePerSecond"""
     served = fsum(line.instance.rate_per_second for line in lines)
-    unserved = fsum(entry.rate_per_second for entry in told)
-    asked = service.rate_per_second
-    if abs(served + unserved - asked) <= RATE * asked * (1 + SUM):
+    unserved = fsum(entry.rate_per_second for entry in claims)
+    rate = service.rate_per_second
+    if abs(served + unserved - rate) <= RATE * rate * (1 + SUM):
         return None
-    return f"{served:.8g} served and {unserved:.8g} unserved a second do not add up to the rate of {asked:.8g}"
+    return f"{served:.8g} served and {unserved:.8g} unserved a second do not add up to the rate of {rate:.8g}"
 
 
 def min_instances_run(
-    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
     """any instance => instances >= minInstances"""
     if not lines or len(lines) >= service.min_instances:
@@ -50,12 +50,12 @@ def min_instances_run(
 
 
 def largest_carry(
-    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
     """each of the minInstances largest rates >= 1/2 x served rate / number of instances"""
     least = service.min_instances
     if len(lines) < max(2, least):
-        return None  # too few is another rule's; one alone carries all
+        return None  # another rule refuses too few; a single instance carries all
     rates = sorted((line.instance.rate_per_second for line in lines), reverse=True)
     half = fsum(rates) / len(rates) / 2
     if rates[least - 1] >= half * (1 - SUM):
@@ -67,9 +67,9 @@ def largest_carry(
 
 
 def largest_apart(
-    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
-    """minInstances >= 2 => the minInstances largest stand on as many GPUs
+    """minInstances >= 2 => the minInstances largest run on as many GPUs
 
     Where rates are equal at the edge, the plan may choose which of them count.
     """
@@ -98,5 +98,5 @@ def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> 
 
 
 def slo_holds(line: Resident, is_kept: bool) -> str | None:
-    """the verdict of whoever judges without simulation"""
+    """the verdict on an SLO without simulation"""
     return None if is_kept else f"at {line.instance.rate_per_second:.6g} a second its latency exceeds the SLO"

@@ -1,4 +1,4 @@
-"""Rules of one instance by itself: what it names is there, and its shape was profiled."""
+"""Rules of an instance by itself: what it names exists, and its shape was profiled."""
 
 from __future__ import annotations
 

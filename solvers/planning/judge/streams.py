@@ -1,4 +1,4 @@
-"""Poisson streams of the referee: seeded, made once, shared by all instances that draw the same seed."""
+"""Poisson streams of arrivals for simulations: seeded, made once, shared by all instances with the same seed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ BLOCKS = 30
 
 @lru_cache(maxsize=40)
 def stream(requests: int, seed: int) -> NDArray[np.float64]:
-    """Arrival times of one request a second on average; the seed and the length name it."""
+    """Returns arrival times of a request a second on average, determined by seed and length."""
     gaps = np.random.default_rng([requests, seed]).standard_exponential(requests)
     return np.cumsum(gaps)

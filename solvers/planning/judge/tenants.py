@@ -1,4 +1,4 @@
-"""Rules of one tenant: what its instances take of the fleet stays within its limit."""
+"""Rules of a tenant: its instances' use of the fleet is within its limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shares: TypeAlias = Mapping[tuple[str, int], tuple[float, float]]  # by GPU: a t
 
 
 def shares_of(gpu: JudgedGpu) -> dict[str, float]:
-    """What each tenant's instances take of a GPU: sum of smPercent / 100, once the whole of it for a dedicated one."""
+    """Returns the share of a GPU by tenant: sum of smPercent / 100, and once the whole GPU for a dedicated service."""
     if not gpu.residents:
         return {}
     taken: dict[str, list[float]] = {}

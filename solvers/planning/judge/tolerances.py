@@ -1,19 +1,19 @@
-"""How far a number may be off before a rule calls it broken: every tolerance of the judge, in one place."""
+"""Every tolerance of the judge: how far off a number may be before it breaks a rule."""
 
 from __future__ import annotations
 
-SUM = 1e-9  # sums of floats, and products of a few: relative, and absolute below 1
-RATE = 1e-5  # rates of a service against what is asked; unserved below this share of it is none
-BUDGET = 0.02  # of the fleet's power, whose busy fractions come out of a simulation
-SAME = 1e-9  # times max(1, value): what differs by less is no change
+SUM = 1e-9  # sums and products of floats: relative, and absolute below 1
+RATE = 1e-5  # sum of a service's rates; an unserved rate below this share of it counts as 0
+BUDGET = 0.02  # of the fleet's power, whose busy fractions come from a simulation
+SAME = 1e-9  # times max(1, value): a smaller difference is not a change
 CLAIM = 0.01  # of a prediction that the plan states
 
 
 def at_most(value: float, limit: float) -> bool:
-    """value <= limit, up to what adding floats loses; False for what is no number."""
+    """value <= limit, up to the rounding of sums; False for NaN."""
     return value <= limit + SUM * (limit if limit > 1 else 1.0)
 
 
-def same(one: float, other: float) -> bool:
-    """|one - other| <= 1e-9 x max(1, value)."""
-    return one == other or abs(one - other) <= SAME * (one if one > 1 else 1.0)
+def same(value: float, other: float) -> bool:
+    """|value - other| <= 1e-9 x max(1, value)."""
+    return value == other or abs(value - other) <= SAME * (value if value > 1 else 1.0)

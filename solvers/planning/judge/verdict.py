@@ -10,7 +10,7 @@ from solvers.planning.plan import Changes, Cost
 
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:
-    """One broken rule in one place; the rule is the name of its function."""
+    """A broken rule in a place; the rule is the name of its function."""
 
     where: str  # `node-1/0`, `shop/search on node-1/0`, `fleet`
     rule: str
@@ -22,13 +22,13 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement on one plan."""
+    """The judgement on a plan."""
 
     violations: tuple[Violation, ...]
     cost: Cost
     changes: Changes
     attainment: Mapping[str, float] = field(default_factory=dict)  # each service's worst instance, 0..1
-    misstated: tuple[Violation, ...] = ()  # claims beside the decision that are not so: predictions, changes, costs
+    misstated: tuple[Violation, ...] = ()  # wrong claims besides the decision: predictions, changes, costs
 
     @property
     def is_right(self) -> bool:

@@ -30,7 +30,7 @@ class Violations:
     def note(
         self, part: Part, where: Callable[[], str] | str, rules: Sequence[Callable[..., str | None]], *about: object
     ) -> None:
-        """Keeps which of the rules are broken here; `where` may cost time to tell."""
+        """Keeps which of the rules are broken here; `where` is called only if there are any."""
         for rule in rules:
             if rule(*about) is not None:
                 break

@@ -1,4 +1,4 @@
-"""A running plan that follows its problem: what must change changes, and nothing else."""
+"""Keeps a running plan in step with its problem: changes what must change, and nothing else."""
 
 from __future__ import annotations
 

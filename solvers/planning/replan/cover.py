@@ -1,6 +1,6 @@
-"""Rates go up and down: what is spare first, then batches, then room on GPUs in use, then new GPUs.
+"""Follows rates up and down: uses spare capacity first, then batches, then room on GPUs in use, then new GPUs.
 
-Nobody moves whose service is not among those that change.
+No instance of another service moves.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.tables import Floats, Ints
 
 CLOSE = 1e-7  # of a rate: less than this is not needed
-IDLE_IS_WORTH = 0.6  # of its GPU's value: an SM that nobody uses now may save one tomorrow
+IDLE_IS_WORTH = 0.6  # of its GPU's value: an SM that is idle now may save one tomorrow
 GOOD = 0.6  # of its value: a GPU whose pattern is worth less is opened last
-HALF_EMPTY = 0.5  # of its value: a GPU of changing services alone, worth less, is emptied and filled anew
+HALF_EMPTY = 0.5  # of its value: a GPU of changing services alone that is worth less is emptied and refilled
 
 
-LOOKS = 6  # at what is left, while that gives something
+LOOKS = 6  # at the rest, while each gives something
 
 
 @dataclass
 class Seats:
-    """The instances of one service, and what each may carry."""
+    """The instances of a service, and what each may carry."""
 
     gpus: Ints
     slots: Ints
@@ -34,14 +34,14 @@ class Seats:
 
 
 def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
-    """Find these services' instances the room that their rates (`d.w.rate`) need, as far as there is any."""
+    """Finds room for the rates (`d.w.rate`) of these services, as far as there is any."""
     order = sorted(services, key=lambda s: (-prices[s] * d.w.rate[s], s))
     need = np.zeros(len(d.w.rate))
     for service in order:
         rate = float(d.w.rate[service])
         seats = spare(d, service, known(d, service, rate))
         carried = float(seats.caps.sum())
-        if carried >= rate * (1 - CLOSE):  # what it will not carry it need not be able to
+        if carried >= rate * (1 - CLOSE):  # capacity beyond the rate is not needed
             d.x.rate[seats.gpus, seats.slots] = seats.caps * min(1.0, rate / carried)
         else:
             need[service] = rate - carried
@@ -52,7 +52,7 @@ def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
 
 
 def known(d: RunningBoard, service: int, need: float) -> Seats:
-    """Where its instances stand and what they may carry; other batches where `need` is not met without."""
+    """Returns its instances with what they may carry; changes their batches if `need` is not met otherwise."""
     gpus, slots = d.seats(service)
     now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
     capacities(d.w, d.b, d.x, gpus, slots, now, best, by)
@@ -65,20 +65,20 @@ def known(d: RunningBoard, service: int, need: float) -> Seats:
             short -= best[k] - now[k]
             now[k] = best[k]
     d.touched.add(service)
-    # While others look for room, each is held to all that it may carry: what is counted on stays.
+    # While others look for room, each counts with all that it may carry, so that it stays possible.
     d.b.cap[gpus, slots] = d.x.rate[gpus, slots] = now
     return Seats(gpus, slots, now)
 
 
 def missing(d: RunningBoard, service: int) -> float:
-    """What of its rate its instances may not carry."""
+    """Returns the part of its rate that its instances may not carry."""
     gpus, slots = d.seats(service)
     short = float(d.w.rate[service] - d.b.cap[gpus, slots].sum())
     return short if short > CLOSE * d.w.rate[service] else 0.0
 
 
 def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
-    """Who is not needed stops, if what that frees is worth more than what it carried: the most for its rate first."""
+    """Stops instances that are not needed, first those that free the most for the rate they carry."""
     over = float(seats.caps.sum() - d.w.rate[service])
     if over <= 0 or over * (1 + CLOSE) < seats.caps.min():
         return seats
@@ -101,12 +101,12 @@ def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
 
 
 def _may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
-    """Whether the others bear it: where shares are priced, others use the SMs that one leaves, and are felt."""
+    """Tells if the others keep their SLOs: where shares are priced, strangers use the SMs that become free."""
     if not d.w.share_pressure or d.b.count[gpu] == 1:
         return True
     profile = d.w.offer_profile[d.b.offer[gpu, slot]]
     sm, rate, pressure = int(d.b.sm[gpu, slot]), float(d.x.rate[gpu, slot]), float(d.x.job_pressure[gpu])
-    # Without its SMs and its rate; the pressure that it still has at 0 SM% is taken off elsewhere.
+    # Tried without its SMs and its rate; the pressure that it still has at 0 SM% is subtracted elsewhere.
     d.b.sm[gpu, slot], d.x.rate[gpu, slot] = 0, 0.0
     d.x.job_pressure[gpu] = pressure - float(d.w.pressure[profile, 0])
     held = bool(keeps(d.w, d.b, d.x, gpu))
@@ -115,7 +115,7 @@ def _may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
 
 
 def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[int]:
-    """GPUs that only changing services use, and little: these leave, to be placed again. Who left."""
+    """Empties GPUs that changing services alone use, and little; returns the services to place again."""
     held: dict[int, int] = {}
     for service in services:
         for gpu, count in d.homes[service].items():
@@ -132,7 +132,7 @@ def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[in
 
 
 def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> None:
-    """Meet `need`: on GPUs in use while that is worth their SMs, on new GPUs, then wherever there is room at all."""
+    """Meets `need` on GPUs in use while that is worth their SMs, on new GPUs, then wherever there is room at all."""
     least = _least_sm(d)
     d.doubt()
     order = [service for service in order if need[service] > 0]
@@ -144,7 +144,7 @@ def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> N
         if need.any():
             _open(d, need, prices, worst)
     limited = [s for s in order if need[s] > 0]
-    for service in limited:  # whose tenant has a limit, that patterns do not know
+    for service in limited:  # their tenants have limits, which patterns do not know
         d.restack()
         pools = d.shop.pools
         fresh = [
@@ -158,7 +158,7 @@ def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> N
 
 
 def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: float, gpus: Ints) -> float:
-    """More of a service on these GPUs, the most for its SMs first; what is still needed."""
+    """Puts more of a service on these GPUs, the most for its SMs first; returns what is still needed."""
     enough = CLOSE * float(d.w.rate[service])
     o = d.options
     for _ in range(LOOKS):
@@ -173,7 +173,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
             if need <= enough or o.score[k] < part:
                 break
             if cap - before > need * (1 + 1e-6) and used:
-                break  # less of it will do: look again
+                break  # less of it is enough: look once more
             offer, sm, batch = int(o.offer[k]), int(o.sm[k]), int(o.batch[k])
             if gpu in used or not _allowed(d, service, gpu, slot, offer, sm):
                 continue
@@ -193,7 +193,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
 
 
 def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
-    """Whether the tenant's limit and the node still allow what they did when all options were looked at."""
+    """Tells if the tenant's limit and the node still allow an option after those that were taken."""
     w, x = d.w, d.x
     tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]
     grown = sm - (int(d.b.sm[gpu, slot]) if slot >= 0 else 0)
@@ -202,12 +202,12 @@ def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm:
         return False
     if slot >= 0:
         return True
-    fresh = gpu not in d.homes[service]  # another variant may have come there
+    fresh = gpu not in d.homes[service]  # another variant may run there by now
     return bool(fresh and w.cpu_cores[profile] <= d.b.cpu[node] and w.host_memory_gib[profile] <= d.b.host[node])
 
 
 def _open(d: RunningBoard, need: Floats, prices: Floats, worst: float) -> None:
-    """New GPUs, filled by patterns; `need` is changed."""
+    """Opens GPUs and fills them with patterns; subtracts what they carry from `need`."""
     limited = np.isfinite(d.x.gpus_left) | np.isfinite(d.x.price_left)
     wanted = np.where(limited[d.w.service_tenant], 0.0, need)
     if not wanted.any():
@@ -223,5 +223,5 @@ def _open(d: RunningBoard, need: Floats, prices: Floats, worst: float) -> None:
 
 
 def _least_sm(d: RunningBoard) -> int:
-    """The least SM% of any profile."""
+    """Returns the least SM% of any profile."""
     return max(1, int(d.x.least_sm.min(initial=101)))

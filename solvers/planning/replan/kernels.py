@@ -1,4 +1,4 @@
-"""Compiled: what fits and keeps its promise on one GPU."""
+"""Compiled: checks what fits on a GPU and keeps its SLO there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LEAST_PRESSURE, MOST_PRESSURE = 0.005, 8.0  # of a newcomer
 
 
 class Beside(NamedTuple):
-    """What a running plan has beyond a board: rates, memory asked for, jobs, and what tenants may still take."""
+    """The parts of a running plan that a board lacks: rates, memory, jobs, and what tenants may still take."""
 
     rate: Floats  # [GPU, slot]
-    memory: Floats  # [GPU, slot] asked for, at least what the batch needs
+    memory: Floats  # [GPU, slot] of the instance, at least what its batch needs
     site: Ints  # of each GPU
     price: Floats  # of each GPU
     value: Floats  # of each GPU: its price, and what one more of its pool would save
@@ -31,7 +31,7 @@ class Beside(NamedTuple):
     job_count: Ints
     job_watts: Floats
     most_pressure: Floats  # beyond it a job on the GPU would miss its deadline
-    headroom: Floats  # of each GPU: how much more pressure everybody on it bears, as far as it was last looked at
+    headroom: Floats  # of each GPU: how much more pressure all its residents bear, when it was last looked at
     gpus_left: Floats  # [tenant]
     price_left: Floats  # [tenant]
     least_sm: Ints  # that any batch of each profile was measured at
@@ -46,7 +46,7 @@ B1 = numba.boolean
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
-    """The pressure that one resident feels, with what others use of a shared GPU folded in."""
+    """Returns the pressure on a resident, including that of strangers on a shared GPU."""
     total, free = x.job_pressure[gpu], 100.0 - x.job_sm[gpu]
     for i in range(b.count[gpu]):
         free -= b.sm[gpu, i]
@@ -58,7 +58,7 @@ def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
-    """Its execution time among its neighbours, without the margin."""
+    """Returns its execution time among its neighbours, without the margin."""
     profile = w.offer_profile[b.offer[gpu, slot]]
     slow = 1.0 + w.sensitivity[profile] * felt(w, b, x, gpu, slot)
     if b.clock[gpu] != 1.0:
@@ -68,7 +68,7 @@ def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8))
 def carries(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
-    """The rate it may carry with the batch it has."""
+    """Returns the rate that it may carry with its batch."""
     service = w.offer_service[b.offer[gpu, slot]]
     judged = exec_at(w, b, x, gpu, slot) * w.margin
     if not judged <= w.slo_ms[service]:
@@ -80,7 +80,7 @@ def carries(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 @njit(B1(WORLD, BOARD, BESIDE, I8))
 def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
-    """Whether everybody on the GPU may carry its rate."""
+    """Tells if every resident of the GPU may carry its rate."""
     for i in range(b.count[gpu]):  # noqa: SIM110 (compiled)
         if x.rate[gpu, i] > carries(w, b, x, gpu, i) * (1.0 + SUM):
             return False
@@ -89,7 +89,7 @@ def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
 
 @njit(B1(WORLD, BOARD, BESIDE, I8))
 def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
-    """Every rule of a GPU but the SLOs."""
+    """Tells if a GPU keeps every rule but the SLOs."""
     count, site = b.count[gpu], x.site[gpu]
     sms, memory, pressure = x.job_sm[gpu], x.job_memory[gpu], 0.0
     watts = w.site_idle_w[site] + x.job_watts[gpu]
@@ -117,7 +117,7 @@ def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
 
 @njit(I8(BOARD, BESIDE, I8, I1))
 def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
-    """GPUs that services run on with at least so many SM% to spare; how many."""
+    """Lists GPUs in use with at least so many SM% to spare; returns how many."""
     count = 0
     for gpu in range(b.count.shape[0]):
         if b.count[gpu] == 0:
@@ -133,10 +133,10 @@ def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
 
 @njit((WORLD, BOARD, BESIDE, I1))
 def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
-    """How much more pressure these GPUs bear: most residents carry what they may, and bear none."""
+    """Writes how much more pressure these GPUs bear; most residents carry all they may, and bear none."""
     for k in range(gpus.shape[0]):
         gpu = gpus[k]
-        if w.share_pressure > 0.0:  # who takes a free share also stills the others who would use it
+        if w.share_pressure > 0.0:  # taking a free share also removes the strangers on it
             x.headroom[gpu] = np.inf
             continue
         was, low, high = x.job_pressure[gpu], LEAST_PRESSURE, MOST_PRESSURE
@@ -156,7 +156,7 @@ def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
 
 @njit(I8(WORLD, BOARD, I8, I1, I1, I1))
 def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
-    """GPU and slot of each instance of a service that stands on these GPUs; how many there are."""
+    """Lists GPU and slot of each instance of a service on these GPUs; returns how many."""
     count = 0
     for k in range(gpus.shape[0]):
         gpu = gpus[k]
@@ -169,7 +169,7 @@ def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, int
 
 @njit((BOARD, BESIDE, I1, I1, I1))
 def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
-    """List the GPUs of each pool that nothing runs on, the first on top."""
+    """Lists the GPUs of each pool on which nothing runs, the first on top."""
     for pool in range(start.shape[0] - 1):
         count = 0
         for gpu in range(start[pool + 1] - 1, start[pool] - 1, -1):
@@ -183,7 +183,7 @@ def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
 def capacities(
     w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floats, best: Floats, by: Ints
 ) -> None:
-    """What each may carry with its batch, and with the best one that its memory allows."""
+    """Writes what each may carry with its batch, and with the best batch that its memory allows."""
     for k in range(gpus.shape[0]):
         gpu, slot = gpus[k], slots[k]
         offer = b.offer[gpu, slot]
@@ -197,6 +197,6 @@ def capacities(
 
 @njit((WORLD, BOARD, BESIDE, I1, I1, F1))
 def execs(w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, into: Floats) -> None:
-    """Execution times of these residents."""
+    """Writes the execution times of these residents."""
     for k in range(gpus.shape[0]):
         into[k] = exec_at(w, b, x, gpus[k], slots[k])

@@ -1,4 +1,4 @@
-"""From the desk to instances: who carries how much, under which timeout, and what differs from before."""
+"""Makes instances of a running board: their rates and timeouts, and what differs from before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from solvers.planning.search.promise import timeouts
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Lines as they were and as they are; `left` is what nobody carries of each changed service."""
+    """Lines before and after a change; `left` is the unserved rate of each changed service."""
 
     before: tuple[Instance, ...]
     after: tuple[Instance, ...]
@@ -26,10 +26,10 @@ class Difference:
 
 
 def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
-    """Who is still needed of these services, and its rate; what of each service is left."""
+    """Gives the instances that these services need their rates, and stops the others; returns what is unserved."""
     left: dict[int, float] = {}
     for service in services:
-        if d.stirred.isdisjoint(d.homes[service]):  # nobody beside them came or went
+        if d.stirred.isdisjoint(d.homes[service]):  # none of their neighbours started or stopped
             gpus, slots = d.seats(service)
             seats = Seats(gpus, slots, d.b.cap[gpus, slots])
         else:
@@ -41,7 +41,7 @@ def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
                 d.stop(gpu, slot)
             left[service] = total
             continue
-        rates = shared(d.told[seats.gpus, seats.slots], seats.caps, total, least)
+        rates = shared(d.line_rate[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - float(rates.sum())
         left[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
@@ -49,21 +49,21 @@ def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
 
 
 def difference(d: RunningBoard, services: Iterable[int], serial: int, left: dict[int, float]) -> Difference:
-    """What changed since the desk was last at rest; `lines` are as they are now afterwards."""
+    """Returns what changed since the board was last at rest, and updates its lines."""
     b, x = d.b, d.x
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
     for service in services:
         gpus, slots = d.seats(service)
         rates = x.rate[gpus, slots]
-        differs = np.abs(d.told[gpus, slots] - rates) > 1e-12 * rates
-        differs |= d.told_batch[gpus, slots] != b.batch[gpus, slots]
+        differs = np.abs(d.line_rate[gpus, slots] - rates) > 1e-12 * rates
+        differs |= d.line_batch[gpus, slots] != b.batch[gpus, slots]
         looked.update(zip(gpus[differs].tolist(), slots[differs].tolist(), strict=True))
     seats = sorted(looked)
     after: list[Instance] = []
-    for (gpu, slot), new in zip(seats, told(d, seats, serial), strict=True):
+    for (gpu, slot), new in zip(seats, instances_at(d, seats, serial), strict=True):
         old = d.lines[gpu][slot]
         if new is not old:
-            d.tell(gpu, slot, new)
+            d.set_line(gpu, slot, new)
             after.append(new)
     fresh = {id(line) for line in after}
     before = []
@@ -73,8 +73,8 @@ def difference(d: RunningBoard, services: Iterable[int], serial: int, left: dict
     return Difference(tuple(before), tuple(after), left)
 
 
-def told(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
-    """The instances at these seats, the same where nothing changed; latencies are told when a plan is asked for."""
+def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
+    """Returns the instances at these seats, the same objects where nothing changed; without latencies yet."""
     t, b, x = d.t, d.b, d.x
     gpus, slots = [gpu for gpu, _ in seats], [slot for _, slot in seats]
     exec_ms = d.exec_ms(gpus, slots)
@@ -88,12 +88,12 @@ def told(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list
     for k, (gpu, slot) in enumerate(seats):
         old, wait = d.lines[gpu][slot], waits[k]
         if wait is None:
-            wait = 0.0  # it carries too much: the judge says so, and the change is taken back
+            wait = 0.0  # it carries too much: the judge refuses it, and the change is taken back
         fields = (int(b.sm[gpu, slot]), float(x.memory[gpu, slot]))
         if old is not None:
             if wait and abs(wait - old.batch_timeout_ms) <= 1e-9 * max(1.0, wait):
                 wait = old.batch_timeout_ms
-            if (batches[k], wait, *fields, rates[k]) == _told(old):
+            if (batches[k], wait, *fields, rates[k]) == _tuning(old):
                 found.append(old)
                 continue
             found.append(
@@ -117,7 +117,7 @@ def told(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list
 
 
 def predicted(d: RunningBoard) -> tuple[Instance, ...]:
-    """All instances, with what they predict now; by GPU."""
+    """Returns all instances by GPU, with their predictions."""
     seats = [(gpu, slot) for gpu in np.flatnonzero(d.b.count).tolist() for slot in range(int(d.b.count[gpu]))]
     exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])
     found = []
@@ -133,6 +133,6 @@ def predicted(d: RunningBoard) -> tuple[Instance, ...]:
     return tuple(found)
 
 
-def _told(line: Instance) -> tuple[int, float, int, float, float]:
-    """What of a line may change where it stands."""
+def _tuning(line: Instance) -> tuple[int, float, int, float, float]:
+    """Returns what may change of a line that stays on its GPU."""
     return (line.batch, line.batch_timeout_ms, line.sm_percent, line.memory_gib, line.rate_per_second)

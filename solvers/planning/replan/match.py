@@ -1,4 +1,4 @@
-"""A new plan laid over what runs: its GPUs become those of their pool that run the most of it already."""
+"""Fits a new plan onto what runs: moves each planned GPU to the one of its pool that runs most of it already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_PAIRS = 400_000  # of patterns and GPUs: beyond it they are paired greedily
 
 
 def match_running(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
-    """The same plan on other GPUs of the same pools, so that the most SM% of it run there already."""
+    """Returns the same plan on other GPUs of the same pools, so that as many SM% as possible run there already."""
     state = t.problem.state
     assert state
     by_place = _by_place(cold)
@@ -37,7 +37,7 @@ def _paired(
     patterns: list[Place], places: list[Place], by_place: dict[Place, list[Instance]],
     running: dict[Place, Counter[Key]],
 ) -> dict[Place, Place]:  # fmt: skip
-    """Each planned GPU's place: the same set first, then the most SM% in common, then its own, then any."""
+    """Finds a place for each planned GPU: the same set first, then most SM% in common, then its own, then any."""
     keys = {place: Counter(map(_key, by_place[place])) for place in patterns}
     free, moves = dict.fromkeys(places), {}
     alike: dict[frozenset[tuple[Key, int]], list[Place]] = defaultdict(list)
@@ -59,7 +59,7 @@ def _paired(
         if place in free:
             moves[place] = place
             del free[place]
-    # Those that nothing runs on first: what stops elsewhere stops anyway.
+    # Empty ones first: what would stop on the others stops anyway.
     spare = sorted(free, key=lambda place: (place in running, place))
     for place in rest:
         if place not in moves:
@@ -98,7 +98,7 @@ def _most_in_common(
 
 
 def _nodes_hold(problem: Problem, lines: Sequence[Instance]) -> bool:
-    """Whether cores and host memory of every node still suffice."""
+    """Tells if every node still has enough cores and host memory."""
     cores: dict[str, float] = defaultdict(float)
     hosted: dict[str, float] = defaultdict(float)
     for line in lines:
@@ -114,7 +114,7 @@ def _nodes_hold(problem: Problem, lines: Sequence[Instance]) -> bool:
 
 
 def _named(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Instance]:
-    """Who runs already keeps its name; nobody else takes it."""
+    """Gives what runs already its old name, and to no other instance."""
     names: dict[tuple[Place, Key], list[str]] = defaultdict(list)
     for line in reversed(running):
         names[line.place, _key(line)].append(line.id)

@@ -13,7 +13,7 @@ from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cos
 from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import Difference, assign, difference, predicted
-from solvers.planning.replan.running_board import RunningBoard, desk
+from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
 from solvers.planning.search.drafts import COARSE, LEVELS, prepare
@@ -24,7 +24,7 @@ from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
 DRIFT = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
 ROUNDS = 6  # of pricing
-HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is right
+HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class Replanned:
 
 @dataclass
 class Replanner:
-    """A right plan in a warm process. `change` follows new rates; `plan` tells where that has led."""
+    """A valid plan in a warm process. `change` follows new rates; `plan` is the result so far."""
 
     problem: Problem
-    desk: RunningBoard
+    board: RunningBoard
     prices: Floats
-    standing: JudgedPlan
+    judged_plan: JudgedPlan
     base: Plan
     per_worth: float  # what a full plan cost for each unit of its rates' worth at the prices
     unserved: dict[str, Unserved]
     serial: int
-    broken: set[int] = field(default_factory=set)  # services that were not right from the beginning
-    wrong: frozenset[tuple[str, str]] = frozenset()  # where the plan breaks which rules before any change
+    broken: set[int] = field(default_factory=set)  # services that were invalid from the beginning
+    wrong: frozenset[tuple[str, str]] = frozenset()  # the rules that the plan breaks before any change, and where
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Replanner:
@@ -73,25 +73,25 @@ class Replanner:
         problem = replace(problem, state=RunningState(now=now))
         t = tables(problem)
         shop, prices = priced(t, ROUNDS)
-        made = desk(t, shop, plan.jobs)
+        made = running_board(t, shop, plan.jobs)
         broken = seat(made, plan.instances)
         made.forget()
-        standing = JudgedPlan(problem, plan, keep)
-        standing.settle()
-        judged = standing.verdict()
+        judged_plan = JudgedPlan(problem, plan, keep)
+        judged_plan.settle()
+        judged = judged_plan.verdict()
         cost = judged.cost.resource
         worth = float((prices * t.rate).sum())
         unserved = {left.service: left for left in plan.unserved}
         missed = sum(float(prices[t.number_of[name]]) * left.rate_per_second for name, left in unserved.items())
         per_worth = cost / (worth - missed) if worth > missed else 1.0
         return cls(
-            problem, made, prices, standing, plan, per_worth, unserved, len(plan.instances), broken,
-            frozenset((one.where, one.rule) for one in judged.violations),
+            problem, made, prices, judged_plan, plan, per_worth, unserved, len(plan.instances), broken,
+            frozenset((violation.where, violation.rule) for violation in judged.violations),
         )  # fmt: skip
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Changes the plan to follow new rates of these services."""
-        d, before = self.desk, self.problem
+        d, before = self.board, self.problem
         problem = before.with_rates(rates)
         new = {d.t.number_of[name] for name, rate in rates.items() if rate != before.services[name].rate_per_second}
         services = sorted(new | self.broken)
@@ -100,64 +100,64 @@ class Replanner:
             d.w.rate[number], d.w.most_rate[number] = rate, rate / d.t.min_instances[number]
         settle(d, services, self.prices)
         found = difference(d, services, self.serial, assign(d, services))
-        verdict, told = self._judged(found, problem)
+        verdict, edit = self._judged(found, problem)
         reasons: list[str] = []
         if verdict.violations:
             reasons.append(f"small changes give no valid plan: {verdict.violations[0]}")
         for part in HELD_PARTS:
-            # What was wrong before is no fault of the change: to carry less would not mend it.
-            if all((one.where, one.rule) in self.wrong for one in verdict.violations):
+            # A rule that was broken before is not the fault of the change: carrying less would not mend it.
+            if all((violation.where, violation.rule) in self.wrong for violation in verdict.violations):
                 break
-            self.standing.apply(_inverse(told, self.unserved), before)
+            self.judged_plan.apply(_inverse(edit, self.unserved), before)
             d.restore()
             found = self._held(services, part)
-            verdict, told = self._judged(found, problem)
+            verdict, edit = self._judged(found, problem)
         self.broken = set()
-        self.wrong = frozenset((one.where, one.rule) for one in verdict.violations)
+        self.wrong = frozenset((violation.where, violation.rule) for violation in verdict.violations)
         work, untouched = len(d.saved), _moved(found, rates)
         d.forget()
-        self.standing.settle()
+        self.judged_plan.settle()
         self.problem = problem
         self.serial += len(found.after)
-        for name, left in told.unserved.items():
+        for name, left in edit.unserved.items():
             self.unserved.pop(name, None)
             if left:
                 self.unserved[name] = left
-        # What stays unserved is said each time: small changes do not come back to it, and a full plan may serve it.
+        # Unserved rates are reported each time: small changes do not return to them, and a full plan may serve them.
         reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._missed()]
         reasons += self._drifted(verdict)
         counts = verdict.changes
         return Replanned(
-            told, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
+            edit, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
             verdict, tuple(reasons), work,
         )  # fmt: skip
 
     @property
     def plan(self) -> Plan:
         """Returns the current plan."""
-        verdict = self.standing.verdict()
+        verdict = self.judged_plan.verdict()
         certificate = Certificate(verdict.cost, None, "the running plan with changed rates", 0, 0.0)
         return replace(
-            self.base, instances=predicted(self.desk), changes=Changes(), certificate=certificate, releasable=(),
+            self.base, instances=predicted(self.board), changes=Changes(), certificate=certificate, releasable=(),
             unserved=tuple(self.unserved[name] for name in sorted(self.unserved)),
         )  # fmt: skip
 
     def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
-        names = self.desk.t.services
+        names = self.board.t.services
         left = {
             names[s]: Unserved(names[s], rate, "small changes give no room; a full plan is due") if rate else None
             for s, rate in found.left.items()
             if rate or names[s] in self.unserved
         }
         change = PlanEdit(stop=found.before, start=found.after, unserved=left)
-        return self.standing.apply(change, problem), change
+        return self.judged_plan.apply(change, problem), change
 
     def _held(self, services: Iterable[int], most: float) -> Difference:
-        """Nobody starts, stops or grows: who has less to carry carries less, and what is more stays unserved.
+        """Starts, stops and grows nothing: lower rates are followed, and what is more stays unserved.
 
-        A budget of watts may want that they carry even less: `most` of what they did.
+        A budget of watts may want them to carry even less: `most` of what they did.
         """
-        d, left = self.desk, {}
+        d, left = self.board, {}
         for service in services:
             gpus, slots = d.seats(service)
             d.touched.add(service)
@@ -170,28 +170,28 @@ class Replanner:
 
     def _missed(self) -> list[str]:
         """Returns the services that are not served whole, the most expensive first."""
-        services, price = self.problem.services, self.desk.t.unserved_price
+        services, price = self.problem.services, self.board.t.unserved_price
         missed = {
-            name: float(price[self.desk.t.number_of[name]]) * max(left.rate_per_second, 1.0)
+            name: float(price[self.board.t.number_of[name]]) * max(left.rate_per_second, 1.0)
             for name, left in self.unserved.items()
             if left.rate_per_second > NONE_UNSERVED_SHARE * services[name].rate_per_second
         }
         return sorted(missed, key=lambda name: (-missed[name], name))
 
     def _drifted(self, verdict: Verdict) -> list[str]:
-        worth = float((self.prices * self.desk.w.rate).sum())
+        worth = float((self.prices * self.board.w.rate).sum())
         expected = worth * self.per_worth
         now = verdict.cost.resource
         if now > expected * (1 + DRIFT):
             return [f"it costs {now:.6g}; by the prices, a full plan would cost about {expected:.6g}"]
-        used = int((self.desk.b.count > 0).sum())
-        if 0 < used * DRIFT < 1:  # and a full plan takes no time
+        used = int((self.board.b.count > 0).sum())
+        if 0 < used * DRIFT < 1:  # a full plan of so few takes no time
             return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan would probably save it"]
         return []
 
 
 def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
-    """An empty workshop, and what a request a second of each service is worth."""
+    """Returns an empty workshop, and the worth of a request a second of each service."""
     shop = prepare(t)
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate.copy(), extra)
@@ -200,7 +200,7 @@ def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
             pass
     shop.clear_all()
     shop.pools.extra[:] = course.extra
-    # Rates will rise: what one instance may carry must not end at today's.
+    # Rates will rise: an instance must be able to carry more than today's.
     shop.tabled = tabulated(
         t, shop.w._replace(most_rate=np.full(len(t.services), np.inf)), COARSE, usual_levels(t, LEVELS)
     )
@@ -218,9 +218,9 @@ def _moved(found: Difference, rates: Mapping[str, float]) -> int:
 
     def shapes(lines: Iterable[Instance]) -> set[tuple[object, ...]]:
         return {
-            (one.service, one.node, one.gpu, one.variant, one.sm_percent, one.memory_gib)
-            for one in lines
-            if one.service not in rates
+            (line.service, line.node, line.gpu, line.variant, line.sm_percent, line.memory_gib)
+            for line in lines
+            if line.service not in rates
         }
 
     return len(shapes(found.before) ^ shapes(found.after))

@@ -1,4 +1,4 @@
-"""Compiled: where one more instance of a service would fit and keep its promise, or a larger one."""
+"""Compiled: finds where another instance of a service would fit and keep its SLO, or a larger one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.fill import TABLED, Tabled
 from solvers.planning.search.tables import Floats, Ints
 
-OPTIONS = 24  # to choose from, with ENOUGH times what is needed between them: more are not looked for
+OPTIONS = 24  # to choose from, with ENOUGH times the need in all: no more are looked for
 ENOUGH = 4.0
-LIKELY = 0.4  # what a guess is off by at most, mostly
+LIKELY = 0.4  # most guesses are off by less
 
 
 class SpareOptions(NamedTuple):
-    """Where a service could have more: one entry each, from 0 on."""
+    """The places where a service could have more, an entry each from 0 on."""
 
     gpu: Ints
     slot: Ints  # of the instance that grows; -1 for a new one
@@ -42,7 +42,7 @@ def _grow(
     w: TableArrays, b: Board, x: Beside, gpu: int, slot: int, before: float, low: int, high: int, memory: float,
     need: float, worth: float, o: SpareOptions, at: int,
 ) -> bool:  # fmt: skip
-    """Write the best SM% of low..high for the resident at `slot`, already seated, as option `at`; False if none."""
+    """Writes the best SM% of low..high for the seated resident at `slot` as option `at`; False if there is none."""
     offer = b.offer[gpu, slot]
     profile = w.offer_profile[offer]
     high = max(low, min(high, x.most_sm[profile]))
@@ -53,7 +53,7 @@ def _grow(
     found, top = False, 0.0
     if target > before * (1.0 + 1e-6):
         bottom, enough = low, high
-        while bottom < enough:  # the least SM% that will do
+        while bottom < enough:  # the least SM% that is enough
             middle = (bottom + enough) // 2
             b.sm[gpu, slot] = middle
             if best_rate(w, offer, middle, felt(w, b, x, gpu, slot), b.clock[gpu], memory)[0] >= target:
@@ -72,7 +72,7 @@ def _grow(
             taken = max(sm - sm_was, 1) * x.value[gpu] / 100.0
             score = worth * gain / taken
             if found and score * 0.85 <= top:
-                continue  # smaller, and not much better for its SMs: more of what is needed stays open
+                continue  # smaller, and not much better for its SMs: it would leave more of the need open
             b.batch[gpu, slot] = by
             x.memory[gpu, slot] = max(memory_was, w.memory_gib[profile, by])
             if not fits(w, b, x, gpu) or not keeps(w, b, x, gpu):
@@ -112,7 +112,7 @@ def larger(
     caps: Floats,
     o: SpareOptions,
 ) -> int:
-    """Instances that could carry more with the SMs and memory that their GPUs have left; how many."""
+    """Lists instances that could carry more with what their GPUs have left; returns how many."""
     count, found = 0, 0.0
     for k in range(gpus.shape[0]):
         if count == o.gpu.shape[0] or (count >= OPTIONS and found > ENOUGH * need):
@@ -138,7 +138,7 @@ def larger(
 def _guess(
     w: TableArrays, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: float, low: int, high: int, need: float
 ) -> float:
-    """About the most of `need` that 1 of the GPU's value would carry; next to nothing where the table is blank."""
+    """Estimates the most of `need` that 1 of the GPU's value would carry; next to 0 where the table is blank."""
     rates, last = tabled.rates[offer], tabled.levels.shape[0] - 1
     total = beside + w.pressure[w.offer_profile[offer], (low + high) // 2]
     above = 0
@@ -158,7 +158,7 @@ def _guess(
 
 @njit(UniTuple(I8, 2)(WORLD, BESIDE, I8, I8, I8), inner=True)
 def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[int, int]:
-    """The least and the most SM% of `free` that a newcomer may take: profiled, and borne by who is there."""
+    """Returns the least and the most SM% of `free` that a new instance may take: profiled, and borne by the others."""
     profile = w.offer_profile[offer]
     low, high = x.least_sm[profile], min(free, x.most_sm[profile])
     if w.pressure[profile, low] > x.headroom[gpu]:
@@ -170,7 +170,7 @@ def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[
 
 @njit(I8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def _free_for(w: TableArrays, b: Board, x: Beside, service: int, gpu: int) -> int:
-    """SM% of a GPU that one more instance of the service could take; 0 where it may not stand there."""
+    """Returns the SM% of a GPU that another instance of the service could take; 0 where it may not run."""
     slot, group = b.count[gpu], w.service_group[service, x.site[gpu]]
     others = slot + x.job_count[gpu]
     if group < 0 or others >= w.most_clients or (w.dedicated[service] == 1 and others > 0):
@@ -195,7 +195,7 @@ def new_ones(
     w: TableArrays, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float,
     gpus: Ints, known: int, o: SpareOptions, guesses: Floats,
 ) -> int:  # fmt: skip
-    """GPUs of `gpus` where one more instance of the service fits, after `known` options; how many there are then.
+    """Lists GPUs where another instance of the service fits, after `known` options; returns how many there are then.
 
     The table says where it is likely to be worth the most for its SMs: there we look closely first.
     """

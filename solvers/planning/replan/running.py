@@ -13,7 +13,7 @@ from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign, difference, predicted
 from solvers.planning.replan.match import match_running
 from solvers.planning.replan.replanner import priced
-from solvers.planning.replan.running_board import RunningBoard, desk
+from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
@@ -24,9 +24,10 @@ AS_IT_RUNS = "the running plan"
 
 
 def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
-    """The least cost x horizon / 60 + churn of the plan as it runs, the same repaired, and the cold plan laid over it.
+    """Chooses among the plan as it runs, the same repaired and the cold plan fitted onto it, by least value.
 
-    Where two cost the same, the one that changes less: a plan is a fixed point of whatever finds it again.
+    Value is cost x horizon / 60 + churn. Of equal plans it takes the one that changes less, so that a plan is a fixed
+    point of whatever finds it again.
     """
     state = t.problem.state
     assert state
@@ -55,9 +56,9 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
 
 
 def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
-    """Lines as they stand. What a State says of them has no predictions; a plan's lines do, and its reasons need them.
+    """Returns running instances with predictions, which a State lacks and the reasons of a plan need.
 
-    Without jobs: these are placed beside a plan later.
+    Ignores jobs, which are placed next to a plan later.
     """
     if all(line.exec_ms > 0 for line in lines):
         return list(lines)
@@ -65,11 +66,11 @@ def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
         return list(lines)  # the judge will refuse them as they are
     from solvers.planning.explain.applied import renewed
 
-    order = sorted(range(len(lines)), key=lambda at: lines[at].place)  # that in which they come back
-    told, _ = renewed(problem, [lines[at] for at in order], (), {line.place for line in lines})
+    order = sorted(range(len(lines)), key=lambda at: lines[at].place)  # in which they come back
+    predicted_lines, _ = renewed(problem, [lines[at] for at in order], (), {line.place for line in lines})
     found = list(lines)
-    for at, one in zip(order, told, strict=True):
-        found[at] = replace(lines[at], exec_ms=one.exec_ms, latency_ms=one.latency_ms)
+    for at, line in zip(order, predicted_lines, strict=True):
+        found[at] = replace(lines[at], exec_ms=line.exec_ms, latency_ms=line.latency_ms)
     return found
 
 
@@ -83,7 +84,7 @@ def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -
     before = ServicePlan(list(lines), list(unserved), "")
     if not unserved or not lines:
         return before
-    after = righted(t, lines, ())
+    after = repair(t, lines, ())
     return replace(after, origin="") if _value(t, after) < _value(t, before) else before
 
 
@@ -92,29 +93,29 @@ def repaired(t: Tables) -> ServicePlan:
     state = t.problem.state
     assert state
     staying = [job for job in state.jobs if not t.problem.jobs[job.job].is_preemptible]
-    found = righted(t, state.running, state.jobs)
+    found = repair(t, state.running, state.jobs)
     if found.unserved and len(staying) < len(state.jobs):
-        return righted(t, state.running, staying)
+        return repair(t, state.running, staying)
     return found
 
 
-def righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
-    """These lines with the least changes that make them right; again while that serves more.
+def repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
+    """Makes lines valid with the least changes, and repeats that while it serves more.
 
-    What comes out goes in again unchanged: a plan that passed through here is a fixed point of it.
+    A plan that comes out of this goes through it unchanged.
     """
-    found = latest = _righted(t, lines, jobs)
+    found = latest = _repaired(t, lines, jobs)
     for _ in range(PASSES):
         if latest.origin == AS_IT_RUNS or not latest.unserved:
             break
-        latest = _righted(t, latest.instances, jobs)
+        latest = _repaired(t, latest.instances, jobs)
         found = replace(latest, origin=found.origin)
     return found
 
 
-def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
+def _repaired(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
     shop, prices = priced(t, 0)
-    d = desk(t, shop, jobs)
+    d = running_board(t, shop, jobs)
     broken = seat(d, lines)
     missing = {s: _missing(d, s) for s in range(len(t.services))}
     changing = broken | {s for s, rest in missing.items() if abs(rest) > NONE_UNSERVED_SHARE * t.rate[s]}
@@ -126,7 +127,7 @@ def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) ->
         settle(d, changing, prices)
         left = assign(d, changing)
         gained = any(left[s] < missing[s] - NONE_UNSERVED_SHARE * t.rate[s] or missing[s] < 0 for s in changing)
-        if not broken and not gained:  # what was left unserved stays so: nothing was gained, so nothing changes
+        if not broken and not gained:  # nothing was gained, so nothing changes
             d.restore()
             left = {s: missing[s] for s in changing}
     _stir_mistimed(d)
@@ -148,7 +149,7 @@ def _count(d: RunningBoard, service: int) -> int:
 
 
 def _stir_mistimed(d: RunningBoard) -> None:
-    """GPUs where somebody waits longer or shorter for a batch than it should are told anew."""
+    """Marks the GPUs with a wrong batch timeout, so that their lines are made again."""
     t = d.t
     seats = [(gpu, slot) for gpu, lines in enumerate(d.lines) for slot, line in enumerate(lines) if line]
     lines = [d.lines[gpu][slot] for gpu, slot in seats]

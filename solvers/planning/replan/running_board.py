@@ -1,4 +1,4 @@
-"""A running plan as arrays, line by line beside its instances, and every change to it can be taken back."""
+"""A running plan as arrays next to its instances; every change to it can be taken back."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class RunningBoard:
     x: Beside
     shop: Workshop
     lines: list[list[Instance | None]]
-    homes: list[dict[int, int]]  # of each service: GPU -> how many stand there
+    homes: list[dict[int, int]]  # of each service: GPU -> number of its instances there
     number_of: dict[tuple[str, int], int]  # GPU by place
     place_of: list[tuple[str, int]]
     options: SpareOptions
     found: Ints
     guesses: Floats
-    told: Floats  # [GPU, slot] the rate of its line; 0 for a new one
-    told_batch: Ints  # [GPU, slot] the batch of its line; -1 for a new one
-    unsure: NDArray[np.bool_]  # GPUs of whom it is not known how much more pressure they bear
+    line_rate: Floats  # [GPU, slot] the rate of its line; 0 for a new one
+    line_batch: Ints  # [GPU, slot] the batch of its line; -1 for a new one
+    unsure: NDArray[np.bool_]  # GPUs for which the pressure that they still bear is not known
     saved: dict[int, Row] = field(default_factory=dict)  # GPUs as they were before the change
     touched: set[int] = field(default_factory=set)  # services that change
-    seated: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)  # what `seats` found, while it is so
-    stirred: set[int] = field(default_factory=set)  # GPUs on which somebody starts, stops or takes other SMs
+    seated: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)  # results of `seats` that still hold
+    stirred: set[int] = field(default_factory=set)  # GPUs on which an instance starts, stops or takes other SMs
 
-    # Residents come and go
+    # Changes
 
     def save(self, gpu: int) -> None:
-        """Remember a GPU before its first change."""
+        """Copies a GPU before its first change."""
         if gpu not in self.saved:
             b, x, n = self.b, self.x, int(self.b.count[gpu])
             self.saved[gpu] = (
@@ -57,7 +57,7 @@ class RunningBoard:
             )  # fmt: skip
 
     def restore(self) -> None:
-        """All saved GPUs as they were."""
+        """Puts all saved GPUs back as they were."""
         for gpu, (count, clock, offer, sm, batch, cap, memory, lines) in list(self.saved.items()):
             while self.b.count[gpu]:
                 self.stop(gpu, int(self.b.count[gpu]) - 1)
@@ -66,36 +66,36 @@ class RunningBoard:
                 self.start(gpu, int(offer[k]), int(sm[k]), int(batch[k]), float(memory[k]), lines[k])
             self.b.cap[gpu, :count] = cap
             for k in range(count):
-                self._rate_as_told(gpu, k)
+                self._rate_of_line(gpu, k)
         for service in self.touched:
             for gpu, slot in zip(*self.seats(service), strict=True):
-                self._rate_as_told(int(gpu), int(slot))
+                self._rate_of_line(int(gpu), int(slot))
         self.forget()
 
-    def _rate_as_told(self, gpu: int, slot: int) -> None:
+    def _rate_of_line(self, gpu: int, slot: int) -> None:
         line = self.lines[gpu][slot]
         assert line, "what is taken back was at rest"
         self.x.rate[gpu, slot] = line.rate_per_second
 
     def forget(self) -> None:
-        """What is now is what was before the next change."""
+        """Makes the present state the one to which the next change may go back."""
         self.doubt()
         self.saved, self.stirred, self.touched = {}, set(), set()
 
     def doubt(self) -> None:
-        """Whoever stands beside a changing service may bear more than before, or less."""
+        """Marks the neighbours of changing services: they may bear more pressure than before, or less."""
         self.unsure[list(self.saved)] = True
         for service in self.touched:
             self.unsure[self.seats(service)[0]] = True
 
     def start(self, gpu: int, offer: int, sm: int, batch: int, memory: float, line: Instance | None = None) -> int:
-        """One more on a GPU; its slot."""
+        """Adds an instance to a GPU; returns its slot."""
         self.save(gpu)
         self.stirred.add(gpu)
         b, x, slot = self.b, self.x, int(self.b.count[gpu])
         b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot] = offer, sm, batch
         b.cap[gpu, slot], x.rate[gpu, slot], x.memory[gpu, slot] = 0.0, 0.0, memory
-        self.told[gpu, slot], self.told_batch[gpu, slot] = (line.rate_per_second, batch) if line else (0.0, -1)
+        self.line_rate[gpu, slot], self.line_batch[gpu, slot] = (line.rate_per_second, batch) if line else (0.0, -1)
         b.count[gpu] = slot + 1
         self.seated.pop(int(self.w.offer_service[offer]), None)
         self._count(gpu, offer, sm, 1)
@@ -103,14 +103,14 @@ class RunningBoard:
         return slot
 
     def stop(self, gpu: int, slot: int) -> None:
-        """One leaves; the last takes its slot."""
+        """Removes an instance; the last of its GPU takes its slot."""
         self.save(gpu)
         self.stirred.add(gpu)
         b, x, last = self.b, self.x, int(self.b.count[gpu]) - 1
         for service in self.w.offer_service[b.offer[gpu, : last + 1]].tolist():
             self.seated.pop(service, None)
         self._count(gpu, int(b.offer[gpu, slot]), int(b.sm[gpu, slot]), -1)
-        for rows in (b.offer, b.sm, b.batch, b.cap, x.rate, x.memory, self.told, self.told_batch):
+        for rows in (b.offer, b.sm, b.batch, b.cap, x.rate, x.memory, self.line_rate, self.line_batch):
             rows[gpu, slot] = rows[gpu, last]
         lines = self.lines[gpu]
         lines[slot] = lines[last]
@@ -120,7 +120,7 @@ class RunningBoard:
             b.clock[gpu] = 1.0
 
     def reshape(self, gpu: int, slot: int, sm: int, batch: int) -> None:
-        """One takes more SMs, or another batch, and the memory that it needs."""
+        """Gives an instance other SMs or another batch, with the memory that it needs."""
         self.save(gpu)
         if sm != self.b.sm[gpu, slot]:
             self.stirred.add(gpu)
@@ -131,21 +131,21 @@ class RunningBoard:
         needed = float(self.w.memory_gib[self.w.offer_profile[offer], batch])
         self.x.memory[gpu, slot] = max(float(self.x.memory[gpu, slot]), needed)
 
-    def tell(self, gpu: int, slot: int, line: Instance) -> None:
-        """From now on this is its line."""
+    def set_line(self, gpu: int, slot: int, line: Instance) -> None:
+        """Sets the line of a slot."""
         self.save(gpu)
         self.lines[gpu][slot] = line
-        self.told[gpu, slot], self.told_batch[gpu, slot] = line.rate_per_second, self.b.batch[gpu, slot]
+        self.line_rate[gpu, slot], self.line_batch[gpu, slot] = line.rate_per_second, self.b.batch[gpu, slot]
 
     def filled(self, gpus: Iterable[int]) -> None:
-        """Patterns came to these empty GPUs by the board alone."""
+        """Takes over the patterns that were put on these empty GPUs by the workshop alone."""
         for gpu in map(int, gpus):
             count = int(self.b.count[gpu])
             pattern = [
                 (int(self.b.offer[gpu, k]), int(self.b.sm[gpu, k]), int(self.b.batch[gpu, k])) for k in range(count)
             ]
             caps = self.b.cap[gpu, :count].copy()
-            for offer, _, _ in pattern:  # the board has counted what nodes give, and so shall we
+            for offer, _, _ in pattern:  # the workshop has subtracted it from the node, and `start` does so again
                 profile, node = self.w.offer_profile[offer], self.b.node[gpu]
                 self.b.cpu[node] += self.w.cpu_cores[profile]
                 self.b.host[node] += self.w.host_memory_gib[profile]
@@ -155,7 +155,7 @@ class RunningBoard:
             self.b.cap[gpu, :count] = self.x.rate[gpu, :count] = caps
 
     def _count(self, gpu: int, offer: int, sm: int, sign: int) -> None:
-        """What a start (1) or a stop (-1) does to node, tenant and home."""
+        """Counts a start (1) or a stop (-1) for the node, the tenant and the service."""
         w, b, service = self.w, self.b, int(self.w.offer_service[offer])
         profile, node, tenant = w.offer_profile[offer], b.node[gpu], w.service_tenant[service]
         b.cpu[node] -= sign * w.cpu_cores[profile]
@@ -172,10 +172,10 @@ class RunningBoard:
         else:
             del home[gpu]
 
-    # Looking at it
+    # Queries
 
     def seats(self, service: int) -> tuple[Ints, Ints]:
-        """GPU and slot of each of its instances."""
+        """Returns GPU and slot of each instance of a service."""
         known = self.seated.get(service)
         if known is None:
             home = self.homes[service]
@@ -188,7 +188,7 @@ class RunningBoard:
         return known
 
     def roomy(self, least: int) -> Ints:
-        """GPUs in use with so many SM% to spare, whose residents bear somebody more."""
+        """Returns GPUs in use with so many SM% to spare, whose residents bear more pressure."""
         gpus = self.found[: roomy(self.b, self.x, least, self.found)].copy()
         unsure = gpus[self.unsure[gpus]]
         bear(self.w, self.b, self.x, unsure)
@@ -196,20 +196,20 @@ class RunningBoard:
         return gpus[self.x.headroom[gpus] > 0]
 
     def restack(self) -> None:
-        """List the GPUs that nothing runs on."""
+        """Lists the GPUs on which nothing runs."""
         pools = self.shop.pools
         stack(self.b, self.x, pools.start, pools.empty, pools.empties)
 
     def exec_ms(self, gpus: Sequence[int], slots: Sequence[int]) -> Floats:
-        """Execution times of these residents."""
+        """Returns the execution times of these residents."""
         into = np.zeros(len(gpus))
         execs(self.w, self.b, self.x, np.array(gpus, dtype=np.int64), np.array(slots, dtype=np.int64), into)
         return into
 
 
-def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> RunningBoard:
-    """Nobody yet, beside these jobs."""
-    # Rates and limits are ours to change: the tables stay as they were made.
+def running_board(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> RunningBoard:
+    """Returns a board with these jobs and without instances."""
+    # The board changes its rates and limits; the tables stay as they were made.
     w = shop.w._replace(rate=t.rate.copy(), most_rate=shop.w.most_rate.copy())
     shop.w = w
     b, problem = shop.board, t.problem
@@ -232,10 +232,10 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> RunningBoard:
         most_pressure=np.full(gpus, np.inf),
         headroom=np.full(gpus, np.inf),
         gpus_left=np.array(
-            [np.inf if one is None or one.gpus is None else one.gpus for one in limits], dtype=np.float64
+            [np.inf if limit is None or limit.gpus is None else limit.gpus for limit in limits], dtype=np.float64
         ),
         price_left=np.array(
-            [np.inf if one is None or one.price_per_hour is None else one.price_per_hour for one in limits],
+            [np.inf if limit is None or limit.price_per_hour is None else limit.price_per_hour for limit in limits],
             dtype=np.float64,
         ),
         least_sm=profiled.argmax(axis=1).astype(np.int64),
@@ -266,8 +266,8 @@ def _seat_job(d: RunningBoard, problem: Problem, placed: PlacedJob) -> None:
     x.job_memory[gpu] += placed.memory_gib
     x.job_pressure[gpu] += value_at(demand.pressure, placed.sm_percent)
     x.job_count[gpu] += 1
-    x.job_watts[gpu] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: no less than it draws
+    x.job_watts[gpu] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: an upper bound
     d.b.cpu[d.b.node[gpu]] -= demand.cpu_cores
     d.b.host[d.b.node[gpu]] -= demand.host_memory_gib
     if problem.jobs[placed.job].deadline is not None:
-        x.most_pressure[gpu] = 0.0  # until who runs beside it is known
+        x.most_pressure[gpu] = 0.0  # until its neighbours are known

@@ -1,4 +1,4 @@
-"""Instances that run come to the desk: those that are right as they are; who is not is left out."""
+"""Puts running instances on a board, without those that are invalid as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solvers.planning.replan.running_board import RunningBoard
 
 
 def seat(d: RunningBoard, instances: Iterable[Instance]) -> set[int]:
-    """Seats them; the services of whom somebody was left out, or may no longer carry what it does."""
+    """Seats the instances; returns the services with an instance left out or with too high a rate."""
     t, b, x = d.t, d.b, d.x
     site_of_offer = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
     offer_of = {
@@ -39,7 +39,7 @@ def seat(d: RunningBoard, instances: Iterable[Instance]) -> set[int]:
         b.cap[gpu, slot] = x.rate[gpu, slot] = line.rate_per_second
         touched.add(gpu)
     for gpu in sorted(touched):
-        broken |= _righted(d, gpu)
+        broken |= _repair(d, gpu)
     return broken
 
 
@@ -51,11 +51,11 @@ def _is_profiled(d: RunningBoard, offer: int, batch: int, line: Instance) -> boo
     return bool(np.isfinite(d.w.exec_ms[profile, batch, line.sm_percent]) and needed <= line.memory_gib * (1 + 1e-9))
 
 
-def _righted(d: RunningBoard, gpu: int) -> set[int]:
-    """Who does not fit leaves, the smallest first; who carries too much carries less."""
+def _repair(d: RunningBoard, gpu: int) -> set[int]:
+    """Removes what does not fit, the smallest first; returns the services concerned or with too high a rate."""
     w, b, x = d.w, d.b, d.x
     broken: set[int] = set()
-    if np.isfinite(x.most_pressure[gpu]):  # beside a job with a deadline nobody gets louder
+    if np.isfinite(x.most_pressure[gpu]):  # next to a job with a deadline pressure may not grow
         profiles = w.offer_profile[b.offer[gpu, : b.count[gpu]]]
         x.most_pressure[gpu] = float(w.pressure[profiles, b.sm[gpu, : b.count[gpu]]].sum())
     node = b.node[gpu]

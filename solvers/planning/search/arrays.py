@@ -1,4 +1,4 @@
-"""What compiled loops read and write, as named tuples of arrays, and the types their signatures are made of."""
+"""The named tuples of arrays that compiled loops read and write, and the types of their signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_RESIDENTS = 48
 
 
 class TableArrays(NamedTuple):
-    """The tables, read by every loop."""
+    """The tables as every loop reads them."""
 
     rate: Floats
     slo_ms: Floats
@@ -58,7 +58,7 @@ class TableArrays(NamedTuple):
 
 
 class Board(NamedTuple):
-    """A plan in the making: who stands on which GPU, and what is left of each node."""
+    """A plan in the making: the residents of each GPU, and what is left of each node."""
 
     pool: Ints  # of each GPU
     node: Ints  # of each GPU
@@ -74,7 +74,7 @@ class Board(NamedTuple):
 
 
 def world(t: Tables) -> TableArrays:
-    """The tables as the loops take them."""
+    """Makes the loops' arrays of the tables."""
     groups = np.repeat(np.arange(len(t.group_start) - 1), np.diff(t.group_start))
     service_group = np.full((len(t.services), len(t.site_types)), -1, dtype=np.int64)
     sites = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
@@ -133,7 +133,7 @@ def _clocks(types: list[GpuType]) -> Floats:
 
 
 def empty_board(t: Tables) -> Board:
-    """Every GPU of the fleet, and nobody on it."""
+    """Returns a board of all GPUs of the fleet without residents."""
     number = {name: index for index, name in enumerate(sorted(t.problem.nodes))}
     nodes = [t.problem.nodes[name] for name in sorted(t.problem.nodes)]
     pool = [index for index, pool in enumerate(t.pools) for _ in pool.gpus]

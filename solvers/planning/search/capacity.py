@@ -12,7 +12,7 @@ from solvers.planning.search.tables import SM, Floats, Ints
 
 @njit((WORLD, I8, I8, F8, F8, F8))
 def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
-    """The rate an instance may carry beside neighbours of this pressure, and by which batch.
+    """Returns the highest rate of an instance next to neighbours of this pressure, and its batch.
 
     `clock` is highest clock / clock; `memory` is what the batch's memory may take.
     """
@@ -36,7 +36,7 @@ def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float
 
 @njit(F8(WORLD, I8, I8, I8), inner=True)
 def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
-    """Highest clock / the highest at which an instance alone keeps the board's watts; 0 where none does."""
+    """Returns highest clock / the highest clock at which an instance alone keeps maxW; 0 if none does."""
     for step in range(w.site_clocks.shape[1]):
         clock = w.site_clocks[site, step]
         if clock == 0.0:
@@ -48,7 +48,7 @@ def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
 
 @njit((WORLD, I8, I1, F1, F3))
 def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
-    """Rates of a site's offers on a GPU of each total pressure, at each SM%: into[offer, level, place of SM%]."""
+    """Writes the rates of a site's offers at each total pressure and SM%: into[offer, level, place of SM%]."""
     for offer in range(w.site_start[site], w.site_start[site + 1]):
         profile = w.offer_profile[offer]
         for place in range(sms.shape[0]):
@@ -63,5 +63,5 @@ def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Float
 
 
 def sm_grid(step: int) -> Ints:
-    """SM% that a coarse table looks at."""
+    """Returns the SM% of a coarse table."""
     return np.arange(0, SM, step, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Prices by column generation, then a plan by diving: keep the LP's whole columns, solve again for what is left.
+"""Finds prices by column generation, then a plan by diving: keeps the LP's whole columns and solves for the rest.
 
 A filling of the fleet at the LP's prices gives the LP many columns at once, each for what those before it left over.
-Diving goes on in the same way: columns are rounded, the largest first, and new ones are made for the needs that remain.
+Diving continues the same way: it rounds columns, the largest first, and makes new ones for the needs that remain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NONE = 1e-9  # of a column: less is not in the LP's answer
 
 @dataclass(frozen=True, slots=True)
 class DiveLimits:
-    """How carefully a dive goes."""
+    """Limits of a dive: more rounds and a smaller step cost time and find more."""
 
     rounds: int  # of new columns between two roundings
     up: float  # of the fractional columns, rounded up each time
@@ -39,7 +39,7 @@ DEARER, DEAREST = 16.0, 1e6
 
 @dataclass
 class Dive:
-    """Prices as they stand, and the columns seen."""
+    """The current prices, and the columns that they were computed from."""
 
     rate: Floats
     extra: Floats
@@ -57,9 +57,9 @@ class Dive:
 
 
 def penalties(shop: Workshop, course: Dive) -> Floats:
-    """What missing a request a second costs in the LP: dear enough, and no dearer than it truly is.
+    """Returns the price of a missed request a second in the LP: high enough, and at most its true price.
 
-    True prices of what is unserved are far above all others and drown them; they are for fleets that are too small.
+    True prices of unserved rates far exceed all others and drown them; only fleets that are too small need them.
     """
     rate = course.rate
     floor = float(rate[rate > 0].min()) if (rate > 0).any() else 1.0
@@ -72,7 +72,7 @@ def _priced(shop: Workshop, course: Dive) -> None:
 
 
 def watts_left(shop: Workshop, course: Dive, used: Ints) -> float:
-    """Busy watts that the budget leaves beside these GPUs."""
+    """Returns the busy watts that the budget leaves besides these GPUs."""
     if shop.t.problem.policy.power_budget_w is None:
         return np.inf
     course.busy = busy_part(shop) or course.busy
@@ -81,9 +81,9 @@ def watts_left(shop: Workshop, course: Dive, used: Ints) -> float:
 
 
 def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePrices | None]:
-    """Rounds of filling the empty fleet and pricing; after each, the board holds that filling.
+    """Fills the empty fleet and computes prices, round by round; after each the board holds that filling.
 
-    Yields None when the board is filled, then what the LP says; ends when nothing is to be gained any more.
+    Yields None when the board is filled, then the LP's prices; ends when nothing more is gained.
     """
     everything = shop.t.rate
     master = _master(shop, course, everything, shop.counts)
@@ -112,7 +112,7 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
 def dive(
     shop: Workshop, course: Dive, prices: ResourcePrices, columns: list[PatternColumn], depth: DiveLimits
 ) -> Iterator[int]:
-    """Round the LP's columns, step by step, until nothing is needed. Yields after each step what still is."""
+    """Rounds the LP's columns step by step until nothing is needed; yields how many services still need some."""
     shop.clear_all()
     for column, x in zip(columns, prices.weight, strict=True):
         for _ in range(int(x + 1e-6)):
@@ -122,7 +122,7 @@ def dive(
 
 
 def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: DiveLimits) -> Iterator[int]:
-    """Meet what the board leaves needed: an LP over old and new columns, rounded a little, and again."""
+    """Meets the need that is left: solves an LP over old and new columns, rounds a few, and repeats."""
     while True:
         need = shop.need
         left = int((need > 0).sum())
@@ -150,7 +150,7 @@ def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: Dive
 
 
 def _round(shop: Workshop, course: Dive, master: PatternMaster, prices: ResourcePrices, depth: DiveLimits) -> int:
-    """Whole columns, and the largest of the others, become GPUs; how many."""
+    """Places whole columns and the largest of the others on GPUs; returns how many."""
     order = np.argsort(-prices.weight, kind="stable")
     fractional = int(((prices.weight > 1e-6) & (prices.weight < 0.999)).sum())
     up = max(1, int(depth.up * fractional))
@@ -181,5 +181,5 @@ def _master(shop: Workshop, course: Dive, need: Floats, counts: Floats) -> Patte
 
 
 def columns_of(course: Dive) -> list[PatternColumn]:
-    """Those of the last LP's basis."""
+    """Returns the columns of the last LP's basis."""
     return list(course.columns.values())

@@ -1,4 +1,4 @@
-"""Compiled: fill GPUs with patterns, the one worth most for its price first, until nothing more is needed."""
+"""Compiled: fills GPUs with patterns, the one worth most for its price first, until nothing more is needed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from solvers.planning.search.tables import Floats, Ints
 
 
 class Pools(NamedTuple):
-    """The pools, as the loops take them."""
+    """The pools as the loops read them."""
 
     price: Floats  # what one more GPU costs: its price, and its idle energy
     extra: Floats  # what one more GPU of the pool would be worth beyond its price
     sm_price: Floats  # what one SM% costs where shares are priced
     site: Ints
     start: Ints  # [pools + 1] into the GPUs of a board
-    empty: Ints  # GPUs nobody is on: a stack for each pool, from start[pool]
+    empty: Ints  # GPUs without residents: a stack for each pool, from start[pool]
     empties: Ints  # how many
     closed: Ints  # 1 for a GPU of the board that is not to be filled: a job that must stay runs there
 
@@ -42,7 +42,7 @@ TABLED: Any = numba.typeof(Tabled(np.zeros(1, dtype=np.int64), np.zeros(1), np.z
 
 @njit((WORLD, BOARD, I8, PATTERN))
 def put(w: TableArrays, b: Board, gpu: int, p: GpuPattern) -> None:
-    """The residents of a pattern move onto an empty GPU."""
+    """Puts the residents of a pattern on an empty GPU."""
     node = b.node[gpu]
     count = int(p.about[0])
     b.count[gpu] = count
@@ -57,7 +57,7 @@ def put(w: TableArrays, b: Board, gpu: int, p: GpuPattern) -> None:
 
 @njit((WORLD, BOARD, I8))
 def clear(w: TableArrays, b: Board, gpu: int) -> None:
-    """Everybody leaves a GPU."""
+    """Empties a GPU."""
     node = b.node[gpu]
     for i in range(b.count[gpu]):
         profile = w.offer_profile[b.offer[gpu, i]]
@@ -70,7 +70,7 @@ def clear(w: TableArrays, b: Board, gpu: int) -> None:
 
 @njit((BOARD, POOLS, I8, I8), inner=True)
 def _roomier(b: Board, pools: Pools, pool: int, node: int) -> bool:
-    """Whether the next empty GPU of the pool stands on another node: it may have room where this one had none."""
+    """Tells if the pool's next empty GPU is on another node, which may have room where this one has none."""
     if pools.empties[pool] == 0:
         return False
     return b.node[pools.empty[pools.start[pool] + pools.empties[pool] - 1]] != node
@@ -123,7 +123,7 @@ def fill(
                 kept_offer[pool, i], kept_sm[pool, i] = p.offer[i], p.sm[i]
                 kept_batch[pool, i], kept_cap[pool, i] = p.batch[i], p.cap[i]
             if kept_count[pool] == 0:
-                pools.empties[pool] -= 1  # nothing fits here: too few cores of its node, or nobody wants it
+                pools.empties[pool] -= 1  # nothing fits here: too few cores of its node, or no service needs it
                 ratio[pool] = np.inf if _roomier(b, pools, pool, node) else -1.0
                 continue
             fresh[pool] = 1

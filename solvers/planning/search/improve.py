@@ -1,4 +1,4 @@
-"""Compiled: take a few GPUs apart and fill them anew, again and again; keep what is cheaper or has more to spare."""
+"""Compiled: empties a few GPUs and refills them, many times; keeps what is cheaper or has more to spare."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fi
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
 from solvers.planning.search.tables import Floats, Ints
 
-FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
+FEW_MORE = 4  # empty GPUs of each pool that may be used besides those emptied
 MOST_APART = 3  # GPUs at once
 NOISE = 0.1  # of prices, from try to try
 MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
 LOOKS = 30  # for a GPU that is worth little
 TIMES = 30  # to look for each other GPU
 STRANGERS = 0.1  # of them, though they share no service with the first
-URGENT = 100.0  # times its price, at most, for who was served too little
+URGENT = 100.0  # times its price, at most, for a service that got too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
 
 @njit(F8(WORLD, BOARD, POOLS, I8, F8), inner=True)
 def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
-    """What a GPU costs with those who stand on it, at a price of busy watts."""
+    """Returns the cost of a GPU with its residents, at a price of busy watts."""
     if b.count[gpu] == 0:
         return 0.0
     pool = b.pool[gpu]
@@ -43,7 +43,7 @@ def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float)
 
 @njit((WORLD, BOARD, POOLS, I1, F1, F1))
 def costs_of(w: TableArrays, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts: Floats) -> None:
-    """What each of these GPUs costs, and its busy watts."""
+    """Writes the cost and the busy watts of each of these GPUs."""
     for i in range(gpus.shape[0]):
         costs[i] = cost_of(w, b, pools, gpus[i], w.energy_price)
         watts[i] = cost_of(w, b, pools, gpus[i], w.energy_price + 1.0) - costs[i]
@@ -51,7 +51,7 @@ def costs_of(w: TableArrays, b: Board, pools: Pools, gpus: Ints, costs: Floats, 
 
 @njit(I8(WORLD, BOARD, I1, I1, I1))
 def spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
-    """Clear every GPU in `order` that nobody needs, in that order; how many. `standing` counts instances a service."""
+    """Empties the GPUs in `order` that no service needs; returns how many. `standing` counts instances a service."""
     gone = 0
     for gpu in order:
         needed = False
@@ -75,7 +75,7 @@ def spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -
 
 @njit(F8(WORLD, BOARD, F1))
 def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
-    """What is left unserved costs, and what each service needs, written into `need`."""
+    """Returns the cost of what is unserved, and writes into `need` what each service needs."""
     cost = 0.0
     for service in range(need.shape[0]):
         missing = w.rate[service] - b.cover[service]
@@ -89,7 +89,7 @@ def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
 
 @njit((WORLD, BOARD, F1, I1, I8, F1, F1), inner=True)
 def balance(w: TableArrays, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
-    """What these services need; into: what that costs, and what is carried beyond the need, at the prices."""
+    """Writes what these services need; into: the cost of that, and the worth of what is carried beyond the need."""
     into[0], into[1] = 0.0, 0.0
     for place in range(count):
         service = services[place]
@@ -104,7 +104,7 @@ def balance(w: TableArrays, b: Board, prices: Floats, services: Ints, count: int
 
 @njit((BOARD, POOLS, I8))
 def restack(b: Board, pools: Pools, pool: int) -> None:
-    """List the empty GPUs of a pool, the first on top."""
+    """Lists the empty GPUs of a pool, the first on top."""
     count = 0
     for gpu in range(pools.start[pool + 1] - 1, pools.start[pool] - 1, -1):
         if b.count[gpu] == 0 and pools.closed[gpu] == 0:
@@ -115,7 +115,7 @@ def restack(b: Board, pools: Pools, pool: int) -> None:
 
 @njit((BOARD, I8, BOARD, I8), inner=True)
 def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
-    """Remember who stands on a GPU."""
+    """Copies the residents of a GPU."""
     undo.count[place], undo.clock[place] = b.count[gpu], b.clock[gpu]
     for i in range(b.count[gpu]):
         undo.offer[place, i], undo.sm[place, i] = b.offer[gpu, i], b.sm[gpu, i]
@@ -124,7 +124,7 @@ def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
 
 @njit((WORLD, BOARD, I8, BOARD, I8, PATTERN), inner=True)
 def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: GpuPattern) -> None:
-    """Those who stood on a GPU move onto it again."""
+    """Puts the copied residents back on their GPU."""
     count = undo.count[place]
     for i in range(count):
         p.offer[i], p.sm[i] = undo.offer[place, i], undo.sm[place, i]
@@ -136,7 +136,7 @@ def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: G
 
 @njit(I8(BOARD, I1), inner=True)
 def list_used(b: Board, used: Ints) -> int:
-    """GPUs somebody is on; how many."""
+    """Lists the GPUs with residents; returns how many."""
     count = 0
     for gpu in range(b.count.shape[0]):
         if b.count[gpu] > 0:
@@ -149,7 +149,7 @@ def list_used(b: Board, used: Ints) -> int:
 def neighbourhood(
     w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
 ) -> int:
-    """Which GPUs to take apart: one that is worth little for its price, and others that share its services.
+    """Chooses the GPUs to empty: one that is worth little for its price, and others that share its services.
 
     `used` lists the GPUs somebody is on.
     """
@@ -176,7 +176,7 @@ def neighbourhood(
             taken = taken or into[place] == gpu
         if taken:
             continue
-        shares = tries > TIMES * size * 2 // 3  # hardly anybody does
+        shares = tries > TIMES * size * 2 // 3  # hardly any GPU does
         for i in range(b.count[gpu]):
             for j in range(b.count[first]):
                 if w.offer_service[b.offer[gpu, i]] == w.offer_service[b.offer[first, j]]:
@@ -192,7 +192,7 @@ def improve(
     w: TableArrays, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
     tries: int, heat: float, s: PatternScratch, p: GpuPattern, undo: Board, filled: Ints,
 ) -> float:  # fmt: skip
-    """So many times take two or three GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
+    """Empties two or three GPUs and refills them, so many times, and keeps what is cheaper; returns what that saves.
 
     What is carried beyond the need counts for a part of its price: enough of it together, and a GPU is not needed.
     A filling always finds the same at the same prices, so every try has its own. What

@@ -1,4 +1,4 @@
-"""What holds for the whole fleet or a whole tenant, and what leaves a board that passes it: the cheapest to miss."""
+"""Enforces the limits of tenants and of watts on a board; what is cheapest to leave out goes first."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from solvers.planning.search.realise import instances, placed_instances
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
-ROOM = 0.99  # of a budget: rates change until the plan is written
+BUDGET_SHARE = 0.99  # of a budget of watts: rates change until the plan is written
 SURE = 1 - 1e-9
 
 
 def enforce_limits(shop: Workshop) -> None:
-    """Evict who passes a tenant's limit or the budget of watts; the board is within both afterwards."""
+    """Removes instances until the board is within the tenants' limits and the budget of watts."""
     if shop.t.problem.limits:
         _keep_tenants(shop)
     if shop.t.problem.policy.power_budget_w is not None:
@@ -25,18 +25,18 @@ def enforce_limits(shop: Workshop) -> None:
 
 
 def busy_part(shop: Workshop) -> float:
-    """The watts that the board's rates draw, of those it would all busy; 0 for an empty board."""
+    """Returns the watts that the board draws at its rates, as a part of those at full load; 0 for an empty board."""
     whole = float(shop.costs(shop.used)[1].sum())
     return sum(_busy_w(shop).values()) / whole if whole > 0 else 0.0
 
 
 def idle_w(t: Tables) -> float:
-    """Of every GPU, used or not."""
+    """Returns the idle watts of all GPUs, used or not."""
     return sum(t.problem.gpu_types[pool.gpu_type].idle_w * len(pool.gpus) for pool in t.pools)
 
 
 def _busy_w(shop: Workshop) -> dict[tuple[int, int], float]:
-    """Busy watts by (GPU of the board, offer)."""
+    """Returns busy watts by (GPU of the board, offer)."""
     t = shop.t
     number = {place: index for index, place in enumerate(gpu for pool in t.pools for gpu in pool.gpus)}
     offer_of = {
@@ -45,21 +45,21 @@ def _busy_w(shop: Workshop) -> dict[tuple[int, int], float]:
         for offer in range(int(t.site_start[site]), int(t.site_start[site + 1]))
     }
     found: dict[tuple[int, int], float] = defaultdict(float)
-    for one in instances(t, placed_instances(shop))[0]:
-        gpu_type = t.problem.nodes[one.node].gpu_type
-        offer = offer_of[gpu_type, one.service, one.variant]
+    for instance in instances(t, placed_instances(shop))[0]:
+        gpu_type = t.problem.nodes[instance.node].gpu_type
+        offer = offer_of[gpu_type, instance.service, instance.variant]
         profile = t.offer_profile[offer]
-        slower = t.problem.gpu_types[gpu_type].top_clock_mhz / one.clock_mhz
-        watts = float(t.power_w[profile, one.sm_percent] * slower ** -t.power_exponent[profile])
-        load = min(one.rate_per_second * one.exec_ms / one.batch / 1000, 1.0)
-        found[number[one.place], int(offer)] += watts * busy_fraction(one.batch, load)
+        slower = t.problem.gpu_types[gpu_type].top_clock_mhz / instance.clock_mhz
+        watts = float(t.power_w[profile, instance.sm_percent] * slower ** -t.power_exponent[profile])
+        load = min(instance.rate_per_second * instance.exec_ms / instance.batch / 1000, 1.0)
+        found[number[instance.place], int(offer)] += watts * busy_fraction(instance.batch, load)
     return found
 
 
 def _keep_power(shop: Workshop) -> None:
-    """Least loss a watt first."""
+    """Removes the offers whose loss a watt is least."""
     t = shop.t
-    budget = float(t.problem.policy.power_budget_w or 0.0) * ROOM
+    budget = float(t.problem.policy.power_budget_w or 0.0) * BUDGET_SHARE
     for _ in range(20):
         busy = _busy_w(shop)
         over = idle_w(t) + sum(busy.values()) - budget
@@ -75,7 +75,7 @@ def _keep_power(shop: Workshop) -> None:
 
 
 def _keep_tenants(shop: Workshop) -> None:
-    """Least loss a share of a GPU first."""
+    """Removes the offers whose loss a share of a GPU is least, or shrinks them."""
     t, b = shop.t, shop.board
     tenants = {service.tenant: number for service, number in zip(
         (t.problem.services[name] for name in t.services), t.tenant.tolist(), strict=True
@@ -108,7 +108,7 @@ def _keep_tenants(shop: Workshop) -> None:
 
 
 def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
-    """Whoever had to leave a GPU comes back with less of it, where that carries anything; the SM% it takes."""
+    """Puts an offer back on its GPU with fewer SM%, if it carries anything there; returns the SM% taken."""
     t, column = shop.t, shop.column(gpu)
     service, profile = t.offer_service[offer], t.offer_profile[offer]
     if sm_percent <= 0 or t.problem.policy.pricing == "share" or t.is_dedicated[service]:
@@ -130,7 +130,7 @@ def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
 
 
 def _missed(shop: Workshop, gpu: int, offer: int) -> float:
-    """What it costs when the instances of an offer on a GPU are gone."""
+    """Returns the cost of removing the instances of an offer from a GPU."""
     t, b = shop.t, shop.board
     service = t.offer_service[offer]
     caps = sum(float(b.cap[gpu, i]) for i in range(int(b.count[gpu])) if b.offer[gpu, i] == offer)
@@ -139,7 +139,7 @@ def _missed(shop: Workshop, gpu: int, offer: int) -> float:
 
 
 def evict(shop: Workshop, gpu: int, offer: int) -> None:
-    """The instances of an offer leave a GPU. Where shares are priced all leave: what is freed slows the others."""
+    """Removes an offer from a GPU; where shares are priced, everything on it, since freed SMs slow the others."""
     column = shop.column(gpu)
     shop.empty(gpu)
     stay = column.offers != offer

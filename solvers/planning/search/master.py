@@ -1,4 +1,4 @@
-"""The LP over patterns: how many GPUs take each, what every rate is worth, and what one more GPU would be."""
+"""The LP over patterns: the GPUs that take each, the price of every rate, and the worth of one more GPU."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from solvers.planning.search.workshop import ColumnKey, PatternColumn
 
 
 class ResourcePrices(NamedTuple):
-    """What the LP says."""
+    """The prices and weights of an LP's optimum."""
 
     cost: float
-    rate: Floats  # of one request a second of each service
+    rate: Floats  # of a request a second of each service
     extra: Floats  # of one more GPU of each pool, beyond its price
     weight: Floats  # of each column
-    watt: float  # of one busy watt more
+    watt: float  # of a busy watt more
     missing: Floats  # part of each service's need that no column covers
 
 
@@ -53,7 +53,7 @@ class PatternMaster:
         )  # fmt: skip
 
     def add(self, columns: Sequence[PatternColumn]) -> int:
-        """Offer these to the LP; how many were new."""
+        """Adds columns to the LP; returns how many were new."""
         new = 0
         for column in columns:
             if column.key not in self._known:
@@ -63,7 +63,7 @@ class PatternMaster:
         return new
 
     def solve(self) -> ResourcePrices:
-        """The LP's optimum over all columns so far."""
+        """Solves the LP over all columns so far."""
         self._hand_over()
         self._lp.run()
         solution = self._lp.getSolution()

@@ -30,7 +30,7 @@ class GpuPattern(NamedTuple):
 
 
 class PatternScratch(NamedTuple):
-    """What the knapsacks write on. Values of a group are kept until a need in it falls."""
+    """The arrays that knapsacks write on. Values of a group are valid until a need in it falls."""
 
     value: Floats  # [site, level, group, place of SM%]
     argument: Ints  # [site, level, group, place]
@@ -52,7 +52,7 @@ def pattern() -> GpuPattern:
 
 
 def scratch(w: TableArrays, levels: int, places: int) -> PatternScratch:
-    """For knapsacks over so many levels of pressure and places of SM%."""
+    """Returns arrays for knapsacks over so many levels of pressure and places of SM%."""
     sites = len(w.site_start) - 1
     groups = max(int(np.diff(w.site_group).max(initial=0)), 1)
     offers = max(len(w.offer_service), 1)
@@ -86,7 +86,7 @@ def settle(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, clock: float,
     cpu: float, host: float, memory: float, p: GpuPattern, worth: Floats,
 ) -> float:  # fmt: skip
-    """Make a proposal right: exact rates; whoever does not fit leaves, the least worth first. Returns its value."""
+    """Makes a proposal valid: exact rates, without what does not fit, the least worth first. Returns its value."""
     count = int(p.about[0])
     while True:
         total = 0.0
@@ -170,7 +170,7 @@ def settle(
 
 @njit(F8(WORLD, I8, PATTERN), inner=True)
 def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
-    """What a GPU draws with these residents busy at the highest clock."""
+    """Returns the watts of a GPU with these residents busy at the highest clock."""
     watts = w.site_idle_w[site]
     for i in range(int(p.about[0])):
         watts += w.power_w[w.offer_profile[p.offer[i]], p.sm[i]]
@@ -179,7 +179,7 @@ def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
 
 @njit((I1,), inner=True)
 def _begin(starts: Ints) -> None:
-    """Counts, each one place late, become where each one's entries begin; once they are entered, where they end."""
+    """Turns counts, each one place late, into where each one's entries begin; entering them makes it where they end."""
     total = 0
     for place in range(starts.shape[0]):
         count = starts[place]
@@ -189,7 +189,7 @@ def _begin(starts: Ints) -> None:
 
 @njit((WORLD, F1, SCRATCH), inner=True)
 def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
-    """List the offers of services that are needed; nothing is known of their values yet."""
+    """Lists the offers of services that are needed; their values are not known yet."""
     s.stale[:, :] = 1
     s.active_start[:] = 0
     s.alone_start[:] = 0
@@ -220,7 +220,7 @@ def revalue(
     w: TableArrays, site: int, group: int, prices: Floats, need: Floats, bonus: float, table: Floats, levels: int,
     places: int, s: PatternScratch,
 ) -> None:  # fmt: skip
-    """For one group on one site: which offer is worth most at each level and SM%, and how much."""
+    """Finds the offer of a group that is worth most at each level and SM% of a site, and its worth."""
     g = group - w.site_group[site]
     s.stale[site, g] = 0
     for level in range(levels):
@@ -255,7 +255,7 @@ def propose(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
     table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
-    """The knapsack: one choice a model and turn, at the rates of one pressure level, pressure and SMs priced."""
+    """Solves the knapsack: one choice a model and turn, at a pressure level's rates, with pressure and SMs priced."""
     places = sms.shape[0]
     best, choice = s.best, s.choice
     for x in range(places):
@@ -310,7 +310,7 @@ def propose(
 
 @njit((PATTERN, PATTERN), inner=True)
 def copy_pattern(a: GpuPattern, b: GpuPattern) -> None:
-    """b becomes a."""
+    """Copies a to b."""
     for i in range(int(a.about[0])):
         b.offer[i], b.sm[i], b.batch[i], b.cap[i] = a.offer[i], a.sm[i], a.batch[i], a.cap[i]
     for i in range(a.about.shape[0]):
@@ -322,7 +322,7 @@ def one_alone(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float, sms: Ints,
     table: Floats, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
-    """The best single resident, where no proposal left anybody: its node was too small for those proposed."""
+    """Finds the best single resident, for a GPU whose node is too small for all proposals."""
     trial = s.trial
     for offer in range(w.site_start[site], w.site_start[site + 1]):
         service, profile = w.offer_service[offer], w.offer_profile[offer]
@@ -348,7 +348,7 @@ def best_pattern(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
     sms: Ints, levels: Floats, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> float:  # fmt: skip
-    """The best right pattern over all levels of pressure; each level also with pressure at the price it then has.
+    """Finds the best valid pattern over all levels of pressure, each also with pressure at the price it then has.
 
     Where watts are dear, or too many for the board, lower clocks are tried, too.
     """

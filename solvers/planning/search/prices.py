@@ -1,4 +1,4 @@
-"""First prices of every service's rate: what it costs at least of the GPUs it may use, when these must go round."""
+"""Computes first prices of rates: the least cost on the GPUs that a service may use, when these are scarce."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 300
 
 
 def resource_prices(t: Tables, pools: Pools, counts: Floats, tabled: Tabled) -> tuple[Floats, Floats]:
-    """Prices of rates, and what one more GPU of each pool is worth."""
+    """Returns prices of rates, and the worth of one more GPU of each pool."""
     share = _shares(t, pools, tabled)  # [service, pool]
     price = pools.price + 100.0 * pools.sm_price
     return resource_dual(share, price, counts, t.rate, t.unserved_price, STEPS)
@@ -24,7 +24,7 @@ def resource_prices(t: Tables, pools: Pools, counts: Floats, tabled: Tabled) -> 
 def resource_dual(
     share: Floats, price: Floats, counts: Floats, need: Floats, most: Floats, steps: int
 ) -> tuple[Floats, Floats]:
-    """Prices of rates up to `most`, and what one more GPU of each pool or market is worth.
+    """Returns prices of rates up to `most`, and the worth of one more GPU of each pool or market.
 
     The resource LP: a service needs, for each request a second on a pool, the least share of a GPU (SMs or memory,
     whichever is more) over SM%; pools have so many GPUs. Its dual has one variable a pool, raised here step by step
@@ -52,7 +52,7 @@ def resource_dual(
 
 
 def _shares(t: Tables, pools: Pools, tabled: Tabled) -> Floats:
-    """The least share of a GPU that one request a second takes, by service and pool; infinite where none can."""
+    """Returns the least share of a GPU for a request a second, by service and pool; huge if none can serve it."""
     middle = tabled.rates.shape[1] // 2
     rates = tabled.rates[:, middle, :]
     memory = np.min(t.memory_gib, axis=1)[t.offer_profile]

@@ -1,4 +1,4 @@
-"""Whether instances keep their SLO by the product's latency function, and under which timeout."""
+"""Checks by the product's latency function that instances keep their SLO, and finds their timeouts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from solvers.planning.problem import Problem
 from solvers.planning.search.arrays import F1, F2, I1
 from solvers.planning.search.tables import Floats, Ints
 
-SLACK = 1e-9  # of a rate: what sums of floats may differ by
+SLACK_SHARE = 1e-9  # of a rate: tolerance for sums of floats
 
 
 @njit((F2, I1, F1, F1))
 def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) -> None:
-    """The load each accepts at its ratio of SLO to exec."""
+    """Writes the load that each accepts at its ratio of SLO to exec."""
     for i in range(batches.shape[0]):
         into[i] = accepted_load(rows[batches[i]], ratios[i])
 
@@ -28,7 +28,7 @@ def timeouts(
     percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float], slos_ms: Sequence[float],
     rates: Sequence[float],
 ) -> list[float | None]:  # fmt: skip
-    """The timeout under which each rate is accepted, 0 where that will do; None where none will."""
+    """Returns the timeout under which each rate is accepted: 0 if that is enough, None if no timeout is."""
     found: list[float | None] = [0.0] * len(rates)
     whole = np.array(batches, dtype=np.int64)
     exec_ms, rate, slo = (np.array(values, dtype=np.float64) for values in (judged_ms, rates, slos_ms))
@@ -40,7 +40,7 @@ def timeouts(
         accepted = np.zeros(len(at))
         rows = limits(float(value), set(whole[at].tolist())).prompt
         accepted_loads(rows, whole[at], ratio[at], accepted)
-        for index in at[load[at] > accepted * (1 + SLACK)]:
+        for index in at[load[at] > accepted * (1 + SLACK_SHARE)]:
             found[index] = timeout_for(
                 int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index])
             )
@@ -48,7 +48,7 @@ def timeouts(
 
 
 def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """The verdict that a judge takes in place of a simulation: of those whose exec is known."""
+    """Tells which residents keep their SLO, as a judge may ask instead of simulating; their exec must be known."""
     margin = 1 + problem.policy.exec_margin
     known = [(r.service, r.instance, r.exec_ms) for r in residents]
     least = timeouts(

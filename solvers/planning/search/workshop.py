@@ -1,4 +1,4 @@
-"""Where plans are put together: the tables, a board, and what the compiled loops write on."""
+"""The workshop in which plans are put together: tables, a board, and the arrays that compiled loops write on."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from solvers.planning.search.improve import costs_of, improve, restack, unserved
 from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
 from solvers.planning.search.tables import Floats, Ints, Tables
 
-ROOM = 64  # GPUs filled at once while a walk improves a board
-FEW = 3  # points of a profile's range in a table: with fewer, its ends are looked at, too
+ROOM_GPUS = 64  # refilled at once by the local search
+FEW_POINTS = 3  # of a profile's range in a table: with fewer, the table has its ends, too
 
 
 ColumnKey: TypeAlias = tuple[int, float, bytes, bytes]
 
 
 class PatternColumn(NamedTuple):
-    """A pattern on a GPU of a pool: who, with how much, carrying how many requests a second."""
+    """A pattern on a GPU of a pool: the residents, their SM% and batches, and the rates they carry."""
 
     pool: int
     offers: Ints
@@ -40,13 +40,13 @@ class PatternColumn(NamedTuple):
         return (self.pool, self.clock, self.offers.tobytes(), self.sms.tobytes())
 
     def only(self, who: NDArray[np.bool_]) -> PatternColumn:
-        """Without the others, who make no difference to what these carry but for the better."""
+        """Returns the column with these residents alone; without the others they carry at least as much."""
         return self._replace(offers=self.offers[who], sms=self.sms[who], batches=self.batches[who], caps=self.caps[who])
 
 
 @dataclass
 class Workshop:
-    """One planner's tools. A board belongs to one workshop; everything on it is right at every moment."""
+    """One planner's tools. A board belongs to one workshop, and is valid at every moment."""
 
     t: Tables
     w: TableArrays
@@ -55,22 +55,22 @@ class Workshop:
     local: Pools
     counts: Floats
     tabled: Tabled
-    seen: dict[int, Tabled]  # by step of SM%
+    by_step: dict[int, Tabled]  # of SM%
     scratch: PatternScratch
     pattern: GpuPattern
     undo: Board
     filled: Ints
 
     def look_at(self, step: int) -> None:
-        """See every `step` of SM% from now on."""
-        if step not in self.seen:
-            self.seen[step] = tabulated(self.t, self.w, step, self.tabled.levels.tolist())
-        self.tabled = self.seen[step]
+        """Tabulates every `step` of SM% from now on."""
+        if step not in self.by_step:
+            self.by_step[step] = tabulated(self.t, self.w, step, self.tabled.levels.tolist())
+        self.tabled = self.by_step[step]
         if len(self.tabled.sms) > len(self.scratch.best):
             self.scratch = scratch(self.w, len(self.tabled.levels), len(self.tabled.sms))
 
     def fill(self, prices: Floats, need: Floats, worst: float = 0.0) -> Ints:
-        """Put patterns on empty GPUs until `need` is met; the GPUs used. `need` is changed."""
+        """Puts patterns on empty GPUs until `need`, which it changes, is met; returns the GPUs used."""
         done = fill(
             self.w, self.board, self.pools, self.tabled, prices, need, 0.0, worst, self.scratch, self.pattern,
             self.filled,
@@ -78,7 +78,7 @@ class Workshop:
         return self.filled[:done].copy()
 
     def clear(self, gpus: Iterable[int]) -> None:
-        """Everybody leaves these GPUs."""
+        """Empties these GPUs."""
         for gpu in gpus:
             clear(self.w, self.board, gpu)
         self.restack()
@@ -92,7 +92,7 @@ class Workshop:
             restack(self.board, self.pools, pool)
 
     def place(self, column: PatternColumn) -> bool:
-        """The pattern of a column moves onto the next empty GPU of its pool, if its node has room."""
+        """Puts a column on the next empty GPU of its pool, if that GPU's node has room."""
         b = self.board
         if self.pools.empties[column.pool] == 0:
             return False
@@ -107,7 +107,7 @@ class Workshop:
         return True
 
     def seat(self, gpu: int, column: PatternColumn) -> None:
-        """The residents of a column move onto this empty GPU."""
+        """Puts the residents of a column on this empty GPU."""
         p, count = self.pattern, len(column.offers)
         p.offer[:count], p.sm[:count] = column.offers, column.sms
         p.batch[:count], p.cap[:count] = column.batches, column.caps
@@ -115,15 +115,15 @@ class Workshop:
         put(self.w, self.board, gpu, p)
 
     def empty(self, gpu: int) -> None:
-        """Everybody leaves one GPU; the stacks of empty ones are another matter."""
+        """Empties a GPU; `restack` then lists it as empty."""
         clear(self.w, self.board, gpu)
 
     def column(self, gpu: int) -> PatternColumn:
-        """Who stands on a GPU."""
+        """Returns the residents of a GPU."""
         return self.columns(np.array([gpu]))[0]
 
     def columns(self, gpus: Ints) -> list[PatternColumn]:
-        """Who stands on each of these GPUs."""
+        """Returns the residents of each of these GPUs."""
         b = self.board
         costs, watts = self.costs(gpus)
         offers, sms, batches, caps = b.offer[gpus], b.sm[gpus], b.batch[gpus], b.cap[gpus]
@@ -139,16 +139,16 @@ class Workshop:
         ]
 
     def costs(self, gpus: Ints) -> tuple[Floats, Floats]:
-        """What each of these GPUs costs, and its busy watts."""
+        """Returns the cost and the busy watts of each of these GPUs."""
         costs, watts = np.zeros(len(gpus)), np.zeros(len(gpus))
         costs_of(self.w, self.board, self.pools, gpus.astype(np.int64), costs, watts)
         return costs, watts
 
     def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, heat: float) -> float:
-        """Take a few GPUs apart and fill them anew, so many times; what that saves."""
+        """Empties a few GPUs and refills them, so many times; returns what that saves."""
         saved: float = improve(
             self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, self.scratch,
-            self.pattern, self.undo, self.filled[:ROOM],
+            self.pattern, self.undo, self.filled[:ROOM_GPUS],
         )  # fmt: skip
         return saved
 
@@ -158,20 +158,20 @@ class Workshop:
 
     @property
     def need(self) -> Floats:
-        """What of each service's rate nobody carries."""
+        """Returns the rate of each service that no resident carries."""
         need = np.zeros(len(self.t.services))
         unserved_cost(self.w, self.board, need)
         return need
 
     @property
     def cost(self) -> float:
-        """What the board costs, with all that is unserved."""
+        """Returns the cost of the board with everything it leaves unserved."""
         missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))
         return float(self.costs(self.used)[0].sum() + missed)
 
 
 def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
-    """For the whole fleet, with nobody on it."""
+    """Returns a workshop of the whole fleet, with an empty board."""
     w, board = world(t), empty_board(t)
     energy = t.problem.policy.energy_price_per_kwh / 1000
     shares = t.problem.policy.pricing == "share"
@@ -190,36 +190,37 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
     )
     local = pools._replace(
         extra=np.zeros(len(price)),
-        start=np.arange(len(price) + 1, dtype=np.int64) * ROOM,
-        empty=np.zeros(len(price) * ROOM, dtype=np.int64),
+        start=np.arange(len(price) + 1, dtype=np.int64) * ROOM_GPUS,
+        empty=np.zeros(len(price) * ROOM_GPUS, dtype=np.int64),
         empties=np.zeros(len(price), dtype=np.int64),
     )
     undo = board._replace(
-        count=np.zeros(ROOM, dtype=np.int64),
-        clock=np.ones(ROOM),
-        offer=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
-        sm=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
-        batch=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
-        cap=np.zeros((ROOM, MOST_RESIDENTS)),
+        count=np.zeros(ROOM_GPUS, dtype=np.int64),
+        clock=np.ones(ROOM_GPUS),
+        offer=np.zeros((ROOM_GPUS, MOST_RESIDENTS), dtype=np.int64),
+        sm=np.zeros((ROOM_GPUS, MOST_RESIDENTS), dtype=np.int64),
+        batch=np.zeros((ROOM_GPUS, MOST_RESIDENTS), dtype=np.int64),
+        cap=np.zeros((ROOM_GPUS, MOST_RESIDENTS)),
     )
     tabled = tabulated(t, w, step, levels)
     found = Workshop(
         t, w, board, pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
-        scratch(w, len(levels), len(tabled.sms)), pattern(), undo, np.zeros(max(len(board.pool), ROOM), dtype=np.int64),
+        scratch(w, len(levels), len(tabled.sms)), pattern(), undo,
+        np.zeros(max(len(board.pool), ROOM_GPUS), dtype=np.int64),
     )  # fmt: skip
     found.restack()
     return found
 
 
 def _closed(t: Tables) -> Ints:
-    """1 for each GPU where a job runs that must stay: services leave it to the job."""
+    """Returns 1 for each GPU where a job runs that must stay: services leave it to the job."""
     state = t.problem.state
     stays = {job.place for job in state.jobs if not t.problem.jobs[job.job].is_preemptible} if state else set()
     return np.array([gpu in stays for pool in t.pools for gpu in pool.gpus], dtype=np.int64)
 
 
 def tabulated(t: Tables, w: TableArrays, step: int, levels: Sequence[float]) -> Tabled:
-    """Rates of every offer at these levels of pressure, at every `step` of SM%."""
+    """Tabulates every offer's rate at these levels of pressure and at every `step` of SM%."""
     sms, at = sms_seen(t, step), np.array(levels, dtype=np.float64)
     rates = np.zeros((len(t.offer_service), len(at), len(sms)))
     for site in range(len(t.site_types)):
@@ -230,16 +231,16 @@ def tabulated(t: Tables, w: TableArrays, step: int, levels: Sequence[float]) -> 
 
 
 def sms_seen(t: Tables, step: int) -> Ints:
-    """Every `step` of SM%, and both ends of a profile of which that would show next to nothing."""
+    """Returns every `step` of SM%, and both ends of a profile that has too few of these."""
     usual = sm_grid(step)
     profiled: NDArray[np.bool_] = np.isfinite(t.exec_ms.min(axis=1))  # [profile, SM%]
-    narrow = profiled[profiled[:, usual].sum(axis=1) < FEW]
+    narrow = profiled[profiled[:, usual].sum(axis=1) < FEW_POINTS]
     ends = [np.flatnonzero(row)[[0, -1]] for row in narrow if row.any()]
     return np.unique(np.concatenate([usual, *ends])).astype(np.int64)
 
 
 def usual_levels(t: Tables, parts: Sequence[float]) -> tuple[float, ...]:
-    """Levels of pressure on a GPU that is full, as parts of what its usual residents add up to."""
+    """Returns levels of pressure, as parts of the pressure of a GPU full of its usual residents."""
     if not len(t.profiles):
         return (0.0,)
     sms = np.array([10, 20, 30, 50])
