@@ -28,7 +28,8 @@ class HaproxyCommand:
 
     command: str
     expects: tuple[str, ...] = ("",)
-    server: str = ""  # the one that HAProxy refuses, if it refuses this
+    server: str = ""  # the one that it is about, while that opens
+    adds: bool = False  # HAProxy refuses the server if it refuses this
 
 
 def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
@@ -39,7 +40,7 @@ def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCo
             found = current.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if found is None:
-                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,), name))
+                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,), name, True))
                 steps.append(HaproxyCommand(f"enable health {place}", server=name))
                 state = "drain" if server.drained else "ready"
                 steps.append(HaproxyCommand(f"set server {place} state {state}", server=name))

@@ -19,12 +19,14 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.addresses import BadAddress, find_objection, parse_address
+from agents.contract.gateways import LeftOutRoute
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
 
 FIRST_SLOTS = 64
 MOST_SOURCES = 4096
 FOLLOWED = "_"  # begins the source name of routes that come from the control plane
+MOST_REASON = 500  # characters, as reports allow
 LARGEST_WEIGHT = 256  # HAProxy's
 
 log = logging.getLogger("gpuwright.gateway")
@@ -107,6 +109,13 @@ class Desired:
         """Returns the routes that HAProxy has not refused."""
         return tuple(
             route for route in declared.routes if RouteKey(source, route.copy, route.address) not in self.refused
+        )
+
+    def left_out(self) -> tuple[LeftOutRoute, ...]:
+        """Returns what HAProxy has refused."""
+        return tuple(
+            LeftOutRoute(key.source.removeprefix(FOLLOWED), key.copy, why[:MOST_REASON])
+            for key, why in self.refused.items()
         )
 
     def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:

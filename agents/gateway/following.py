@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from agents.contract.addresses import BadAddress, CopyAddress, find_objection, parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, LeftOutRoute
-from agents.gateway.desired import FOLLOWED
+from agents.gateway.desired import FOLLOWED, MOST_REASON
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
-
-MOST_REASON = 500  # characters of a reason, as reports allow
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Haproxy:
                 if not self._all(worker, (step,)):
                     return False
             except (NotApplied, ValueError) as error:  # ValueError: it cannot be sent as one command
-                if not step.server or worker.old:
+                if not step.adds or worker.old:
                     raise
                 refused[step.server] = str(error)
         if refused:

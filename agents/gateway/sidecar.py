@@ -18,7 +18,6 @@ import msgspec
 from agents.contract.gateways import LeftOutRoute
 from agents.gateway import desired, parsing
 from agents.gateway.desired import Desired, server_name, servers_by_name
-from agents.gateway.following import MOST_REASON
 from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled
@@ -29,7 +28,7 @@ from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, Servi
 
 WATCH_SECONDS = 0.5
 VERIFY_SECONDS = 3.0  # how long a change by others at the runtime socket may go unnoticed
-RETRY_SECONDS = 300.0  # until a refused route is tried again
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 300.0  # until a refused route is tried again
 MOST_ROUNDS = 4  # of leaving out what HAProxy refuses, in one change
 Troubles = (HaproxyAway, NotApplied, HaproxyGarbled, WorkerGone)
 
@@ -75,7 +74,7 @@ class Sidecar:
         self._observed: ObservedHaproxy | None = None  # None: not known to be in force
         self._trouble = "HAProxy has not been configured yet"
         self._convergences = self._failures = 0
-        self._refused_at = float("-inf")
+        self._retry_at, self._retry_seconds = float("inf"), FIRST_RETRY_SECONDS
         self._unreachable: tuple[LeftOutRoute, ...] = ()
         self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
         self._dropped_before = 0
@@ -144,17 +143,13 @@ class Sidecar:
     def condition(self) -> SidecarCondition:
         workers = len(self._observed.workers) if self._observed else 0
         in_force = self._observed is not None
-        refused = tuple(
-            LeftOutRoute(key.source.removeprefix(desired.FOLLOWED), key.copy, why[:MOST_REASON])
-            for key, why in self._desired.refused.items()
-        )
         return SidecarCondition(
             in_force,
             "" if in_force else self._trouble,
             workers,
             self._convergences,
             self._failures,
-            refused + self._unreachable,
+            self._desired.left_out() + self._unreachable,
         )
 
     def close(self) -> None:
@@ -212,16 +207,18 @@ class Sidecar:
         for name, answer in refused.items():
             log.error("route %s is left out, because HAProxy refuses it: %s", name, answer)
         self._desired = desired.refuse(self._desired, refused)
-        self._refused_at = time.monotonic()
+        self._retry_at = time.monotonic() + self._retry_seconds
         desired.keep(self._state, self._desired)
         self._know()
 
     def _retry_refused(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
-        """Tries refused routes again now and then, and with new processes of HAProxy."""
+        """Tries refused routes again, less and less often, and with new processes of HAProxy."""
         if not self._desired.refused:
+            self._retry_seconds = FIRST_RETRY_SECONDS
             return
         is_new = self._observed is not None and workers != self._observed.workers
-        if is_new or time.monotonic() - self._refused_at > RETRY_SECONDS:
+        if is_new or time.monotonic() > self._retry_at:
+            self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
             self._desired = replace(self._desired, refused={})
             self._observed = None
 

@@ -68,7 +68,7 @@ def word(value: float) -> str:
             f"{word(overload.TUNING.ends_seconds)} seconds in which at most {TURNED_AWAY_PERCENT:g} % was rejected",
         ),
         ("gateway", f"for {KEPT_SECONDS / 60:g} minutes after its route is gone"),
-        ("gateway", f"{'three' if SETTLED_SECONDS == 3 else SETTLED_SECONDS} seconds after it has reported so"),
+        ("gateway", f"at least {'three' if SETTLED_SECONDS == 3 else SETTLED_SECONDS} seconds apart"),
         ("handovers", f"after {CONTACT_SECONDS:g} s without an answer"),
         ("handovers", f"retried after 1 s, 2 s, 4 s, up to {LONGEST_DELAY_SECONDS:g} s"),
         ("health", f"{HEALTH.hot_c:g} degrees or more; until below {HEALTH.cool_c:g}"),

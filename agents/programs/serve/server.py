@@ -18,7 +18,7 @@ LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late reque
 LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 MOST_CONNECTIONS = 512
 RETRY = "Retry-After: 1\r\n"
-CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # whoever reaches the port may ask the rest
+CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,6 @@ def instead(command: str, said: bytes, asked: str, good: bytes) -> bytes:
 
 
 BAD = [
-    ("add server", b"Unable to connect: no memory.\n\n"),
     ("set server", b"Require 'weight <weight>'.\n\n"),
     ("show servers state", b"1\n# be_id be_name\n3 gw-0001\n\n"),
     ("show servers state", b""),
@@ -114,6 +113,17 @@ def test_a_bad_answer_is_an_error_and_the_change_is_made_once_answers_are_good(t
             else:
                 sidecar.declare("node-1", declared(copies, sequence, index))
             assert answering(gateway) == {copies.ports[index]: 8}
+
+
+def test_a_server_that_is_refused_for_a_moment_is_left_out_and_tried_again(tmp_path: Path, copies: Copies) -> None:
+    with with_bad_answers(tmp_path) as (gateway, between, sidecar):
+        between.spoil = partial(instead, "add server", b"Unable to connect: no memory.\n\n")
+        (route,) = sidecar.declare("node-1", declared(copies, 1, 0)).routes
+        assert not route.ready
+        assert [left_out.copy for left_out in sidecar.condition().left_out] == ["copy-0"]
+        between.spoil = lambda _, good: good
+        until(lambda: not sidecar.condition().left_out and sidecar.condition().in_force, "it is tried again")
+        assert answering(gateway) == {copies.ports[0]: 8}
 
 
 def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copies: Copies) -> None:
