@@ -188,7 +188,7 @@ def test_a_node_name_is_a_dns_label(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (InstanceMinute(id="a b", gpu=0, service="s"), "without spaces"),
         (InstanceMinute(id="a\n", gpu=0, service="s"), "without spaces"),
@@ -199,9 +199,9 @@ def test_a_node_name_is_a_dns_label(name: str) -> None:
         (InstanceMinute(id="a", gpu=0, service="s", job="j"), "not both"),
     ],
 )
-def test_an_instance_is_called_what_can_be_shown(wrong: InstanceMinute, said: str) -> None:
-    assert said in misnamed([wrong])
-    assert said in misnamed([wrong])  # being seen once makes nothing right
+def test_an_instance_is_called_what_can_be_shown(wrong: InstanceMinute, message: str) -> None:
+    assert message in misnamed([wrong])
+    assert message in misnamed([wrong])  # being seen once makes nothing right
     assert misnamed([InstanceMinute(id="a", gpu=0, service="s")]) == ""
 
 

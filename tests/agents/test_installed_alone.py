@@ -79,10 +79,10 @@ def test_pip_installs_the_agent_into_a_fresh_environment(tmp_path: Path) -> None
 
 def speaks_plainly(gpuwright: Path, tmp_path: Path) -> None:
     """A clear statement in the last line, 3 as the exit code, no traceback; the same for a program."""
-    asked = run(gpuwright, "agent", "doctor", "--state-dir", str(tmp_path / "state"))
-    assert asked.returncode == 3, asked.stdout + asked.stderr
-    assert asked.stderr == ""
-    assert asked.stdout.splitlines()[-1].startswith("The driver reaches no NVIDIA GPU here")
-    assert "Traceback" not in asked.stdout
-    told = run(gpuwright, "agent", "doctor", "--json", "--state-dir", str(tmp_path / "state"))
-    assert json.loads(told.stdout)["exitCode"] == told.returncode == 3
+    done = run(gpuwright, "agent", "doctor", "--state-dir", str(tmp_path / "state"))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1].startswith("The driver reaches no NVIDIA GPU here")
+    assert "Traceback" not in done.stdout
+    json_done = run(gpuwright, "agent", "doctor", "--json", "--state-dir", str(tmp_path / "state"))
+    assert json.loads(json_done.stdout)["exitCode"] == json_done.returncode == 3

@@ -50,13 +50,13 @@ def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningSer
         assert agent.process
         pids = [agent.process.pid, *(running.pid for running in agent.runtime.find())]
         assert len(pids) == 2
-        seen = {f"/proc/{pid}/{name}": Path(f"/proc/{pid}/{name}").read_bytes() for pid in pids for name in PROC}
-        seen |= {str(path): path.read_bytes() for path in agent.folder.rglob("*") if path.is_file()}
+        texts = {f"/proc/{pid}/{name}": Path(f"/proc/{pid}/{name}").read_bytes() for pid in pids for name in PROC}
+        texts |= {str(path): path.read_bytes() for path in agent.folder.rglob("*") if path.is_file()}
         for words in (("status",), ("status", "--json"), ("doctor", "--device", "simulated")):
-            said: subprocess.CompletedProcess[str] = agent.ask(*words)
-            seen[" ".join(words)] = (said.stdout + said.stderr).encode()
-        seen["log"] = agent.said_log().encode()
-        assert [where for where, text in seen.items() if credential.token.encode() in text] == [
+            done: subprocess.CompletedProcess[str] = agent.ask(*words)
+            texts[" ".join(words)] = (done.stdout + done.stderr).encode()
+        texts["log"] = agent.said_log().encode()
+        assert [where for where, text in texts.items() if credential.token.encode() in text] == [
             str(agent.folder / "credential.json")
         ]
         open_to_others = [

@@ -24,23 +24,23 @@ def world() -> DeclaredFiles:
             gpu_type(),
             policy(mode="auto"),
             *(node(f"node-{number}") for number in range(5)),
-            *(one for name in names for one in (model(name), profile(name))),
+            *(document for name in names for document in (model(name), profile(name))),
             *(service(name, rate) for name, rate in zip(names, (260.0, 180.0, 120.0, 60.0), strict=True)),
         ]
     )
 
 
 def settled(chaos: Chaos) -> list[str]:
-    """What is still not as it should be."""
+    """Returns everything that is not yet as it should be."""
     simulation = chaos.simulation
-    standing = simulation.planner.store.view()
+    view = simulation.planner.store.view()
     found = []
-    if standing.plan is None or standing.plan.state != "done":
-        found.append(f"the plan in force is {standing.plan.state if standing.plan else 'none'}")
-    told = {one.id for wanted in standing.assigned.values() for one in wanted.instances}
+    if view.plan is None or view.plan.state != "done":
+        found.append(f"the plan in force is {view.plan.state if view.plan else 'none'}")
+    assigned = {instance.id for wanted in view.assigned.values() for instance in wanted.instances}
     for name, at in simulation.fleet.nodes.items():
         found += [f"{copy.id} on {name} is {copy.stage}" for copy in at.alive() if copy.stage is not Stage.READY]
-        found += [f"{copy.id} on {name} is wanted by nobody" for copy in at.alive() if copy.instance not in told]
+        found += [f"{copy.id} on {name} is wanted by nobody" for copy in at.alive() if copy.instance not in assigned]
     found += [f"{name} is not served" for name in simulation.fleet.declared if not simulation.fleet.ready(name)]
     return found
 

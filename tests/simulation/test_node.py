@@ -109,9 +109,9 @@ def test_a_lost_gpu_takes_its_copies_along_and_is_reported() -> None:
     driven.advance(25)
     driven.node.lose(0)
     driven.advance(1)
-    said = driven.report()
-    assert [(gpu.health, gpu.fenced) for gpu in said.gpus] == [("failed", True), ("ok", False)]
-    assert said.health == "degraded"
+    report = driven.report()
+    assert [(gpu.health, gpu.fenced) for gpu in report.gpus] == [("failed", True), ("ok", False)]
+    assert report.health == "degraded"
     assert list(driven.stages()) == ["b-1"]
     driven.node.give_back(0)
     driven.advance(30)
@@ -179,11 +179,11 @@ def test_usage_is_reported_until_acknowledged_and_its_copy_then_forgotten() -> N
     driven = Driven()
     driven.tell(instance("a"))
     driven.advance(25)
-    assert [one.ended_at for one in driven.report().usage] == [None]
+    assert [interval.ended_at for interval in driven.report().usage] == [None]
     driven.tell()
     driven.advance(5)
-    said = driven.report()
-    assert [one.ended_at is None for one in said.usage] == [False]
-    driven.speaker.note_stored(said, [])
+    report = driven.report()
+    assert [interval.ended_at is None for interval in report.usage] == [False]
+    driven.speaker.note_stored(report, [])
     assert driven.node.copies == {}
     assert driven.report().usage == ()

@@ -14,8 +14,8 @@ THIRD = ServiceShape(30, 100)
 
 
 def day(rates: list[tuple[float, float]], gpus: int = 2, move_price: float = 0.1, step_hours: float = 1.0) -> Day:
-    said = [dict(zip("ab", both, strict=True)) for both in rates]
-    return Day(gpus, 1.0, move_price, step_hours, {"a": HALF, "b": THIRD}, said)
+    rates_by_hour = [dict(zip("ab", both, strict=True)) for both in rates]
+    return Day(gpus, 1.0, move_price, step_hours, {"a": HALF, "b": THIRD}, rates_by_hour)
 
 
 def test_a_steady_day_has_one_plan_and_no_churn() -> None:
@@ -38,10 +38,10 @@ def test_what_costs_more_to_move_than_to_keep_stays() -> None:
 
 
 def test_equal_gpus_pair_up_as_it_is_cheapest() -> None:
-    one = day([(80, 80)])
+    single_day = day([(80, 80)])
     a, b = frozenset("a"), frozenset("b")
-    assert churn_between(one, (a, b), (b, a)) == 0
-    assert churn_between(one, (a, frozenset()), (a, b)) == pytest.approx(0.1 * 0.3)
+    assert churn_between(single_day, (a, b), (b, a)) == 0
+    assert churn_between(single_day, (a, frozenset()), (a, b)) == pytest.approx(0.1 * 0.3)
 
 
 def test_where_shares_are_paid_for_even_room_on_a_used_gpu_is_given_back() -> None:

@@ -16,7 +16,7 @@ from solvers.planning.solve import SolveBudget, solve
 def test_what_a_plan_promises_is_kept(name: str) -> None:
     problem = family(name, 6, 4, seed=2, load=0.6)
     plan = solve(problem, SolveBudget(seconds=None, work=3))
-    left = {one.service for one in plan.unserved}
+    left = {part.service for part in plan.unserved}
     clock = Clock()
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=1)
     carry_out(fleet, plan)
@@ -29,7 +29,7 @@ def test_what_a_plan_promises_is_kept(name: str) -> None:
         fleet.tick()
     assert all(node.held == () for node in fleet.nodes.values())
     for service, total in fleet.services.items():
-        within, asked = before[service]
-        share = (total.within - within) / max(1, total.answered + total.errors - asked)
+        within, ended = before[service]
+        share = (total.within - within) / max(1, total.answered + total.errors - ended)
         if service not in left:
             assert share * 100 >= problem.services[service].percentile - 0.6, service

@@ -14,7 +14,7 @@ ONE = np.ones(1)
 LONGEST = 10**6
 
 
-def asked(rate: float, seconds: float, seed: int) -> np.ndarray:
+def arrivals(rate: float, seconds: float, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return np.sort(rng.uniform(0.0, seconds, rng.poisson(rate * seconds)))
 
@@ -25,7 +25,7 @@ CASES = [(1, 8.0, 40.0, 98.0), (8, 25.0, 80.0, 98.0), (32, 40.0, 120.0, 95.0)]
 @pytest.mark.parametrize(("batch", "exec_ms", "slo_ms", "percentile"), CASES)
 def test_at_the_accepted_rate_the_slo_is_kept(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> None:
     rate, timeout_ms = max_rate(batch, exec_ms, slo_ms, percentile)
-    queue = asked(rate, 400_000 / rate, seed=1)
+    queue = arrivals(rate, 400_000 / rate, seed=1)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
     until = float(queue[-1]) + 10
     asking = len(queue)
@@ -49,7 +49,7 @@ def test_at_the_accepted_rate_the_slo_is_kept(batch: int, exec_ms: float, slo_ms
 
 
 def test_ticks_make_no_difference() -> None:
-    queue = asked(200, 60, seed=2)
+    queue = arrivals(200, 60, seed=2)
     whole = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
     _, _, free, busy, batches, within, *_ = serve(
         queue.copy(), 0, 8, ONE * 0.025, 0.0, 0.0, 61.0, 0.08, 30.0, LONGEST, EDGES_S, whole
@@ -59,18 +59,18 @@ def test_ticks_make_no_difference() -> None:
     for second in range(61):
         arrived = queue[(queue >= second) & (queue < second + 1)]
         waiting = np.concatenate([waiting, arrived])
-        left, _, then, *said, _, _ = serve(
+        left, _, then, *counts, _, _ = serve(
             waiting, 0, 8, ONE * 0.025, 0.0, max(then, float(second)), second + 1.0, 0.08, 30.0, LONGEST, EDGES_S, parts
         )
         waiting = waiting[:left].copy()
-        sums += said
+        sums += counts
     assert (parts == whole).all()
     assert sums == pytest.approx([busy, batches, within])
     assert then == free
 
 
 def test_it_is_busy_as_the_exact_chain_says() -> None:
-    queue = asked(160, 2000, seed=3)
+    queue = arrivals(160, 2000, seed=3)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
     _, _, _, busy, *_ = serve(queue, 0, 8, ONE * 0.025, 0.0, 0.0, 2001.0, 0.08, 30.0, LONGEST, EDGES_S, counts)
     assert busy / 2000 == pytest.approx(busy_fraction(8, 160 * 0.025 / 8), rel=0.01)

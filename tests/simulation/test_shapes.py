@@ -34,9 +34,9 @@ def test_noise_lasts_for_seconds_and_stays_small() -> None:
 
 
 def test_services_deviate_apart_and_again_alike() -> None:
-    one, other = all_noisy({"a": steady, "b": steady}, 0.1, seed=3).values()
-    assert one(5) != other(5)
-    assert one(5) == all_noisy({"a": steady}, 0.1, seed=3)["a"](5)
+    first, other = all_noisy({"a": steady, "b": steady}, 0.1, seed=3).values()
+    assert first(5) != other(5)
+    assert first(5) == all_noisy({"a": steady}, 0.1, seed=3)["a"](5)
 
 
 def test_what_moves_stays_within_its_depth() -> None:

@@ -23,7 +23,7 @@ def service(name: str, rate: float, **more: Any) -> dict[str, Any]:
 
 
 def world(*services: dict[str, Any], nodes: int = 2, tenants: dict[str, float] | None = None) -> Any:
-    models = sorted({one["spec"]["model"] for one in services})
+    models = sorted({service["spec"]["model"] for service in services})
     return of_documents(
         [
             gpu_type(),
@@ -41,8 +41,8 @@ def gpus(fleet: SimulatedFleet, tenant: str) -> float:
     """What of GPUs the tenant's copies hold that serve now."""
     return sum(
         copy.wanted.sm_percent / 100
-        for one in fleet.nodes.values()
-        for copy in one.serving()
+        for node in fleet.nodes.values()
+        for copy in node.serving()
         if copy.service.startswith(f"{tenant}/")
     )
 
@@ -62,8 +62,8 @@ def changes_within(simulation: Simulation, seconds: float) -> list[Any]:
 
 def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url: str) -> None:
     """lab borrows what shop leaves idle; then shop asks for more than its guarantee."""
-    asked = world(service("lab/x", 1500.0), service("shop/y", 60.0), tenants={"shop": 2.0, "lab": 1.0})
-    with simulated(database_url, asked, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}) as simulation:
+    declared = world(service("lab/x", 1500.0), service("shop/y", 60.0), tenants={"shop": 2.0, "lab": 1.0})
+    with simulated(database_url, declared, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}) as simulation:
         simulation.advance(300, TICK)
         assert gpus(simulation.fleet, "lab") > 2.0
         simulation.advance(10 * CYCLE, TICK)

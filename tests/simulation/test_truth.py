@@ -23,16 +23,18 @@ def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
     truth = truth_of(small())
     plan = solve(truth.problem, SolveBudget(seconds=None, work=12))
     assert not judge(truth.problem, plan, simulate=False, keeps=keep).violations
-    for one in plan.instances:
+    for instance in plan.instances:
         beside = [
             SimulatedResident(
                 truth.problem.profiles[other.service.rpartition("/")[2], "fp16", "v100-16gb"].demand, other.sm_percent
             )
             for other in plan.instances
-            if other.place == one.place and other is not one
+            if other.place == instance.place and other is not instance
         ]
-        key = (one.service.rpartition("/")[2], "fp16", "v100-16gb")
-        assert truth.exec_ms(key, one.batch, one.sm_percent, beside, one.clock_mhz) == pytest.approx(one.exec_ms)
+        key = (instance.service.rpartition("/")[2], "fp16", "v100-16gb")
+        assert truth.exec_ms(key, instance.batch, instance.sm_percent, beside, instance.clock_mhz) == pytest.approx(
+            instance.exec_ms
+        )
 
 
 def test_a_profile_that_is_wrong_is_wrong_by_its_factor() -> None:
@@ -43,7 +45,7 @@ def test_a_profile_that_is_wrong_is_wrong_by_its_factor() -> None:
 
 def test_a_lower_clock_is_slower_and_draws_less() -> None:
     truth = truth_of(small())
-    one = SimulatedResident(truth.problem.profiles[KEY].demand, 40)
+    resident = SimulatedResident(truth.problem.profiles[KEY].demand, 40)
     assert truth.exec_ms(KEY, 8, 40, [], 1200) > truth.exec_ms(KEY, 8, 40, [], 1530)
-    assert truth.watts("v100-16gb", [(one, 1.0)], 1200) < truth.watts("v100-16gb", [(one, 1.0)])
+    assert truth.watts("v100-16gb", [(resident, 1.0)], 1200) < truth.watts("v100-16gb", [(resident, 1.0)])
     assert truth.watts("v100-16gb", []) == 40

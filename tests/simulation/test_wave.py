@@ -57,8 +57,8 @@ def cheapest() -> PlanSequence:
 
 def churn(changed: list[AssignmentChange]) -> float:
     """The price of what was started, wherever it came from."""
-    started = [one for one in changed if one.what in ("start", "move", "resize")]
-    return sum(MOVE_PRICE * PRICE * SM[one.owner.removeprefix("shop/")] / 100 for one in started)
+    started = [change for change in changed if change.what in ("start", "move", "resize")]
+    return sum(MOVE_PRICE * PRICE * SM[change.owner.removeprefix("shop/")] / 100 for change in started)
 
 
 def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(database_url: str) -> None:

@@ -27,7 +27,7 @@ def fast(count: int, latency_ms: float = 10.0) -> list[int]:
     return [0] * edge + [count]
 
 
-def heard(node: str, seconds: float, *instances: dict[str, Any], **fields: Any) -> ReceivedReport:
+def received_report(node: str, seconds: float, *instances: dict[str, Any], **fields: Any) -> ReceivedReport:
     """A report that came so many seconds after noon; its node's clock is right."""
     moment = at(seconds)
     minute = fields.pop("minute", moment.replace(second=0, microsecond=0))

@@ -43,8 +43,8 @@ def joined(api: RunningServer, tmp_path: Path) -> Credential:
 def agent_of(folder: Path, credential: Credential, date: Callable[[], datetime] = clocks.date) -> Agent:
     """An agent on two simulated GPUs of its own, in this process and at a standstill."""
     place = StateFolder(folder)
-    seen = begin_incarnation(place, date())
-    return Agent(place, credential, still_node(place, seen.incarnation), seen, date)
+    memory = begin_incarnation(place, date())
+    return Agent(place, credential, still_node(place, memory.incarnation), memory, date)
 
 
 def link_of(credential: Credential) -> Link:
@@ -93,9 +93,9 @@ def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_pa
     assert agent.poll_once(link, 10) is AssignmentVerdict.TAKE
     assert agent.poll_once(link, 0) is None
     agent.close()
-    again = agent_of(tmp_path, joined)
-    assert again.assignment == agent.assignment
-    assert again.poll_once(link, 0) is None
+    restarted = agent_of(tmp_path, joined)
+    assert restarted.assignment == agent.assignment
+    assert restarted.poll_once(link, 0) is None
 
 
 def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
@@ -121,11 +121,11 @@ def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
     link = link_of(joined)
     first = forgetful.report_once(link)
     assert first.dropped[0].reason == "superseded"
-    assert not [one for one in forgetful.report_once(link).dropped if one.what == "state"]
+    assert not [drop for drop in forgetful.report_once(link).dropped if drop.what == "state"]
 
 
 @pytest.mark.parametrize(
-    ("seen", "offered", "verdict"),
+    ("memory", "offered", "verdict"),
     [
         (AgentMemory(), assignment(1, 1), AssignmentVerdict.TAKE),
         (AgentMemory(epoch=1, generation=1, assignment=assignment(1, 1)), assignment(1, 2), AssignmentVerdict.TAKE),
@@ -136,15 +136,15 @@ def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
     ],
 )
 def test_case_10_only_newer_assignments_are_taken(
-    seen: AgentMemory, offered: Assignment, verdict: AssignmentVerdict
+    memory: AgentMemory, offered: Assignment, verdict: AssignmentVerdict
 ) -> None:
-    assert judge_assignment(seen, offered) is verdict
+    assert judge_assignment(memory, offered) is verdict
 
 
 def test_case_10_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, Credential("http://127.0.0.1:9", "node-1", "t"))
     offers = [assignment(2, 5), assignment(2, 5), assignment(1, 6), assignment(2, 4)]
-    assert [agent.offer(one) for one in offers] == [
+    assert [agent.offer(offered) for offered in offers] == [
         AssignmentVerdict.TAKE,
         AssignmentVerdict.SAME,
         AssignmentVerdict.STALE,
@@ -159,15 +159,15 @@ def test_case_10_the_newest_decision_wins_in_any_order(tmp_path: Path) -> None:
     rng = random.Random(5)
     decisions = [assignment(epoch, generation) for epoch in (1, 2) for generation in (1, 2, 3)]
     for number in range(20):
-        seen, stale = AgentMemory(), 0
+        memory, stale = AgentMemory(), 0
         for offered in rng.sample(decisions * 2, len(decisions) * 2):
-            verdict = judge_assignment(seen, offered)
+            verdict = judge_assignment(memory, offered)
             stale += verdict is AssignmentVerdict.STALE
             if verdict is AssignmentVerdict.TAKE:
-                assert (offered.epoch, offered.generation) > (seen.epoch, seen.generation)
-                seen = AgentMemory(number, offered.epoch, offered.generation, offered)
-            assert (offered.epoch, offered.generation) <= (seen.epoch, seen.generation)
-        assert (seen.assignment, stale > 0) == (assignment(2, 3), True)
+                assert (offered.epoch, offered.generation) > (memory.epoch, memory.generation)
+                memory = AgentMemory(number, offered.epoch, offered.generation, offered)
+            assert (offered.epoch, offered.generation) <= (memory.epoch, memory.generation)
+        assert (memory.assignment, stale > 0) == (assignment(2, 3), True)
 
 
 def test_case_18_an_incarnation_grows_although_the_clock_went_back(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def test_an_agent_with_thousands_of_crashes_to_report_sends_a_part_and_then_more
 def test_a_report_that_is_too_large_for_something_on_the_way_is_followed_by_smaller_ones(tmp_path: Path) -> None:
     sizes: list[int] = []
 
-    def answer(connection: socket.socket, asked: bytes) -> None:
-        head, _, body = asked.partition(b"\r\n\r\n")
+    def answer(connection: socket.socket, request: bytes) -> None:
+        head, _, body = request.partition(b"\r\n\r\n")
         length = int(next(line for line in head.splitlines() if b"content-length" in line.lower()).split()[1])
         while len(body) < length:
             body += connection.recv(65536)
@@ -161,10 +161,10 @@ def test_case_18_after_a_theft_the_node_joins_again_and_its_name_works(api: Runn
     ahead = int((datetime.now(UTC) + timedelta(hours=23, minutes=50)).timestamp())
     stolen = report("node-1", 2**31 - 1, incarnation=ahead, health="failed")
     assert send(api, credential.token, stolen).json["dropped"] == []
-    again = joining(api, tmp_path / "again")
-    agent = agent_of(tmp_path / "again", again)
-    assert state_dropped(agent, again) == ["superseded"]
-    assert state_dropped(agent, again) == []
+    rejoined = joining(api, tmp_path / "again")
+    agent = agent_of(tmp_path / "again", rejoined)
+    assert state_dropped(agent, rejoined) == ["superseded"]
+    assert state_dropped(agent, rejoined) == []
     assert StateFolder(tmp_path / "again").memory().incarnation == ahead + 1
 
 

@@ -61,7 +61,7 @@ def works(api: RunningServer, token: str) -> bool:
 
 def alarms(api: RunningServer) -> list[Any]:
     entries = api.request("GET", "/api/v1/audit?limit=500").json["items"]
-    return [one for one in entries if one["outcome"] == "alarm"]
+    return [entry for entry in entries if entry["outcome"] == "alarm"]
 
 
 def long_after(api: RunningServer, given_up: str) -> None:

@@ -31,14 +31,14 @@ def got(server: PageServer, path: str = "/metrics") -> tuple[int, str, bytes]:
 
 
 def raw(server: PageServer, sent: bytes) -> bytes:
-    said = b""
+    received = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         with suppress(OSError):
             connection.sendall(sent)
         with suppress(ConnectionResetError):
             while more := connection.recv(4096):
-                said += more
-    return said
+                received += more
+    return received
 
 
 def test_the_page_is_served_and_nothing_else(server: PageServer) -> None:
@@ -82,6 +82,6 @@ def test_a_fault_in_what_is_shown_is_an_answer_too() -> None:
 def test_it_can_be_closed_and_its_port_taken_again(server: PageServer) -> None:
     port = server.port
     server.close()
-    again = serve(("127.0.0.1", port), {"/metrics": lambda: b"b 2\n"})
-    assert got(again)[2] == b"b 2\n"
-    again.close()
+    second_server = serve(("127.0.0.1", port), {"/metrics": lambda: b"b 2\n"})
+    assert got(second_server)[2] == b"b 2\n"
+    second_server.close()

@@ -12,11 +12,11 @@ from agents.talk.copy_client import TcpCopyClient
 
 
 def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> None:
-    asked: list[int] = []
+    asked_at: list[int] = []
     second, away = 0, True
 
     def counters() -> Mapping[str, Counters]:
-        asked.append(second)
+        asked_at.append(second)
         if away:
             raise RoutesAway("it hangs")
         return {}
@@ -24,8 +24,8 @@ def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> Non
     census = CopyCounters(TcpCopyClient(), Filler({}, "127.0.0.1"), counters)
     for second in range(12):
         census.refresh([], float(second))
-    assert asked == [0, GATEWAY_PAUSE_SECONDS, 2 * GATEWAY_PAUSE_SECONDS]
+    assert asked_at == [0, GATEWAY_PAUSE_SECONDS, 2 * GATEWAY_PAUSE_SECONDS]
     away = False
     for second in range(15, 18):
         census.refresh([], float(second))
-    assert asked[3:] == [15, 16, 17]
+    assert asked_at[3:] == [15, 16, 17]

@@ -135,14 +135,14 @@ def test_no_service_ever_fails_for_memory(tmp_path: Path, seed: int) -> None:
             chosen = lot.sample(names, lot.randint(1, 5))
             made.offer(
                 *[
-                    job(one, sm=18, memory=sizes[one]) if one in "tu" else served(one, sm=18, memory=sizes[one])
-                    for one in chosen
+                    job(name, sm=18, memory=sizes[name]) if name in "tu" else served(name, sm=18, memory=sizes[name])
+                    for name in chosen
                 ]
             )
             for _ in made.passes(lot.choice([2.0, 10.0, 40.0]), 0.5):
                 slot = made.machine.slots[made.uuids[0]]
                 assert slot.gpu.memory_used_gib <= 16 + 1e-6
-                failed = [one.log for one in made.machine.processes.values() if "error 2" in one.log]
+                failed = [process.log for process in made.machine.processes.values() if "error 2" in process.log]
                 assert failed == []
 
 
@@ -151,20 +151,20 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
     with virtual(tmp_path, counters=lambda: dict(counted)) as made:
         made.offer(served("search"))
         made.advance(10)
-        name, total, told = made.copy("search").id, 0, {}
+        name, total, reported = made.copy("search").id, 0, {}
         for step, _ in enumerate(made.passes(200, 0.5)):
             total += 3
             counted[name] = Counters(total, 0, (total,))
             if step % 20 == 7:  # a report every ten seconds
                 finished = made.node.take_finished()
                 for minute in [*([finished] if finished else []), made.node.current_minute()]:
-                    (said,) = made.node.report_body(*minute).instances
-                    told[minute[0].began] = said.requests
+                    (sums,) = made.node.report_body(*minute).instances
+                    reported[minute[0].began] = sums.requests
         made.advance(1)
-        (said,) = made.node.report_body(*made.node.current_minute()).instances
-        told[made.node.watch.minute.began] = said.requests
-    assert len(told) == 4
-    assert sum(told.values()) == total
+        (sums,) = made.node.report_body(*made.node.current_minute()).instances
+        reported[made.node.watch.minute.began] = sums.requests
+    assert len(reported) == 4
+    assert sum(reported.values()) == total
 
 
 def test_energy_only_grows_over_a_reload_of_the_driver(made: VirtualNode) -> None:

@@ -39,8 +39,8 @@ def test_the_same_device_enumerated_twice_has_a_single_index() -> None:
 
 
 def test_what_an_assignment_names_by_uuid_counts() -> None:
-    told = assigned(1, gpus=[AssignedGpu(0, uuid="b"), AssignedGpu(1, uuid="a")])
-    assert assigned_indexes({0: "a", 1: "b"}, told) == {0: "b", 1: "a"}
+    offered = assigned(1, gpus=[AssignedGpu(0, uuid="b"), AssignedGpu(1, uuid="a")])
+    assert assigned_indexes({0: "a", 1: "b"}, offered) == {0: "b", 1: "a"}
 
 
 def test_an_assignment_without_uuids_means_what_the_node_knows() -> None:

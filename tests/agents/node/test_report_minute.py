@@ -21,7 +21,7 @@ def copy(name: str, number: int = 1) -> NodeCopy:
     return NodeCopy(f"{name}.1.{number}", served(name), "GPU-a", Stage.READY, running=Running(name, number, 1, "boot"))
 
 
-def told(requests: int, busy: float | None = None, errors: int = 0) -> CopyTotals:
+def totals_of(requests: int, busy: float | None = None, errors: int = 0) -> CopyTotals:
     counters = Counters(requests, errors, (requests,))
     return CopyTotals(counters, "gateway", Served(counters, busy_seconds=busy))
 
@@ -30,9 +30,9 @@ def test_readings_are_averaged_and_their_peak_is_kept() -> None:
     minute = ReportMinute(NOON, {})
     for watts, percent in ((100.0, 20.0), (300.0, 40.0)):
         minute.read("GPU-a", GpuReading(3.0, percent, watts, temperature_c=60.0, sm_clock_mhz=1380.0))
-    said = minute.gpu("GPU-a", 0, 7)
-    assert (said.power_mean_w, said.power_peak_w, said.utilization_percent) == (200, 300, 30)
-    assert (said.memory_used_gib, said.temperature_c, said.energy_counter_mj) == (3, 60, 7)
+    sums = minute.gpu("GPU-a", 0, 7)
+    assert (sums.power_mean_w, sums.power_peak_w, sums.utilization_percent) == (200, 300, 30)
+    assert (sums.memory_used_gib, sums.temperature_c, sums.energy_counter_mj) == (3, 60, 7)
 
 
 def test_a_reading_without_watts_takes_nothing_from_the_mean() -> None:
@@ -47,28 +47,30 @@ def test_a_device_that_was_never_read_is_unknown() -> None:
 
 
 def test_requests_count_from_what_the_copy_had_when_the_minute_began() -> None:
-    minute = ReportMinute(NOON, {"a.1.1": told(100, busy=5.0)})
-    said = minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(130, busy=9.0, errors=2)})["a"]
-    assert (said.requests, said.errors, said.busy_seconds, said.latency_counts) == (30, 2, 4, (30,))
-    assert said.source == "gateway"
+    minute = ReportMinute(NOON, {"a.1.1": totals_of(100, busy=5.0)})
+    sums = minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": totals_of(130, busy=9.0, errors=2)})["a"]
+    assert (sums.requests, sums.errors, sums.busy_seconds, sums.latency_counts) == (30, 2, 4, (30,))
+    assert sums.source == "gateway"
 
 
 def test_a_later_report_includes_all_of_an_earlier_report() -> None:
     minute = ReportMinute(NOON, {})
-    counts = [minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(total)})["a"].requests for total in (3, 8, 21)]
+    counts = [
+        minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": totals_of(total)})["a"].requests for total in (3, 8, 21)
+    ]
     assert counts == [3, 8, 21]
 
 
 def test_a_copy_that_came_within_the_minute_counts_from_nought() -> None:
-    said = ReportMinute(NOON, {}).instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(12)})
-    assert said["a"].requests == 12
+    sums = ReportMinute(NOON, {}).instances([copy("a")], {"GPU-a": 0}, {"a.1.1": totals_of(12)})
+    assert sums["a"].requests == 12
 
 
 def test_two_copies_of_an_instance_are_added_up() -> None:
-    minute = ReportMinute(NOON, {"a.1.1": told(100)})
-    totals = {"a.1.1": told(110), "a.1.2": told(5)}
-    said = minute.instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, totals)["a"]
-    assert (said.requests, said.latency_counts) == (15, (15,))
+    minute = ReportMinute(NOON, {"a.1.1": totals_of(100)})
+    totals = {"a.1.1": totals_of(110), "a.1.2": totals_of(5)}
+    sums = minute.instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, totals)["a"]
+    assert (sums.requests, sums.latency_counts) == (15, (15,))
 
 
 def test_a_restarted_counter_counts_from_zero() -> None:
@@ -105,5 +107,5 @@ def test_batches_and_busy_time_are_those_of_the_minute_over_all_copies() -> None
         "a.1.1": CopyTotals(Counters(), "gateway", Served(Counters(), busy_seconds=7.0, batches=60.0)),
         "a.1.2": CopyTotals(Counters(), "gateway", Served(Counters(), busy_seconds=1.0, batches=5.0)),
     }
-    said = ReportMinute(NOON, before).instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, now)["a"]
-    assert (said.batches, said.busy_seconds) == (15, 3)
+    sums = ReportMinute(NOON, before).instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, now)["a"]
+    assert (sums.batches, sums.busy_seconds) == (15, 3)

@@ -77,9 +77,9 @@ def test_no_job_is_stopped_that_need_not_be() -> None:
 def test_while_a_job_leaves_no_other_is_stopped_for_the_same_room() -> None:
     holders = [service("s", 20.0), job("a", 10.0), job("b", 10.0)]
     after, first = look(Guard(), holders, needed=5.0)
-    again, second = look(after, holders, needed=5.0, now=1.0)
+    later, second = look(after, holders, needed=5.0, now=1.0)
     assert (first.stop, second.stop) == (("a",), ())
-    assert again.away == {"a"}
+    assert later.away == {"a"}
 
 
 def test_a_job_that_leaves_for_another_reason_is_waited_for_too() -> None:
@@ -115,12 +115,12 @@ def test_a_job_comes_back_when_there_has_been_room_and_some_to_spare_for_a_while
     tight = [service("s", 29.5)]
     roomy = [service("s", 29.0)]
     assert look(away, tight, now=100.0) == (away, Moves())
-    seen, moves = look(away, roomy, now=100.0)
+    state, moves = look(away, roomy, now=100.0)
     assert moves == Moves()
-    seen, moves = look(seen, roomy, now=129.0)
+    state, moves = look(state, roomy, now=129.0)
     assert moves == Moves()
-    assert look(seen, tight, now=129.5)[0].roomy_since is None  # it begins anew
-    back, moves = look(seen, roomy, now=130.0)
+    assert look(state, tight, now=129.5)[0].roomy_since is None  # it begins anew
+    back, moves = look(state, roomy, now=130.0)
     assert moves == Moves(bring_back=("a",))
     assert back == Guard()
 
@@ -174,11 +174,11 @@ def test_the_stopped_jobs_suffice_if_any_do_and_none_is_superfluous(
         for n, (limit, priority, unsaved) in enumerate(drawn)
     ]
     chosen = choose_fewest(candidates, float(needed))
-    freed = sum(one.reach_gib for one in chosen)
-    total = sum(one.reach_gib for one in candidates)
+    freed = sum(holder.reach_gib for holder in chosen)
+    total = sum(holder.reach_gib for holder in candidates)
     if total >= needed:
         assert freed >= needed
-        assert all(freed - one.reach_gib < needed for one in chosen)
+        assert all(freed - holder.reach_gib < needed for holder in chosen)
     else:
         assert len(chosen) == len(candidates)
 
@@ -186,6 +186,6 @@ def test_the_stopped_jobs_suffice_if_any_do_and_none_is_superfluous(
 @given(jobs)
 def test_free_room_never_counts_less_than_everybody_grown_to_the_limit(drawn: list[tuple[int, int, int]]) -> None:
     holders = [job(f"j{n}", float(limit), used=float(used)) for n, (limit, used, _) in enumerate(drawn)]
-    used = sum(one.used_gib or 0.0 for one in holders) + 3.0
+    used = sum(holder.used_gib or 0.0 for holder in holders) + 3.0
     device = DeviceMemory(1000.0, used)
-    assert free_gib(device, holders, PLAIN) == pytest.approx(1000.0 - 3.0 - sum(one.reach_gib for one in holders))
+    assert free_gib(device, holders, PLAIN) == pytest.approx(1000.0 - 3.0 - sum(holder.reach_gib for holder in holders))

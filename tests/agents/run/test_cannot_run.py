@@ -59,8 +59,8 @@ def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
 
 
 def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:
-    said = refused(folder, "--gateway", "https://proxy.example:9444")
-    assert "cannot reach copies at 127.0.0.1; set --host to an address of this node" in said
+    error_text = refused(folder, "--gateway", "https://proxy.example:9444")
+    assert "cannot reach copies at 127.0.0.1; set --host to an address of this node" in error_text
 
 
 def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_path: Path) -> None:
@@ -76,16 +76,16 @@ def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_pat
 @pytest.mark.parametrize("name", ["credential.json", "seen.json", "known.json", "health.json"])
 def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
     (folder / name).write_text('{"node": ')
-    said = refused(folder)
-    assert name in said
-    assert "cannot be read" in said
+    error_text = refused(folder)
+    assert name in error_text
+    assert "cannot be read" in error_text
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_metrics_are_served_on_ipv6() -> None:
     answering = serve(("::1", 0), {"/metrics": lambda: b"up 1\n"})
-    with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=10) as said:
-        assert said.read() == b"up 1\n"
+    with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=10) as page:
+        assert page.read() == b"up 1\n"
     answering.close()
 
 
@@ -119,8 +119,8 @@ def test_a_gateway_that_is_away_is_logged_once_and_so_is_its_return(caplog: pyte
     gateway.away = False
     for _ in range(5):
         board.bring_up_to_date(route)
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.partition(",")[0].partition(":")[0] for line in said] == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert [line.partition(",")[0].partition(":")[0] for line in messages] == [
         "the gateway does not acknowledge routes",
         "the gateway acknowledges routes again",
     ]

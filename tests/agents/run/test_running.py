@@ -33,8 +33,8 @@ def agent(api: RunningServer, tmp_path: Path) -> Iterator[AgentProcess]:
 
 
 def status(agent: AgentProcess) -> dict[str, Any]:
-    asked = agent.ask("status", "--json")
-    return json.loads(asked.stdout) if asked.returncode == 0 else {}
+    status_call = agent.ask("status", "--json")
+    return json.loads(status_call.stdout) if status_call.returncode == 0 else {}
 
 
 def stages(agent: AgentProcess) -> dict[str, str]:
@@ -50,9 +50,9 @@ def test_what_is_assigned_runs_and_is_reported(agent: AgentProcess, api: Running
         return [copy["stage"] for copy in state.get("copies", [])] == ["ready", "ready"]
 
     until(reported, "the control plane knows")
-    said = agent.ask("status").stdout
-    assert "generation 1.1" in said
-    assert "images-1." in said
+    status_text = agent.ask("status").stdout
+    assert "generation 1.1" in status_text
+    assert "images-1." in status_text
     drained = agent.ask("drain", "--gpu", "1")
     assert drained.returncode == 0
     until(lambda: stages(agent) == {"search-1": "ready"}, "GPU 1 is empty")
@@ -85,9 +85,11 @@ def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentP
     assert agent.process.wait(timeout=60) != 0
     assert "move the file away and run `gpuwright agent adopt`" in agent.said_log()
     (agent.folder / "journal.jsonl").unlink()
-    seen = json.loads((agent.folder / "seen.json").read_text())
-    seen["assignment"]["instances"] = [one for one in seen["assignment"]["instances"] if one["id"] == "search-1"]
-    (agent.folder / "seen.json").write_text(json.dumps(seen))
+    memory = json.loads((agent.folder / "seen.json").read_text())
+    memory["assignment"]["instances"] = [
+        instance for instance in memory["assignment"]["instances"] if instance["id"] == "search-1"
+    ]
+    (agent.folder / "seen.json").write_text(json.dumps(memory))
     agent.start()
     (kept, stranger) = sorted(before, reverse=True)
     until(lambda: status(agent).get("strangers") == [stranger], "what is not assigned is named")
@@ -106,9 +108,9 @@ def test_a_second_agent_on_the_folder_is_refused(agent: AgentProcess) -> None:
 
 def test_questions_to_an_agent_that_is_not_there_say_so(tmp_path: Path, api: RunningServer) -> None:
     agent = AgentProcess(api, tmp_path / "agent")
-    asked = agent.ask("status")
-    assert asked.returncode != 0
-    assert "is `gpuwright agent run` up?" in asked.stderr
+    status_call = agent.ask("status")
+    assert status_call.returncode != 0
+    assert "is `gpuwright agent run` up?" in status_call.stderr
 
 
 def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
@@ -124,8 +126,8 @@ def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
     assert subprocess.run(command, cwd=ROOT, env=environment, timeout=60).returncode == 0
 
     def known() -> bool:
-        said = api.request("GET", "/api/v1/nodes/node-1/telemetry").json
-        return bool((said.get("state") or {}).get("inventory"))
+        telemetry = api.request("GET", "/api/v1/nodes/node-1/telemetry").json
+        return bool((telemetry.get("state") or {}).get("inventory"))
 
     until(known, "it reports again, all that it has included")
     until(lambda: status(agent)["trouble"] == "", "status says so")

@@ -36,7 +36,7 @@ class RuntimeConformance:
     def runtime(self, tmp_path: Path) -> Iterator[CopyRuntime]:
         raise NotImplementedError
 
-    def again(self, tmp_path: Path) -> CopyRuntime:
+    def reopened(self, tmp_path: Path) -> CopyRuntime:
         raise NotImplementedError
 
     def start(self, runtime: CopyRuntime, copy: str, program: str, **changes: Any) -> Running:
@@ -79,7 +79,7 @@ class RuntimeConformance:
         first = self.up(runtime, "a-1", SLEEPER)
         second = self.start(runtime, "b/2", FAMILY)
         until(lambda: len(runtime.pids(second)) >= 4)
-        other = self.again(tmp_path)
+        other = self.reopened(tmp_path)
         assert sorted(other.find(), key=lambda running: running.copy) == [first, second]
         assert other.alive(first)
         assert other.pids(second) == runtime.pids(second)
@@ -104,9 +104,9 @@ class RuntimeConformance:
         limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "GREETING": "limited"}
         self.start(runtime, "a-1", "env; echo up", limits=limits)
         until(lambda: "up" in runtime.log_tail("a-1"))
-        said = runtime.log_tail("a-1").splitlines()
-        assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=limited", "GPUWRIGHT_COPY=a-1"} <= set(said)
-        assert "AGENT_SECRET=canary" not in said
+        printed = runtime.log_tail("a-1").splitlines()
+        assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=limited", "GPUWRIGHT_COPY=a-1"} <= set(printed)
+        assert "AGENT_SECRET=canary" not in printed
 
     def test_its_own_signal_reaches_the_copy(self, runtime: CopyRuntime) -> None:
         program = "trap 'echo told' USR1; echo up; while :; do sleep 0.05; done"

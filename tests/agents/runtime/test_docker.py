@@ -51,7 +51,7 @@ class TestConformance(RuntimeConformance):
         self.address = engine.address
         return runtime
 
-    def again(self, tmp_path: Path) -> CopyRuntime:
+    def reopened(self, tmp_path: Path) -> CopyRuntime:
         return DockerRuntime(tmp_path / "copies", self.address, gpus=False)
 
 
@@ -63,17 +63,17 @@ def test_a_container_may_do_as_little_as_possible(runtime: DockerRuntime) -> Non
     confined = DockerRuntime(Path(runtime._folder), runtime._address, user="1234:1235", gpus=False)
     confined.start(launched("a-1", program, image=IMAGE))
     until(lambda: "up" in confined.log_tail("a-1"))
-    said = [line.split() for line in confined.log_tail("a-1").splitlines()]
+    printed = [line.split() for line in confined.log_tail("a-1").splitlines()]
     confined.close()
     nothing = "0000000000000000"
-    assert ["Uid:", *["1234"] * 4] in said
-    assert ["Gid:", *["1235"] * 4] in said
-    assert ["NoNewPrivs:", "1"] in said
-    assert ["CapEff:", nothing] in said
-    assert ["CapBnd:", nothing] in said
-    assert ["Max", "core", "file", "size", "0", "0", "bytes"] in said
-    assert ["read-only"] in said
-    assert ["scratch"] in said
+    assert ["Uid:", *["1234"] * 4] in printed
+    assert ["Gid:", *["1235"] * 4] in printed
+    assert ["NoNewPrivs:", "1"] in printed
+    assert ["CapEff:", nothing] in printed
+    assert ["CapBnd:", nothing] in printed
+    assert ["Max", "core", "file", "size", "0", "0", "bytes"] in printed
+    assert ["read-only"] in printed
+    assert ["scratch"] in printed
 
 
 def test_a_container_sees_the_folders_it_is_given_and_may_write_where_it_may(

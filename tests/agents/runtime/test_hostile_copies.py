@@ -72,10 +72,10 @@ def test_a_stranger_with_a_name_for_terminals_is_no_copy(tmp_path: Path) -> None
 def test_a_stranger_with_no_believable_share_is_not_adopted(share: str) -> None:
     process = stranger(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=share, CUDA_VISIBLE_DEVICES="GPU-0", GPUWRIGHT_PORT="1")
     try:
-        said = adopt_copy(Running("one.1.1", process.pid, 1, "boot"), ASSIGNED, 0.0)
+        refusal = adopt_copy(Running("one.1.1", process.pid, 1, "boot"), ASSIGNED, 0.0)
     finally:
         process.communicate()
-    assert isinstance(said, str)
+    assert isinstance(refusal, str)
 
 
 def test_no_assignment_puts_more_clients_on_a_gpu_than_mps_takes() -> None:

@@ -50,7 +50,7 @@ class TestConformance(RuntimeConformance):
         yield runtime
         ended(runtime)
 
-    def again(self, tmp_path: Path) -> CopyRuntime:
+    def reopened(self, tmp_path: Path) -> CopyRuntime:
         return ProcessRuntime(tmp_path / "copies", cgroups=False)
 
 
@@ -157,13 +157,13 @@ def test_a_copy_starts_with_a_clean_slate(runtime: ProcessRuntime) -> None:
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     until(lambda: "up" in runtime.log_tail("a-1"))
-    said = runtime.log_tail("a-1")
-    assert "['NoNewPrivs:', '1']" in said
-    assert "['SigBlk:', '0000000000000000']" in said
-    assert "['Umask:', '0077']" in said
-    assert "/ True ['0', '1', '2', '3']" in said  # 3 is the listing itself
-    assert "score 0" in said
-    assert "stdin /dev/null" in said
+    printed = runtime.log_tail("a-1")
+    assert "['NoNewPrivs:', '1']" in printed
+    assert "['SigBlk:', '0000000000000000']" in printed
+    assert "['Umask:', '0077']" in printed
+    assert "/ True ['0', '1', '2', '3']" in printed  # 3 is the listing itself
+    assert "score 0" in printed
+    assert "stdin /dev/null" in printed
 
 
 def test_a_template_cannot_lift_its_limits(runtime: ProcessRuntime) -> None:

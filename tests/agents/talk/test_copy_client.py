@@ -27,10 +27,10 @@ def copy_that(behaves: Callable[[socket.socket, bytes], None], host: str = "127.
                     return
                 with connection:
                     try:
-                        asked = b""
-                        while b"\r\n\r\n" not in asked:
-                            asked += connection.recv(65536)
-                        behaves(connection, asked)
+                        request = b""
+                        while b"\r\n\r\n" not in request:
+                            request += connection.recv(65536)
+                        behaves(connection, request)
                     except OSError:
                         pass
 
@@ -43,7 +43,7 @@ def copy_that(behaves: Callable[[socket.socket, bytes], None], host: str = "127.
 
 
 def says(answer: bytes) -> Callable[[socket.socket, bytes], None]:
-    return lambda connection, asked: connection.sendall(answer)
+    return lambda connection, request: connection.sendall(answer)
 
 
 def ok(body: bytes) -> bytes:
@@ -69,37 +69,37 @@ def test_a_chunked_answer_is_put_together() -> None:
 
 
 def test_the_live_batch_is_filled_into_the_body() -> None:
-    heard: list[bytes] = []
+    requests: list[bytes] = []
 
-    def behave(connection: socket.socket, asked: bytes) -> None:
-        heard.append(asked)
+    def behave(connection: socket.socket, request: bytes) -> None:
+        requests.append(request)
         connection.sendall(ok(b""))
 
     body = '{"batch": {batch}, "batchTimeoutMs": {batch_timeout_ms}}'
     with copy_that(behave) as port:
         assert TcpCopyClient().ask(port, Probe("PUT", "/v1/batch", body), batch=8, batch_timeout_ms=2.5).ok
-    assert heard[0].startswith(b"PUT /v1/batch HTTP/1.1\r\n")
-    assert heard[0].endswith(b'{"batch": 8, "batchTimeoutMs": 2.5}')
+    assert requests[0].startswith(b"PUT /v1/batch HTTP/1.1\r\n")
+    assert requests[0].endswith(b'{"batch": 8, "batchTimeoutMs": 2.5}')
 
 
-def drips(connection: socket.socket, asked: bytes) -> None:
+def drips(connection: socket.socket, request: bytes) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     while True:
         connection.sendall(b"x")
         time.sleep(0.02)
 
 
-def says_nothing(connection: socket.socket, asked: bytes) -> None:
+def says_nothing(connection: socket.socket, request: bytes) -> None:
     connection.recv(1)
 
 
-def never_ends(connection: socket.socket, asked: bytes) -> None:
+def never_ends(connection: socket.socket, request: bytes) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:
         connection.sendall(b"x" * 65536)
 
 
-def header_without_end(connection: socket.socket, asked: bytes) -> None:
+def header_without_end(connection: socket.socket, request: bytes) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\n")
     while True:
         connection.sendall(b"X-More: " + b"y" * 1000 + b"\r\n")
@@ -139,11 +139,11 @@ def test_a_port_without_listener_is_no_answer() -> None:
 def test_metrics_may_be_on_another_port() -> None:
     text = b'nv_inference_request_success{model="m",version="1"} 7\n'
     with copy_that(says(ok(text))) as port:
-        said = TcpCopyClient().served(
+        totals = TcpCopyClient().served(
             1, Filled("t", ("x",), metrics=Probe("GET", "/metrics", port=port), metrics_kind="triton")
         )
-    assert said is not None
-    assert said.counters.requests == 7
+    assert totals is not None
+    assert totals.counters.requests == 7
 
 
 def test_a_copy_without_metrics_says_nothing() -> None:

@@ -31,9 +31,9 @@ Behaves = Callable[[socket.socket, bytes], None]
 
 def agent_of(folder: Path, port: int) -> Agent:
     place = StateFolder(folder)
-    seen = begin_incarnation(place, datetime.now(UTC))
+    memory = begin_incarnation(place, datetime.now(UTC))
     credential = Credential(f"http://127.0.0.1:{port}", "node-1", TOKEN)
-    return Agent(place, credential, still_node(place, seen.incarnation), seen)
+    return Agent(place, credential, still_node(place, memory.incarnation), memory)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_gateway_that_answers_so_is_away(behave: Behaves) -> None:
 
 
 def test_case_29_a_server_that_says_the_token_back_writes_it_into_no_log() -> None:
-    said = b'HTTP/1.1 401 No\r\n\r\n{"detail": "unknown: %s\\n\\u001b[2J"}' % TOKEN.encode()
-    with copy_that(says(said)) as port, pytest.raises(LinkError) as caught:
+    reply = b'HTTP/1.1 401 No\r\n\r\n{"detail": "unknown: %s\\n\\u001b[2J"}' % TOKEN.encode()
+    with copy_that(says(reply)) as port, pytest.raises(LinkError) as caught:
         Link(f"http://127.0.0.1:{port}", TOKEN).request("GET", "/")
     assert TOKEN not in str(caught.value)
     assert str(caught.value).isprintable()
@@ -86,7 +86,7 @@ def test_no_answer_ends_a_thread_of_the_agent(body: bytes, tmp_path: Path, caplo
         running = threading.Thread(target=agent.run)
         running.start()
         for what in ("report: ", "assignment: "):
-            until(lambda what=what: any(one.message.startswith(what) for one in caplog.records), what)  # type: ignore[misc]
+            until(lambda what=what: any(record.message.startswith(what) for record in caplog.records), what)  # type: ignore[misc]
         assert running.is_alive()
         agent.stop()
         running.join(60)
@@ -97,9 +97,9 @@ def test_no_answer_ends_a_thread_of_the_agent(body: bytes, tmp_path: Path, caplo
 def test_an_incarnation_that_no_report_can_hold_is_not_taken(tmp_path: Path) -> None:
     answers = iter([HIGHEST_INCARNATION, 10**30, HIGHEST_INCARNATION - 1])
 
-    def answer(connection: socket.socket, asked: bytes) -> None:
-        said = {"accepted": True, "assignmentVersion": 0, "now": "2026-01-01T00:00:00Z"}
-        body = msgspec.json.encode(said)[:-1] + b', "incarnation": %d}' % next(answers)
+    def answer(connection: socket.socket, request: bytes) -> None:
+        reply = {"accepted": True, "assignmentVersion": 0, "now": "2026-01-01T00:00:00Z"}
+        body = msgspec.json.encode(reply)[:-1] + b', "incarnation": %d}' % next(answers)
         connection.sendall(ok(body))
 
     with copy_that(answer) as port:

@@ -47,7 +47,7 @@ def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
     served = served_of("gpuwright", LIES)
     assert served is not None
     assert served.batch_mean == math.inf
-    said = InstanceMinute(
+    minute = InstanceMinute(
         "liar",
         0,
         service="shop",
@@ -59,8 +59,8 @@ def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
         busy_seconds=served.busy_seconds or 0.0,
         measured={"smCount": float(served.sm_count or 0)},
     )
-    heard = taken(reporting.limit_figures(said))
-    assert (heard.requests, heard.errors, heard.batch_mean, heard.queue_mean) == (10**12, 0, 1e12, 0.0)
+    limited = taken(reporting.limit_figures(minute))
+    assert (limited.requests, limited.errors, limited.batch_mean, limited.queue_mean) == (10**12, 0, 1e12, 0.0)
     honest = InstanceMinute("liar", 0, service="shop", requests=5, latency_counts=(1, 4), measured={"smCount": 8.0})
     assert reporting.limit_figures(honest) == honest
 
@@ -73,10 +73,10 @@ def test_a_flood_of_lines_is_cut(line: bytes) -> None:
 
 
 def test_a_copy_that_keeps_its_metrics_to_itself_is_left_alone_for_a_while() -> None:
-    asked = []
+    requests = []
 
     def says_nothing_long(connection: object, request: bytes) -> None:
-        asked.append(request)
+        requests.append(request)
         says_nothing(connection, request)  # type: ignore[arg-type]
 
     with copy_that(says_nothing_long) as silent, copy_that(says(ok(b"gpuwright_serve_queue 3\n"))) as open_port:
@@ -84,12 +84,12 @@ def test_a_copy_that_keeps_its_metrics_to_itself_is_left_alone_for_a_while() -> 
         census = CopyCounters(TcpCopyClient(), Filler(read(), "127.0.0.1"), None)
         for second in range(20):  # on a GPU near its cap, where all are asked every second
             census.refresh(copies, 1000.0 + second, {"GPU-0"})
-        assert len(asked) == 1
+        assert len(requests) == 1
         census.refresh(copies, 1000.0 + 100, {"GPU-0"})
-        assert len(asked) == 2
+        assert len(requests) == 2
         for second in range(101, 130):
             census.refresh(copies, 1000.0 + second, {"GPU-0"})
-    assert len(asked) == 2
+    assert len(requests) == 2
     honest = census.served("honest.1.1")
     assert honest is not None
     assert honest.queue == 3
@@ -106,8 +106,8 @@ def test_a_number_of_thousands_of_digits_is_refused_as_an_argument() -> None:
     filler = Filler(read(), "127.0.0.1")
     args = [{"claimGib": 10**5000}, {"steps": 10**400}, {"steps": -(10**5000)}, {"speeds": 10**5000}]
     wanted = [
-        AssignedInstance(f"job-{number}", 0, job="job", template="gpuwright-train", args=one)  # type: ignore[arg-type]
-        for number, one in enumerate(args)
+        AssignedInstance(f"job-{number}", 0, job="job", template="gpuwright-train", args=words)  # type: ignore[arg-type]
+        for number, words in enumerate(args)
     ]
     refused = filler.refused(wanted)
     assert {reason for reason, _ in refused.values()} == {"refused_arguments"}

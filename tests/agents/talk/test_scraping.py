@@ -43,7 +43,7 @@ nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 9e9
 """
 
 
-def said(kind: str, text: bytes) -> Served:
+def scraped(kind: str, text: bytes) -> Served:
     served = served_of(kind, text)
     assert served is not None
     return served
@@ -55,7 +55,7 @@ def by_edge(counts: tuple[int, ...]) -> dict[float, int]:
 
 
 def test_vllm_is_read() -> None:
-    served = said("vllm", VLLM)
+    served = scraped("vllm", VLLM)
     assert (served.counters.requests, served.counters.errors) == (10, 1)
     assert (served.batch_mean, served.queue, served.dropped) == (3, 5, 0)
     slowest = by_edge(served.counters.latency_counts)
@@ -64,7 +64,7 @@ def test_vllm_is_read() -> None:
 
 
 def test_triton_is_read_over_all_versions() -> None:
-    served = said("triton", TRITON)
+    served = scraped("triton", TRITON)
     assert (served.counters.requests, served.counters.errors) == (124, 4)
     assert (served.batch_mean, served.batches, served.queue, served.dropped) == (4.0, 90, 4, 0)
     assert sum(served.counters.latency_counts) == 120
@@ -76,7 +76,7 @@ def test_another_kind_is_not_read() -> None:
 
 def test_an_empty_scrape_means_unknown() -> None:
     for kind in ("gpuwright", "triton", "vllm"):
-        assert said(kind, b"") == Served(said(kind, b"").counters)
+        assert scraped(kind, b"") == Served(scraped(kind, b"").counters)
 
 
 ODD = b"NaN nan +Inf -Inf infinity -1 -0.5 1e308 1e400 x 1_000 0x10 \xff".split()
@@ -85,7 +85,7 @@ ODD = b"NaN nan +Inf -Inf infinity -1 -0.5 1e308 1e400 x 1_000 0x10 \xff".split(
 @pytest.mark.parametrize("value", [*ODD, b"", b"5 6 7", "\u0661".encode()])
 def test_case_17_what_is_no_amount_is_dropped_and_counted(value: bytes) -> None:
     good = b'vllm:num_requests_waiting{m="a"} 5\n'
-    served = said("vllm", good + b'vllm:num_requests_waiting{m="b"} ' + value + b"\n")
+    served = scraped("vllm", good + b'vllm:num_requests_waiting{m="b"} ' + value + b"\n")
     assert (served.queue, served.dropped) == (5, 1)
 
 
@@ -94,19 +94,19 @@ def test_case_17_what_is_no_amount_is_dropped_and_counted(value: bytes) -> None:
     ['{m="a"', '{m="a}', '{m="a\\', "{m=a}", "{m}", '{="', "{" + 'm="a",' * 2000 + "}", '{m="' + "a" * 5000 + '"}'],
 )
 def test_labels_that_cannot_be_read_drop_their_line_alone(labels: str) -> None:
-    served = said("vllm", f'vllm:num_requests_waiting{labels} 9\nvllm:num_requests_running{{m="a"}} 3\n'.encode())
+    served = scraped("vllm", f'vllm:num_requests_waiting{labels} 9\nvllm:num_requests_running{{m="a"}} 3\n'.encode())
     assert (served.queue, served.batch_mean, served.dropped) == (None, 3, 1)
 
 
 def test_labels_may_hold_anything_escaped() -> None:
-    served = said(
+    served = scraped(
         "vllm", b'vllm:request_success_total{m="a \\"b\\" } {\\\\", finished_reason="abort",} 2 1700000000\r\n'
     )
     assert (served.counters.requests, served.counters.errors, served.dropped) == (2, 2, 0)
 
 
 def test_a_figure_whose_name_only_begins_like_one_is_another() -> None:
-    served = said("vllm", b"vllm:num_requests_waiting_by_reason 9\nvllm:num_requests_waiting 1\n")
+    served = scraped("vllm", b"vllm:num_requests_waiting_by_reason 9\nvllm:num_requests_waiting 1\n")
     assert served.queue == 1
 
 
@@ -115,13 +115,13 @@ def test_a_bucket_that_falls_or_has_no_edge_is_dropped_and_the_rest_adds_up() ->
         f'vllm:e2e_request_latency_seconds_bucket{{le="{edge}"}} {count}\n'
         for edge, count in [("0.1", 5), ("0.2", 3), ("NaN", 9), ("x", 9), ("-1", 9), ("1", 8), ("+Inf", 10)]
     )
-    served = said("vllm", text.encode())
+    served = scraped("vllm", text.encode())
     assert served.dropped == 4
     assert list(by_edge(served.counters.latency_counts).values()) == [5, 3, 2]
 
 
 def test_a_flood_of_wanted_lines_is_cut() -> None:
-    served = said("vllm", b"vllm:num_requests_waiting 1\n" * (MOST_SAMPLES + 5))
+    served = scraped("vllm", b"vllm:num_requests_waiting 1\n" * (MOST_SAMPLES + 5))
     assert (served.queue, served.dropped) == (MOST_SAMPLES, 5)
 
 
@@ -148,6 +148,6 @@ def test_no_text_is_too_strange(text: bytes, kind: str) -> None:
         "triton": b"nv_inference_count",
         "vllm": b"vllm:num_requests_waiting",
     }
-    served = said(kind, text + b"\n" + names[kind] + text)
+    served = scraped(kind, text + b"\n" + names[kind] + text)
     for figure in (served.queue, served.batch_mean, served.batches):
         assert figure is None or 0 <= figure <= LARGEST_VALUE * 500

@@ -127,13 +127,13 @@ def test_case_1_a_leader_that_dies_before_assigning_is_replaced_and_its_work_con
         assert found is not None
         assert found.generation > 0
         new = another(simulation)
-        simulation.advance(31)  # the first one is dead, having told nobody
+        simulation.advance(31)  # the first planner died before it assigned anything
         assert new.lead()
         for _ in simulation.seconds(60):
             new.advance()
         assert simulation.fleet.ready("shop/a") >= 1
         started = [copy.id for node in simulation.fleet.nodes.values() for copy in node.alive()]
-        wanted = {instance.id for told in new.store.view().assigned.values() for instance in told.instances}
+        wanted = {instance.id for wanted in new.store.view().assigned.values() for instance in wanted.instances}
         assert len(started) == len(wanted), "nothing was started twice"
 
 
@@ -149,12 +149,14 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
 def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str) -> None:
     with fleet(database_url, nodes=3) as simulation:
         simulation.advance(90)
-        told = {name: {instance.id for instance in wanted.instances} for name, wanted in _told(simulation).items()}
-        away = next(name for name, ids in told.items() if ids)
+        before = {
+            name: {instance.id for instance in wanted.instances} for name, wanted in _assigned(simulation).items()
+        }
+        away = next(name for name, ids in before.items() if ids)
         simulation.post.silence([away])
         simulation.advance(100)
-        now = {name: {instance.id for instance in wanted.instances} for name, wanted in _told(simulation).items()}
-        assert now[away] == told[away], "no replacement before lostAfterSeconds"
+        now = {name: {instance.id for instance in wanted.instances} for name, wanted in _assigned(simulation).items()}
+        assert now[away] == before[away], "no replacement before lostAfterSeconds"
         simulation.advance(120)
         for name in ("shop/a", "shop/b"):
             assert simulation.fleet.ready(name) >= 1, "and then one elsewhere"
@@ -166,7 +168,7 @@ def test_a_deleted_service_is_taken_down(database_url: str) -> None:
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.advance(120)
         assert not any(
-            instance.service == "b" for wanted in _told(simulation).values() for instance in wanted.instances
+            instance.service == "b" for wanted in _assigned(simulation).values() for instance in wanted.instances
         )
         assert simulation.fleet.ready("shop/a") >= 1
 
@@ -182,5 +184,5 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
         assert "advisory" in {state for (state,) in rows(simulation, "SELECT state FROM plan")}
 
 
-def _told(simulation: Simulation) -> Any:
+def _assigned(simulation: Simulation) -> Any:
     return simulation.planner.store.view().assigned

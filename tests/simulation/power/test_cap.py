@@ -17,8 +17,8 @@ PERIODS = 15  # from one step of the load to the next
 def longest(broken: list[bool]) -> int:
     """Periods in a row."""
     most = now = 0
-    for one in broken:
-        now = now + 1 if one else 0
+    for is_broken in broken:
+        now = now + 1 if is_broken else 0
         most = max(most, now)
     return most
 
@@ -47,8 +47,8 @@ def test_where_the_hardware_holds_the_cap_the_law_ends_its_slowing_down() -> Non
         run = start(case, step, seed=seed)
         rates = random_rates(case, Random(seed), 2.0)
         periods = [run.period(rates) for _ in range(PERIODS)]
-        assert max(one.peak_w for one in periods) <= case.cap_w
-        assert not any(one.slowed for one in periods[5:]), f"seed {seed}"
+        assert max(period.peak_w for period in periods) <= case.cap_w
+        assert not any(period.slowed for period in periods[5:]), f"seed {seed}"
 
 
 def test_a_gpu_with_room_for_both_limits_stays_at_its_plan_for_an_hour() -> None:
@@ -58,7 +58,8 @@ def test_a_gpu_with_room_for_both_limits_stays_at_its_plan_for_an_hour() -> None
         rates = random_rates(case, Random(seed), 0.7)
         first = start(replace(case, noise=0.0), step).period(rates)
         late = [
-            (one.latency_ms or 0.0) > case.slo_ms[name] / 1.03 or one.refused > 0 for name, one in first.served.items()
+            (served_period.latency_ms or 0.0) > case.slo_ms[name] / 1.03 or served_period.refused > 0
+            for name, served_period in first.served.items()
         ]
         if first.peak_w * 1.03 > case.cap_w or any(late):
             continue

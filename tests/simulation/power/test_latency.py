@@ -25,7 +25,8 @@ def settles(case: PowerCase, clock: int, rates: Mapping[str, float]) -> bool:
     if found.peak_w > MARGIN * case.cap_w:
         return False
     return all(
-        one.queue == 0 and (one.latency_ms or 0.0) <= MARGIN * case.slo_ms[name] for name, one in found.served.items()
+        served_period.queue == 0 and (served_period.latency_ms or 0.0) <= MARGIN * case.slo_ms[name]
+        for name, served_period in found.served.items()
     )
 
 
@@ -36,13 +37,18 @@ def test_latency_is_regained_where_a_clock_of_the_frame_keeps_both_limits() -> N
         case, draw = random_case(seed), Random(seed)
         rates = random_rates(case, draw, 1.1)
         planned = int(case.clock.planned)
-        if settles(case, planned, rates) or not any(settles(case, one, rates) for one in CLOCKS_MHZ if one > planned):
+        if settles(case, planned, rates) or not any(settles(case, mhz, rates) for mhz in CLOCKS_MHZ if mhz > planned):
             continue
         run = start(case, step, seed=seed)
         late = []
         for _ in range(PERIODS):
             found = run.period(rates)
-            late.append(any((one.latency_ms or 0.0) > case.slo_ms[name] for name, one in found.served.items()))
+            late.append(
+                any(
+                    (served_period.latency_ms or 0.0) > case.slo_ms[name]
+                    for name, served_period in found.served.items()
+                )
+            )
         assert sum(late[30:]) <= 6, f"seed {seed}: {late}"
         tried += 1
         if tried == scaled(50, 5):

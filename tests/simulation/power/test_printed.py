@@ -50,9 +50,9 @@ def test_it_has_no_branch_for_latency_above_its_limit() -> None:
 
 
 def test_line_18_after_three_broken_periods_it_asks_for_other_partitions() -> None:
-    state, asked = MIDWAY, []
+    state, requested = MIDWAY, []
     for _ in range(4):
         move = step(100, 1.5, state)
         state = move.state
-        asked.append(move.repartition)
-    assert asked == [False, False, True, True]
+        requested.append(move.repartition)
+    assert requested == [False, False, True, True]

@@ -131,16 +131,16 @@ class InProcess:
         return self._device(self.machine, lambda: self.now), self._mps(self.machine, lambda: self.now, ROOT)
 
     def client(self, environment: Mapping[str, str], memory_gib: float = 0.5) -> ModelledClient:
-        asked = read_limits(environment)
-        assert asked is not None
-        assert asked.folder.parent == ROOT
-        uuid, pid = asked.folder.name, next(self._pids)
-        assert asked.uuid == uuid
+        limits = read_limits(environment)
+        assert limits is not None
+        assert limits.folder.parent == ROOT
+        uuid, pid = limits.folder.name, next(self._pids)
+        assert limits.uuid == uuid
         self.work_for(1.0)  # to start takes a while: what kept clients out a moment ago may be over
         try:
             if not self.machine.slots[uuid].daemon.up:
                 return ModelledClient(self.machine, uuid, pid, self.machine.open_outside(uuid, pid, memory_gib), None)
-            context = self.machine.attach(uuid, pid, asked.sm_percent, asked.memory_gib, memory_gib)
+            context = self.machine.attach(uuid, pid, limits.sm_percent, limits.memory_gib, memory_gib)
             return ModelledClient(self.machine, uuid, pid, context, None)
         except CudaRefusal as refused:
             return ModelledClient(self.machine, uuid, pid, None, refused.code)

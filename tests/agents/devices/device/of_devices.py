@@ -361,12 +361,12 @@ def every_critical_error_is_told_once(made: Made) -> None:
     assert made.device.events(0.0) == ()
     made.stage.xid(first, 48)
     made.stage.xid(second, 63)
-    heard: list[tuple[str, int]] = []
+    found_events: list[tuple[str, int]] = []
 
     def all_heard() -> bool:
-        heard.extend((event.uuid, event.xid) for event in made.device.events(0.1))
-        return len(heard) >= 2
+        found_events.extend((event.uuid, event.xid) for event in made.device.events(0.1))
+        return len(found_events) >= 2
 
     assert made.stage.settled(all_heard)
-    assert heard == [(first, 48), (second, 63)]
+    assert found_events == [(first, 48), (second, 63)]
     assert made.device.events(0.1) == ()

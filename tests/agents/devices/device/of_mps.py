@@ -141,12 +141,12 @@ def a_client_gets_memory_up_to_its_limit(made: Made) -> None:
 @check
 def clients_are_host_pids_by_gpu_while_they_run(made: Made) -> None:
     first, second, _ = made.stage.uuids
-    one, two, three = served(made, first), served(made, first), served(made, second)
-    assert made.mps.clients(first) == {one.pid, two.pid}
+    older, newer, three = served(made, first), served(made, first), served(made, second)
+    assert made.mps.clients(first) == {older.pid, newer.pid}
     assert made.mps.clients(second) == {three.pid}
-    one.end()
-    assert made.stage.settled(lambda: made.mps.clients(first) == {two.pid})
-    two.end()
+    older.end()
+    assert made.stage.settled(lambda: made.mps.clients(first) == {newer.pid})
+    newer.end()
     three.end()
     assert made.stage.settled(lambda: made.mps.clients(first) == frozenset())
 
@@ -168,27 +168,27 @@ def without_a_daemon_a_process_runs_outside_mps_unnoticed(made: Made) -> None:
 @check
 def a_terminated_client_is_cut_off_and_the_others_work_on(made: Made) -> None:
     first, second, _ = made.stage.uuids
-    one, two, far = served(made, first), served(made, first), served(made, second)
-    assert made.mps.terminate(first, one.pid)
-    assert made.stage.settled(one.failed)
-    assert made.stage.settled(lambda: made.mps.clients(first) == {two.pid})
-    assert not two.failed()
+    older, newer, far = served(made, first), served(made, first), served(made, second)
+    assert made.mps.terminate(first, older.pid)
+    assert made.stage.settled(older.failed)
+    assert made.stage.settled(lambda: made.mps.clients(first) == {newer.pid})
+    assert not newer.failed()
     assert not far.failed()
     assert made.mps.state(first) is MpsState.ACTIVE
-    for client in (one, two, far):
+    for client in (older, newer, far):
         client.end()
 
 
 @check
 def who_is_no_client_cannot_be_terminated(made: Made) -> None:
     first, second, _ = made.stage.uuids
-    one, two = served(made, first), served(made, second)
-    assert not made.mps.terminate(first, two.pid)
-    assert made.mps.clients(first) == {one.pid}
-    assert not one.failed()
-    assert not two.failed()
-    one.end()
-    two.end()
+    older, newer = served(made, first), served(made, second)
+    assert not made.mps.terminate(first, newer.pid)
+    assert made.mps.clients(first) == {older.pid}
+    assert not older.failed()
+    assert not newer.failed()
+    older.end()
+    newer.end()
 
 
 # Faults.
@@ -197,29 +197,29 @@ def who_is_no_client_cannot_be_terminated(made: Made) -> None:
 @check
 def a_fatal_fault_hits_all_clients_of_its_gpu_and_none_of_another(made: Made) -> None:
     first, second, _ = made.stage.uuids
-    one, two, far = served(made, first), served(made, first), served(made, second)
+    older, newer, far = served(made, first), served(made, first), served(made, second)
     made.stage.mps_faults(first)
     assert made.stage.settled(lambda: made.mps.state(first) is MpsState.FAULT)
-    assert made.stage.settled(lambda: one.failed() and two.failed())
+    assert made.stage.settled(lambda: older.failed() and newer.failed())
     late = made.stage.client(made.mps.environment(first, 30, 1.0))
     assert late.sm_count is None
     assert late.refused is not None
     assert made.mps.state(second) is MpsState.ACTIVE
     assert made.mps.clients(second) == {far.pid}
     assert not far.failed()
-    for client in (one, two, far, late):
+    for client in (older, newer, far, late):
         client.end()
 
 
 @check
 def a_faulted_server_takes_clients_again_when_those_affected_are_gone(made: Made) -> None:
     uuid = made.stage.uuids[0]
-    one, two = served(made, uuid), served(made, uuid)
+    older, newer = served(made, uuid), served(made, uuid)
     made.stage.mps_faults(uuid)
     assert made.stage.settled(lambda: made.mps.state(uuid) is MpsState.FAULT)
-    one.end()
+    older.end()
     assert made.mps.state(uuid) is MpsState.FAULT
-    two.end()
+    newer.end()
     assert made.stage.settled(lambda: made.mps.state(uuid) in (MpsState.ACTIVE, MpsState.IDLE))
     served(made, uuid).end()
 

@@ -55,8 +55,8 @@ class TellsTwice(SimulatedDevice):
     _before: tuple[XidEvent, ...] = ()
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
-        told, self._before = self._before, super().events(seconds)
-        return told + self._before
+        newest, self._before = self._before, super().events(seconds)
+        return newest + self._before
 
 
 class ListsTheDead(SimulatedDevice):

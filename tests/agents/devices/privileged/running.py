@@ -84,12 +84,12 @@ class Helper:
         assert self._process
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
-    def said(self, sent: bytes) -> bytes:
+    def ask_raw(self, sent: bytes) -> bytes:
         """What it answers to these bytes, until it hangs up."""
         with self.connected() as connection:
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(sent)
-            return heard(connection)
+            return received(connection)
 
     def connected(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -98,13 +98,13 @@ class Helper:
         return connection
 
 
-def heard(connection: socket.socket) -> bytes:
+def received(connection: socket.socket) -> bytes:
     """All that comes until the other side hangs up."""
-    said = b""
+    answer = b""
     with suppress(ConnectionResetError):
         while more := connection.recv(4096):
-            said += more
-    return said
+            answer += more
+    return answer
 
 
 @contextmanager

@@ -110,10 +110,10 @@ def test_damaged_originals_are_not_guessed(helper: Helper) -> None:
     helper.stop(signal.SIGKILL)
     (helper.where / "state" / "originals.json").write_text("{")
     words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
-    again = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert again.returncode == 1
-    assert "move it away" in again.stderr
-    assert "Traceback" not in again.stderr
+    second_start = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert second_start.returncode == 1
+    assert "move it away" in second_start.stderr
+    assert "Traceback" not in second_start.stderr
 
 
 def test_originals_that_cannot_be_written_forbid_the_change(helper: Helper) -> None:

@@ -20,7 +20,7 @@ from agents.devices.privileged.setup import CannotServe, HelperSetup
 from agents.devices.privileged.wire import MOST_BYTES
 from agents.seams.device import DeviceError, Trouble
 from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER, FileBoard
-from tests.agents.devices.privileged.running import ROOT, Helper, heard, running
+from tests.agents.devices.privileged.running import ROOT, Helper, received, running
 from tests.support.caller import until
 from tests.support.soak import scaled
 
@@ -101,8 +101,8 @@ def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
         helper.socket.chmod(0o666)  # so that it is the credential that refuses, and not the file's mode
         for folder in (tmp_path, *tmp_path.parents[:3]):
             folder.chmod(folder.stat().st_mode | 0o011)
-        said = spoken_as(NOBODY, helper.socket, b'{"verb": "reset_clock", "uuid": "%s"}\n' % GPU.encode())
-        assert json.loads(said)["trouble"] == "no_permission"
+        answer = spoken_as(NOBODY, helper.socket, b'{"verb": "reset_clock", "uuid": "%s"}\n' % GPU.encode())
+        assert json.loads(answer)["trouble"] == "no_permission"
         assert helper.writes() == []
         assert f"user {NOBODY}" in helper.log()
         assert json.loads(spoken_as(1234, helper.socket, b'{"verb": "hello"}\n'))["ok"]
@@ -154,27 +154,27 @@ def test_a_group_may_be_named_instead_and_only_the_peers_own_counts(tmp_path: Pa
     ],
 )
 def test_what_is_no_request_is_answered_with_what_is_wrong(helper: Helper, line: bytes) -> None:
-    assert json.loads(helper.said(line + b"\n"))["trouble"] == "garbled"
+    assert json.loads(helper.ask_raw(line + b"\n"))["trouble"] == "garbled"
     assert helper.writes() == []
     assert helper.client.hello().ok
 
 
 def test_an_unknown_verb_is_logged_on_one_line(helper: Helper) -> None:
-    helper.said(b'{"verb": "format_disk\\u001b[31m"}\n')
+    helper.ask_raw(b'{"verb": "format_disk\\u001b[31m"}\n')
     until(lambda: "format_disk" in helper.log())
     assert "\x1b" not in helper.log()
 
 
 def test_an_oversized_line_is_cut_off(helper: Helper) -> None:
-    assert json.loads(helper.said(b'{"verb": "' + b"x" * 10_000))["trouble"] == "garbled"
-    helper.said(b"x" * 3_000_000)  # it hangs up long before
+    assert json.loads(helper.ask_raw(b'{"verb": "' + b"x" * 10_000))["trouble"] == "garbled"
+    helper.ask_raw(b"x" * 3_000_000)  # it hangs up long before
     assert helper.client.hello().ok
 
 
 def test_random_bytes_harm_nothing(helper: Helper) -> None:
     random_bytes = random.Random(4)
     for _ in range(scaled(2000, 200)):
-        helper.said(random_bytes.randbytes(random_bytes.randrange(700)) + b"\n")
+        helper.ask_raw(random_bytes.randbytes(random_bytes.randrange(700)) + b"\n")
     until(helper.answers)
     assert helper.writes() == []
 
@@ -186,7 +186,7 @@ def test_slow_peers_delay_no_other(helper: Helper) -> None:
             connection.sendall(b'{"verb": "lock_')
     for _ in range(20):
         assert helper.client.hello().ok
-    assert all(heard(connection) == b"" for connection in slow), "each is sent away in the end"
+    assert all(received(connection) == b"" for connection in slow), "each is sent away in the end"
     for connection in slow:
         connection.close()
 
@@ -201,7 +201,7 @@ def test_a_peer_that_hangs_up_in_the_middle_leaves_nothing_behind(helper: Helper
 
 
 def test_a_flood_is_held_to_a_rate_and_does_not_fill_the_log(helper: Helper) -> None:
-    replies = [json.loads(helper.said(b'{"verb": "hello"}\n')) for _ in range(600)]
+    replies = [json.loads(helper.ask_raw(b'{"verb": "hello"}\n')) for _ in range(600)]
     refused = [reply for reply in replies if not reply["ok"]]
     assert refused
     assert {reply["trouble"] for reply in refused} == {"timeout"}

@@ -35,7 +35,7 @@ class Daemon:
     def meet(self, answer: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         connection, _ = self.listener.accept()
         connection.settimeout(30)
-        hello = heard(connection)
+        hello = received(connection)
         say(connection, answer)
         return connection, hello
 
@@ -44,7 +44,7 @@ class Daemon:
         self.path.unlink(missing_ok=True)
 
 
-def heard(connection: socket.socket) -> dict[str, Any]:
+def received(connection: socket.socket) -> dict[str, Any]:
     return json.loads(connection.makefile().readline())  # type: ignore[no-any-return]
 
 
@@ -81,10 +81,10 @@ def attached(daemon: Daemon, failures: queue.SimpleQueue[str]) -> tuple[Simulate
 
 
 def test_a_client_says_its_limits_and_sees_its_multiprocessors(daemon: Daemon) -> None:
-    one, connection, hello = attached(daemon, queue.SimpleQueue())
+    attached_client, connection, hello = attached(daemon, queue.SimpleQueue())
     assert hello == {"pid": os.getpid(), "uuid": "GPU-1", "smPercent": 30, "memoryLimitGib": 2.0, "memoryGib": 1.5}
-    assert one.sm_count == 24
-    one.close()
+    assert attached_client.sm_count == 24
+    attached_client.close()
     assert connection.recv(1) == b""
 
 
@@ -104,30 +104,30 @@ def test_a_refusal_carries_cudas_code(daemon: Daemon) -> None:
 
 def test_a_terminated_client_fails_once(daemon: Daemon) -> None:
     failures: queue.SimpleQueue[str] = queue.SimpleQueue()
-    one, connection, _ = attached(daemon, failures)
+    attached_client, connection, _ = attached(daemon, failures)
     say(connection, {"error": 810})
     assert "810" in failures.get(timeout=30)
-    one.close()
+    attached_client.close()
     assert connection.recv(1) == b""
     assert failures.empty()
 
 
 def test_a_client_comes_back_to_a_daemon_that_was_restarted_with_the_memory_it_holds(daemon: Daemon) -> None:
     failures: queue.SimpleQueue[str] = queue.SimpleQueue()
-    one, connection, _ = attached(daemon, failures)
-    one.memory_gib = 1.75
+    attached_client, connection, _ = attached(daemon, failures)
+    attached_client.memory_gib = 1.75
     daemon.close()
     connection.close()
-    again = Daemon(daemon.path.parent)
+    restarted = Daemon(daemon.path.parent)
     try:
-        back, hello = again.meet({"smCount": 12})
+        back, hello = restarted.meet({"smCount": 12})
         assert hello["memoryGib"] == 1.75
-        until(lambda: one.sm_count == 12)
+        until(lambda: attached_client.sm_count == 12)
         assert failures.empty()
-        one.close()
+        attached_client.close()
         back.close()
     finally:
-        again.close()
+        restarted.close()
 
 
 def test_a_client_whose_daemon_stays_away_fails(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,19 +140,19 @@ def test_a_client_whose_daemon_stays_away_fails(daemon: Daemon, monkeypatch: pyt
 
 
 def test_memory_beyond_the_limit_is_refused_and_what_was_held_is_held(daemon: Daemon) -> None:
-    one, connection, _ = attached(daemon, queue.SimpleQueue())
+    attached_client, connection, _ = attached(daemon, queue.SimpleQueue())
 
     def refuse() -> None:
-        heard(connection)
+        received(connection)
         say(connection, {"error": 2})
 
     thread = threading.Thread(target=refuse)
     thread.start()
     with pytest.raises(CudaRefusal) as refused:
-        one.hold(9.0)
+        attached_client.hold(9.0)
     thread.join(30)
-    assert (refused.value.code, one.memory_gib) == (OUT_OF_MEMORY, 1.5)
-    one.close()
+    assert (refused.value.code, attached_client.memory_gib) == (OUT_OF_MEMORY, 1.5)
+    attached_client.close()
 
 
 @pytest.mark.parametrize(("text", "gib"), [("0=2048M", 2.0), ("0=1G", 1.0), ("1=8G,0=512M", 0.5)])

@@ -45,7 +45,7 @@ def opened(stage: OverDriver, uuid: str) -> socket.socket:
     return connection
 
 
-def said(connection: socket.socket, words: dict[str, Any]) -> dict[str, Any]:
+def ask(connection: socket.socket, words: dict[str, Any]) -> dict[str, Any]:
     connection.sendall(json.dumps(words).encode() + b"\n")
     return answer(connection)
 
@@ -142,7 +142,7 @@ def test_a_clients_pid_is_what_the_kernel_says_and_not_what_it_claims(stage: Ove
     uuid = stage.uuids[0]
     mps.start(uuid)
     with opened(stage, uuid) as connection:
-        assert said(connection, {"pid": 1, "uuid": uuid, "smPercent": 30}) == {"smCount": 24}
+        assert ask(connection, {"pid": 1, "uuid": uuid, "smPercent": 30}) == {"smCount": 24}
         assert mps.clients(uuid) == {os.getpid()}
 
 
@@ -152,15 +152,15 @@ def test_the_client_after_the_last_is_refused_and_let_in_when_one_has_gone(stage
     mps.start(uuid)
     hello = {"uuid": uuid, "smPercent": 1}
     connections = [opened(stage, uuid) for _ in range(MAX_CLIENTS)]
-    assert all("smCount" in said(connection, hello) for connection in connections)
+    assert all("smCount" in ask(connection, hello) for connection in connections)
     with opened(stage, uuid) as late:
-        assert said(late, hello)["error"] == 808
+        assert ask(late, hello)["error"] == 808
         assert hung_up(late)
     connections.pop().close()
 
     def let_in() -> bool:
-        with opened(stage, uuid) as again:
-            return "smCount" in said(again, hello)
+        with opened(stage, uuid) as another:
+            return "smCount" in ask(another, hello)
 
     until(let_in)
     for connection in connections:
@@ -206,7 +206,7 @@ def test_a_client_with_limits_that_are_none_or_of_another_gpu_is_refused(stage: 
         ({"uuid": uuid, "memoryGib": 99}, 2),
     ):
         with opened(stage, uuid) as connection:
-            assert said(connection, hello)["error"] == code
+            assert ask(connection, hello)["error"] == code
 
 
 def test_a_silent_or_never_reading_client_stalls_no_other(stage: OverDriver) -> None:
@@ -215,7 +215,7 @@ def test_a_silent_or_never_reading_client_stalls_no_other(stage: OverDriver) -> 
     mps.start(uuid)
     silent = [opened(stage, uuid) for _ in range(pipe.MOST_CONNECTIONS - 10)]
     flood = opened(stage, uuid)
-    assert "smCount" in said(flood, {"uuid": uuid, "smPercent": 10})
+    assert "smCount" in ask(flood, {"uuid": uuid, "smPercent": 10})
     flood.settimeout(0.5)
     with pytest.raises(OSError):  # its answers fill the buffer, and it is left
         while True:
@@ -233,9 +233,9 @@ def test_who_says_nothing_is_left_after_a_while_and_who_is_a_client_is_not(stage
     uuid = stage.uuids[0]
     mps.start(uuid)
     with opened(stage, uuid) as silent, opened(stage, uuid) as client:
-        assert "smCount" in said(client, {"uuid": uuid})
+        assert "smCount" in ask(client, {"uuid": uuid})
         assert hung_up(silent)
-        assert said(client, {"busy": 0.1}) == {}
+        assert ask(client, {"busy": 0.1}) == {}
 
 
 def test_more_connections_than_allowed_are_hung_up_on(stage: OverDriver) -> None:
@@ -269,11 +269,11 @@ def test_a_slow_gpu_is_given_up_and_delays_no_other(stage: OverDriver) -> None:
     device, _ = stage.reopen()
     first, second, _ = stage.uuids
     stage.switches.turn("hang", first, True)
-    asked = threading.Event()
+    has_asked = threading.Event()
     troubles: list[Trouble] = []
 
     def ask() -> None:
-        asked.set()
+        has_asked.set()
         try:
             device.read(first)
         except DeviceError as error:
@@ -281,7 +281,7 @@ def test_a_slow_gpu_is_given_up_and_delays_no_other(stage: OverDriver) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    asked.wait(30)
+    has_asked.wait(30)
     for _ in range(20):
         device.read(second)
     assert not troubles
@@ -323,8 +323,8 @@ def test_clients_that_come_and_go_leave_nothing_behind(stage: OverDriver) -> Non
     def churn(rounds: int) -> None:
         for _ in range(rounds):
             with opened(stage, uuid) as connection:
-                assert "smCount" in said(connection, {"uuid": uuid, "smPercent": 10, "memoryGib": 1})
-                said(connection, {"busy": 0.5})
+                assert "smCount" in ask(connection, {"uuid": uuid, "smPercent": 10, "memoryGib": 1})
+                ask(connection, {"busy": 0.5})
         until(lambda: device.read(uuid).memory_used_gib == 0)
 
     def resident_kib() -> int:

@@ -96,19 +96,19 @@ def test_a_reading_of_power_is_the_mean_of_the_last_second() -> None:
 
 def test_time_may_pass_in_any_steps() -> None:
     steps = random.Random(7)
-    one, many = Bench(), Bench()
-    for bench in (one, many):
+    single, many = Bench(), Bench()
+    for bench in (single, many):
         bench.machine.preset(bench.uuid, 250.0, exclusive=False)
         bench.machine.heat(bench.uuid, 40.0)  # it turns hot and cools, over and over
         bench.client(100, busy=1.0)
-    one.machine.advance(600.0)
+    single.machine.advance(600.0)
     now = 0.0
     while now < 600.0:
         now = min(600.0, now + steps.expovariate(2.0))
         many.machine.advance(now)
-    assert many.gpu.energy_j == pytest.approx(one.gpu.energy_j, rel=1e-9)
-    assert many.gpu.temperature_c == pytest.approx(one.gpu.temperature_c, rel=1e-9)
-    assert many.gpu.clock_mhz == one.gpu.clock_mhz
+    assert many.gpu.energy_j == pytest.approx(single.gpu.energy_j, rel=1e-9)
+    assert many.gpu.temperature_c == pytest.approx(single.gpu.temperature_c, rel=1e-9)
+    assert many.gpu.clock_mhz == single.gpu.clock_mhz
 
 
 def test_time_that_goes_backwards_changes_nothing() -> None:
@@ -139,11 +139,11 @@ def test_an_ageing_gpu_is_warmer_and_slower_by_the_day() -> None:
     bench = Bench()
     bench.client(100, busy=0.5)
     bench.machine.age(bench.uuid, heat_c_per_day=0.5, clock_loss_per_day=0.01)
-    seen = []
+    pairs = []
     for day in range(1, 11):
         bench.machine.advance(day * 86400.0)
-        seen.append((bench.gpu.temperature_c, bench.gpu.clock_mhz))
-    assert seen == sorted(seen, key=lambda pair: -pair[1])
+        pairs.append((bench.gpu.temperature_c, bench.gpu.clock_mhz))
+    assert pairs == sorted(pairs, key=lambda pair: -pair[1])
     assert bench.gpu.clock_mhz == pytest.approx(1530 * 0.9, abs=8)
     assert bench.gpu.extra_heat_c == 0
 
@@ -155,12 +155,12 @@ def test_multiprocessors_go_by_whole_units_downwards() -> None:
 
 def test_memory_ends_with_the_device() -> None:
     bench = Bench()
-    one = bench.client(memory_gib=10.0)
+    single = bench.client(memory_gib=10.0)
     refused(2, bench, memory_gib=6.5)
-    bench.machine.hold(bench.uuid, one, 9.5)
+    bench.machine.hold(bench.uuid, single, 9.5)
     bench.client(memory_gib=6.5, pid=2)
     with pytest.raises(CudaRefusal):
-        bench.machine.hold(bench.uuid, one, 9.6)
+        bench.machine.hold(bench.uuid, single, 9.6)
     assert bench.gpu.memory_used_gib == 16
 
 
@@ -174,9 +174,9 @@ def test_the_lower_of_the_daemons_limits_and_the_clients_counts() -> None:
 
 def test_while_a_client_is_terminated_no_other_is_let_in() -> None:
     bench = Bench()
-    one, two = bench.client(pid=1), bench.client(pid=2)
+    single, two = bench.client(pid=1), bench.client(pid=2)
     assert bench.daemon.terminate(1)
-    assert (one.error, two.error) == (810, None)
+    assert (single.error, two.error) == (810, None)
     refused(807, bench)
     bench.machine.advance(1.0)
     bench.client(pid=3)

@@ -142,8 +142,8 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
     for now in node.passes(60):
         watch.tick()
         assert watch.devices.verdicts[uuid].fenced, f"it passes for sound at {now}"
-        assert [one.missing.reason for one in node.keeper.held] == ["gpu_recycled"]
-    assert len([one for one in caplog.records if "does not start" in one.getMessage()]) == 1
+        assert [held.missing.reason for held in node.keeper.held] == ["gpu_recycled"]
+    assert len([record for record in caplog.records if "does not start" in record.getMessage()]) == 1
     node.machine.mps_startable(uuid, True)
     for _ in node.passes(40):
         watch.tick()

@@ -76,10 +76,10 @@ def test_it_outlives_the_runtime_that_started_it() -> None:
     node = Node()
     running = node.start()
     node.now = 5.0
-    again = node.opened()
-    assert again.find() == (running,)
-    again.end(running, force=True)
-    assert again.find() == ()
+    reopened = node.opened()
+    assert reopened.find() == (running,)
+    reopened.end(running, force=True)
+    assert reopened.find() == ()
     assert not node.runtime.alive(running)
 
 
@@ -100,17 +100,17 @@ def test_a_drained_process_exits_and_its_memory_is_free() -> None:
 
 def test_who_ignores_drain_and_sigterm_is_terminated_or_killed() -> None:
     node = Node(Behaviour(ignores_drain=True, ignores_term=True))
-    one, two = node.start("a", 8000), node.start("b", 8001)
+    first, second = node.start("a", 8000), node.start("b", 8001)
     node.now = 5.0
     node.talk.ask(8000, FILLED.drain or Probe("", ""))
-    node.runtime.end(one, force=False)
+    node.runtime.end(first, force=False)
     node.now = 100.0
-    assert node.runtime.alive(one)
-    assert node.mps.terminate(node.uuid, one.pid)
-    assert not node.runtime.alive(one)
+    assert node.runtime.alive(first)
+    assert node.mps.terminate(node.uuid, first.pid)
+    assert not node.runtime.alive(first)
     assert "810" in node.runtime.log_tail("a")
-    node.runtime.end(two, force=True)
-    assert not node.runtime.alive(two)
+    node.runtime.end(second, force=True)
+    assert not node.runtime.alive(second)
 
 
 def test_a_checkpoint_signal_ends_a_job_and_another_does_not() -> None:

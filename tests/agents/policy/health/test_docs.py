@@ -15,4 +15,4 @@ def test_the_page_has_a_row_for_each_listed_xid() -> None:
         for line in PAGE.read_text().splitlines()
         if line.startswith("| ") and line[2].isdigit() and "deg" not in line
     ]
-    assert rows == [f"| {one.code} | {one.what} | {one.weight} | {one.do} |" for one in listed()]
+    assert rows == [f"| {xid.code} | {xid.what} | {xid.weight} | {xid.do} |" for xid in listed()]

@@ -105,10 +105,10 @@ def test_every_verdict_says_why_and_a_clock_going_backwards_lifts_nothing(
 
 
 def test_every_listed_xid_says_what_it_is_and_what_to_do_and_is_no_applications() -> None:
-    codes = [one.code for one in listed()]
+    codes = [xid.code for xid in listed()]
     assert codes == sorted(set(codes))
-    for one in listed():
-        assert one.what
-        assert one.do
-        assert one.weight is not Weight.APPLICATION
-        assert meaning(one.code) == one
+    for xid in listed():
+        assert xid.what
+        assert xid.do
+        assert xid.weight is not Weight.APPLICATION
+        assert meaning(xid.code) == xid

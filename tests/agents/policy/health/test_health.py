@@ -16,10 +16,10 @@ LOST = GpuObservation("GPU-a", present=False, trouble=Trouble.LOST)
 BACK_OFF = HealthSettings().back_off_seconds
 
 
-def after(state: HealthState, seen: GpuObservation, now: float, seconds: int = 1) -> HealthState:
+def after(state: HealthState, observation: GpuObservation, now: float, seconds: int = 1) -> HealthState:
     """Seen so once a second, from `now` on."""
     for second in range(seconds):
-        state = observe(state, seen, now + second)
+        state = observe(state, observation, now + second)
     return state
 
 

@@ -21,25 +21,27 @@ CALM = GpuPeriod(
 )  # fmt: skip
 
 
-def told(seen: GpuPeriod, move: PowerMove) -> GpuPeriod:
+def following(period: GpuPeriod, move: PowerMove) -> GpuPeriod:
     """The same period again, a second later, with what was asked for in force."""
-    instances = tuple(replace(one, batch=move.batches.get(one.id, one.batch)) for one in seen.instances)
-    return replace(seen, at=seen.at + timedelta(seconds=1), clock_mhz=move.clock_mhz, instances=instances)
+    instances = tuple(
+        replace(instance, batch=move.batches.get(instance.id, instance.batch)) for instance in period.instances
+    )
+    return replace(period, at=period.at + timedelta(seconds=1), clock_mhz=move.clock_mhz, instances=instances)
 
 
 def after(
-    periods: int, seen: GpuPeriod, state: PowerState | None = None, tuned: PowerSettings | None = None
+    periods: int, period: GpuPeriod, state: PowerState | None = None, tuned: PowerSettings | None = None
 ) -> PowerMove:
     """The same measurements over and over, whatever is moved."""
     move = PowerMove(state or PowerState(), None, {})
     for _ in range(periods):
-        move = step(move.state, seen, tuned or PowerSettings())
-        seen = told(seen, move)
+        move = step(move.state, period, tuned or PowerSettings())
+        period = following(period, move)
     return move
 
 
-def late(one: InstancePeriod = ONE, by: float = 1.2) -> InstancePeriod:
-    return replace(one, latency_ms=by * one.slo_ms)
+def late(instance: InstancePeriod = ONE, by: float = 1.2) -> InstancePeriod:
+    return replace(instance, latency_ms=by * instance.slo_ms)
 
 
 # Both limits hold
@@ -70,9 +72,9 @@ def test_over_the_cap_the_clock_goes_down_in_one_step_that_suffices() -> None:
     assert move.clock_mhz is not None
     # Even if power falls no faster than the clock, and all compute all of the time.
     assert 50 + (400 - 50) / 0.5 * move.clock_mhz / 1000 <= 300
-    assert [(one.knob, one.planned, one.value, one.reason) for one in move.excursions] == [
-        ("clockMhz", 1000, move.clock_mhz, "over_cap")
-    ]
+    assert [
+        (excursion.knob, excursion.planned, excursion.value, excursion.reason) for excursion in move.excursions
+    ] == [("clockMhz", 1000, move.clock_mhz, "over_cap")]
     assert move.excursions[0].since == BEGAN
 
 
@@ -104,8 +106,8 @@ def test_at_the_lowest_clock_batches_are_halved_down_to_their_frame() -> None:
 
 
 def test_a_clock_that_cannot_be_held_is_left_alone() -> None:
-    for seen in (replace(CALM, clocks_mhz=(), peak_w=400.0), replace(CALM, frame=None, peak_w=400.0)):
-        move = after(1, seen)
+    for period in (replace(CALM, clocks_mhz=(), peak_w=400.0), replace(CALM, frame=None, peak_w=400.0)):
+        move = after(1, period)
         assert (move.clock_mhz, move.batches) == (None, {"a": 4})
 
 
@@ -170,8 +172,8 @@ def test_after_three_broken_periods_behind_the_first_a_repartition_is_asked_for(
 
 
 def test_the_request_is_taken_back_once_both_limits_hold_for_a_while() -> None:
-    asked = after(4, replace(CALM, peak_w=400.0)).state
-    assert [after(periods, CALM, asked).repartition for periods in (1, 2, 3)] == [True, True, False]
+    requested = after(4, replace(CALM, peak_w=400.0)).state
+    assert [after(periods, CALM, requested).repartition for periods in (1, 2, 3)] == [True, True, False]
 
 
 # Back to the plan
@@ -229,11 +231,16 @@ FLOATS = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 def test_no_measurement_moves_a_knob_out_of_its_frame(periods: list[tuple[float | None, ...]]) -> None:
     state = PowerState()
     for peak, latency, queue, busy, slowed in periods:
-        one = replace(ONE, latency_ms=latency, queue=queue, busy=busy, frame=Frame(8, 2, 16), batch_mean=queue)
-        seen = replace(
-            CALM, peak_w=peak, frame=Frame(1000, 600, 1200), running_mhz=latency, slowed=bool(slowed), instances=(one,)
+        instance = replace(ONE, latency_ms=latency, queue=queue, busy=busy, frame=Frame(8, 2, 16), batch_mean=queue)
+        period = replace(
+            CALM,
+            peak_w=peak,
+            frame=Frame(1000, 600, 1200),
+            running_mhz=latency,
+            slowed=bool(slowed),
+            instances=(instance,),
         )
-        move = step(state, seen, PowerSettings())
+        move = step(state, period, PowerSettings())
         assert move.clock_mhz in CLOCKS
         assert 600 <= (move.clock_mhz or 0) <= 1200
         assert 2 <= move.batches["a"] <= 16

@@ -43,12 +43,12 @@ class Node:
         self.period({server.id: 0.0 for server in self.servers})
 
     def period(self, rates: dict[str, float]) -> tuple[float, GpuPeriod]:
-        """One second; the highest watts that there truly were, and what the law was told."""
+        """Runs one second; returns the true highest watts, and the period that the law got."""
         uuid, peak = self.gpu.uuid, 0.0
-        seen: list[dict[str, tuple[float, float, float]]] = []
+        ticks: list[dict[str, tuple[float, float, float]]] = []
         for _ in range(READINGS):
             clock = self.machine.slots[uuid].gpu.clock_mhz
-            seen.append({one.id: self.serve(one, rates[one.id], clock) for one in self.servers})
+            ticks.append({server.id: self.serve(server, rates[server.id], clock) for server in self.servers})
             peak = max(peak, self.machine.truth(uuid).power_w)
             self.now += 1 / READINGS
             reading = self.device.read(uuid)
@@ -57,17 +57,17 @@ class Node:
         self.energy = add_reading(self.energy, reading.energy_mj, mean_w, self.now)
         instances = tuple(
             InstancePeriod(
-                id=one.id,
-                batch=self.batches[one.id],
+                id=server.id,
+                batch=self.batches[server.id],
                 frame=Frame(16, 1, 32),
-                latency_ms=max(tick[one.id][0] for tick in seen) or None,
-                slo_ms=self.slo_ms[one.id],
-                queue=seen[-1][one.id][1],
-                busy=sum(tick[one.id][2] for tick in seen) / READINGS,
+                latency_ms=max(tick[server.id][0] for tick in ticks) or None,
+                slo_ms=self.slo_ms[server.id],
+                queue=ticks[-1][server.id][1],
+                busy=sum(tick[server.id][2] for tick in ticks) / READINGS,
             )
-            for one in self.servers
+            for server in self.servers
         )
-        told = GpuPeriod(
+        period = GpuPeriod(
             index=0,
             at=BEGAN,
             peak_w=peak_w,
@@ -81,13 +81,13 @@ class Node:
             limited=self.limited,
             instances=instances,
         )
-        move = step(self.state, told, PowerSettings())
+        move = step(self.state, period, PowerSettings())
         self.state = move.state
         self.batches |= move.batches
-        if move.clock_mhz != told.clock_mhz:
+        if move.clock_mhz != period.clock_mhz:
             self.device.lock_clock(uuid, move.clock_mhz)
             self.samples.moved(self.now)
-        return peak, told
+        return peak, period
 
     def serve(self, server: PlantServer, rate: float, clock: float) -> tuple[float, float, float]:
         """Latency, queue and busy of a quarter of a second."""
@@ -105,7 +105,7 @@ class Node:
         )
 
     def rates(self, draw: Random, low: float, high: float) -> dict[str, float]:
-        return {one.id: draw.uniform(low, high) * 16 / one.batch_ms(16, 1.175) * 1000 for one in self.servers}
+        return {server.id: draw.uniform(low, high) * 16 / server.batch_ms(16, 1.175) * 1000 for server in self.servers}
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ PATH = "/v1/models/model:infer"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HttpAnswer:
     """One answer."""
 
     status: int
@@ -45,22 +45,24 @@ class Copy:
 
     def ask(
         self, method: str, path: str, body: bytes | str | None = None, timeout: float = 60.0, token: str = ""
-    ) -> Said:
+    ) -> HttpAnswer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, path, body, {"Authorization": f"Bearer {token}"} if token else {})
             answer = connection.getresponse()
-            return Said(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+            return HttpAnswer(
+                answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 
-    def infer(self, body: bytes = b"x") -> Said:
+    def infer(self, body: bytes = b"x") -> HttpAnswer:
         return self.ask("POST", PATH, body)
 
     def served(self) -> Served:
-        said = served_of("gpuwright", self.ask("GET", "/metrics").body)
-        assert said is not None
-        return said
+        served = served_of("gpuwright", self.ask("GET", "/metrics").body)
+        assert served is not None
+        return served
 
     def figure(self, name: str) -> float:
         found = re.search(rf"^gpuwright_serve_{name} (\S+)$", self.ask("GET", "/metrics").body.decode(), re.MULTILINE)

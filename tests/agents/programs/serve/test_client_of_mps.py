@@ -64,8 +64,8 @@ def test_it_claims_the_memory_of_its_largest_batch_and_runs_on_its_share(daemon:
             "pid": copy.process.pid, "uuid": "GPU-1", "smPercent": 10.0, "memoryLimitGib": 2.0, "memoryGib": 1.75,
         }  # fmt: skip
         copy.wait_ready()
-        said = copy.served()
-        assert (said.sm_count, said.memory_gib) == (8, 1.75)
+        served = copy.served()
+        assert (served.sm_count, served.memory_gib) == (8, 1.75)
         assert copy.infer().status == 200
         busy = copy.served().busy_seconds
         assert busy is not None and busy >= 0.12  # a tenth of the SMs: sixty times as long

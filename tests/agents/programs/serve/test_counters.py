@@ -17,12 +17,12 @@ def test_what_is_counted_is_read_back_bucket_by_bucket() -> None:
         figures.answered(seconds)
     figures.failed(rejected=True)
     figures.batch(6, 0.5)
-    said = served_of("gpuwright", figures.text({"queue": 3, "sm_count": None, "memory_bytes": 2**30}).encode())
-    assert said is not None
-    assert said.counters.requests == 7
-    assert said.counters.errors == 1
-    assert said.counters.latency_counts == tuple(figures._latency)
-    assert sum(said.counters.latency_counts) == 6
-    assert (said.batches, said.batch_mean, said.busy_seconds) == (1, 6.0, 0.5)
-    assert (said.queue, said.sm_count, said.memory_gib) == (3, None, 1.0)
-    assert said.dropped == 0
+    served = served_of("gpuwright", figures.text({"queue": 3, "sm_count": None, "memory_bytes": 2**30}).encode())
+    assert served is not None
+    assert served.counters.requests == 7
+    assert served.counters.errors == 1
+    assert served.counters.latency_counts == tuple(figures._latency)
+    assert sum(served.counters.latency_counts) == 6
+    assert (served.batches, served.batch_mean, served.busy_seconds) == (1, 6.0, 0.5)
+    assert (served.queue, served.sm_count, served.memory_gib) == (3, None, 1.0)
+    assert served.dropped == 0

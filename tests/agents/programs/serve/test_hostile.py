@@ -28,11 +28,11 @@ def answer_to(copy: Copy, sent: bytes) -> bytes:
     with connected(copy) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(sent)
-        heard = b""
+        received = b""
         with contextlib.suppress(ConnectionResetError):
             while more := connection.recv(65536):
-                heard += more
-        return heard
+                received += more
+        return received
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def copy() -> Iterator[Copy]:
     ],
 )
 def test_what_is_no_request_is_refused_and_cut_off(copy: Copy, sent: bytes, status: int) -> None:
-    heard = answer_to(copy, sent)
-    assert heard.startswith(b"HTTP/1.1 %d " % status)
-    assert b"Connection: close" in heard
+    received = answer_to(copy, sent)
+    assert received.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Connection: close" in received
     assert copy.infer().status == 200
 
 
@@ -87,10 +87,12 @@ def test_a_request_that_does_not_come_whole_or_drips_is_cut_off(copy: Copy) -> N
 
 
 def test_requests_sent_in_one_go_are_answered_one_by_one(copy: Copy) -> None:
-    one = b"POST %s HTTP/1.1\r\nContent-Length: 1\r\n\r\n" % PATH.encode()
-    heard = answer_to(copy, b"".join(one + bytes([65 + number]) for number in range(20)) + b"GET / HTTP/1.0\r\n\r\n")
-    assert heard.count(b"HTTP/1.1 200 OK") == 20
-    assert heard.endswith(b'{"error": "unknown path"}')
+    request = b"POST %s HTTP/1.1\r\nContent-Length: 1\r\n\r\n" % PATH.encode()
+    received = answer_to(
+        copy, b"".join(request + bytes([65 + number]) for number in range(20)) + b"GET / HTTP/1.0\r\n\r\n"
+    )
+    assert received.count(b"HTTP/1.1 200 OK") == 20
+    assert received.endswith(b'{"error": "unknown path"}')
 
 
 def test_a_client_that_expects_100_continue_gets_it(copy: Copy) -> None:

@@ -98,8 +98,8 @@ def libraries(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
 
 
-def sent(copy: Copy, said: object) -> tuple[int, object]:
-    answer = copy.infer(json.dumps(said).encode() if not isinstance(said, bytes) else said)
+def sent(copy: Copy, inputs: object) -> tuple[int, object]:
+    answer = copy.infer(json.dumps(inputs).encode() if not isinstance(inputs, bytes) else inputs)
     return answer.status, answer.json
 
 
@@ -114,7 +114,9 @@ def test_a_model_computes_batches_and_refuses_what_it_cannot_read(
     with serving(*named, *batched, environment=libraries) as copy, clients(3) as pool:
         warmed = copy.ask("POST", "/v1/warmup")
         assert warmed.status == 200, copy.log
-        three = [pool.submit(sent, copy, said) for said in ({"inputs": [1, 2]}, {"inputs": [3, 4]}, {"inputs": "no"})]
+        three = [
+            pool.submit(sent, copy, inputs) for inputs in ({"inputs": [1, 2]}, {"inputs": [3, 4]}, {"inputs": "no"})
+        ]
         answers = [each.result() for each in three]
         assert [status for status, _ in answers] == [200, 200, 400]
         assert answers[0][1] == {"outputs": outputs}

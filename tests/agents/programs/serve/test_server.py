@@ -22,9 +22,9 @@ NEVER = "60000"  # ms: only a full batch starts
 
 def test_an_answer_is_to_its_own_request() -> None:
     with serving("--latency", "1:1") as copy:
-        said = copy.infer(b"hello")
-        assert (said.status, said.headers["content-type"]) == (200, "application/json")
-        assert said.json == {"digest": f"{zlib.crc32(b'hello'):08x}", "batch": 1}
+        answer = copy.infer(b"hello")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert answer.json == {"digest": f"{zlib.crc32(b'hello'):08x}", "batch": 1}
 
 
 def test_a_batch_starts_when_it_is_full() -> None:
@@ -110,9 +110,11 @@ def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
         assert (late.status, late.headers["connection"], late.headers["retry-after"]) == (503, "close", "1")
         assert copy.ask("GET", "/healthz").status == 503
         answers = [each.result() for each in taken]
-        assert [said.status for said in answers] == [200] * 8
-        assert all(said.headers.get("connection") == "close" for said in answers)
-        assert [said.json["digest"] for said in answers] == [f"{zlib.crc32(bytes([each])):08x}" for each in range(8)]
+        assert [answer.status for answer in answers] == [200] * 8
+        assert all(answer.headers.get("connection") == "close" for answer in answers)
+        assert [answer.json["digest"] for answer in answers] == [
+            f"{zlib.crc32(bytes([each])):08x}" for each in range(8)
+        ]
         assert copy.exit_code() == 0
 
 
@@ -142,10 +144,10 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
                         answer = connection.getresponse()
                     except (OSError, http.client.HTTPException):
                         return good, 0  # it had ended: never taken, or the server would count one more than we
-                    said = answer.read()
+                    text = answer.read()
                     if answer.status == 503:
                         return good, 1
-                    assert json.loads(said)["digest"] == f"{zlib.crc32(body):08x}"
+                    assert json.loads(text)["digest"] == f"{zlib.crc32(body):08x}"
                     good += 1
 
             calls = [pool.submit(call) for _ in range(8)]
@@ -185,14 +187,14 @@ def test_all_that_was_sent_is_counted_once() -> None:
             return good
 
         assert sum(pool.map(call, range(callers))) == callers * each
-        said = copy.served()
-        assert said.counters.requests == callers * each
-        assert said.counters.errors == 0
-        assert sum(said.counters.latency_counts) == callers * each
-        assert said.batches and said.batch_mean and said.batches * said.batch_mean == callers * each
-        assert 1 <= said.batch_mean <= 8
-        assert (said.queue, said.dropped) == (0, 0)
-        assert copy.figure("batch_size_count") == said.batches
+        served = copy.served()
+        assert served.counters.requests == callers * each
+        assert served.counters.errors == 0
+        assert sum(served.counters.latency_counts) == callers * each
+        assert served.batches and served.batch_mean and served.batches * served.batch_mean == callers * each
+        assert 1 <= served.batch_mean <= 8
+        assert (served.queue, served.dropped) == (0, 0)
+        assert copy.figure("batch_size_count") == served.batches
 
 
 def test_a_client_that_left_takes_no_place_in_a_batch() -> None:
@@ -203,7 +205,7 @@ def test_a_client_that_left_takes_no_place_in_a_batch() -> None:
         leaving.close()
         copy.wait_figure("queue", 0)
         pair = [pool.submit(copy.infer) for _ in range(2)]
-        assert [said.result().json["batch"] for said in pair] == [2, 2]
+        assert [done.result().json["batch"] for done in pair] == [2, 2]
         assert copy.figure("abandoned_total") == 1
         assert copy.served().counters.requests == 2
 

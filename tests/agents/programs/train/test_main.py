@@ -51,17 +51,17 @@ def save_more(process: subprocess.Popen[str], path: Path) -> None:
     """Told again until there was a step to save."""
     before = saved(path)
 
-    def told() -> bool:
+    def has_saved() -> bool:
         process.send_signal(signal.SIGUSR1)
         return saved(path) > before
 
-    until(told, "it saves")
+    until(has_saved, "it saves")
 
 
 def page(port: str, name: str) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
-        said: bytes = answer.read()
-    return said
+        output: bytes = answer.read()
+    return output
 
 
 def metrics(port: str) -> dict[str, float]:
@@ -85,9 +85,9 @@ def test_a_job_that_is_asked_to_end_saves_exits_and_later_continues(start: Start
     assert first_line(process).startswith("step 0 ")
     save_more(process, path)
     process.terminate()
-    said, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert said.strip() == f"ended at step {saved(path)}, saved {saved(path)}"
+    assert output.strip() == f"ended at step {saved(path)}, saved {saved(path)}"
     assert first_line(start(*arguments)).startswith(f"step {saved(path)} ")
 
 
@@ -128,17 +128,17 @@ def test_a_damaged_checkpoint_keeps_the_job_from_starting(start: Start, tmp_path
     path = tmp_path / "job.json"
     path.write_text("{")
     process = start(f"--checkpoint={path}")
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "cannot read checkpoint" in said
+    assert "cannot read checkpoint" in output
     assert path.read_text() == "{"
 
 
 def test_arguments_that_make_no_sense_are_refused(start: Start) -> None:
     process = start("--speeds=0:5")
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "--speeds" in said
+    assert "--speeds" in output
 
 
 def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(start: Start, tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(
             expected = {"pid": process.pid, "uuid": "GPU-7", "smPercent": 30, "memoryLimitGib": 2.0, "memoryGib": 1.5}
             assert hello == expected
             print('{"smCount": 24}', file=words, flush=True)
-            said = first_line(process)
-            assert said.startswith("step 0 at 30 % of the SMs")
-            seen = served_of("gpuwright", page(said.split()[-1], "metrics"))
-            assert seen is not None
-            assert (seen.sm_count, seen.memory_gib) == (24, 1.5)
+            output = first_line(process)
+            assert output.startswith("step 0 at 30 % of the SMs")
+            served = served_of("gpuwright", page(output.split()[-1], "metrics"))
+            assert served is not None
+            assert (served.sm_count, served.memory_gib) == (24, 1.5)
             assert json.loads(words.readline()) == {"busy": 1.0}
             print('{"error": 810, "message": "terminated"}', file=words, flush=True)
             process.communicate(timeout=120)
@@ -174,6 +174,6 @@ def test_a_job_that_gets_no_memory_says_so_and_does_not_run(start: Start, tmp_pa
         with client, client.makefile("rw") as words:
             words.readline()
             print('{"error": 2, "message": "out of memory"}', file=words, flush=True)
-            _, said = process.communicate(timeout=120)
+            _, output = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "out of memory" in said
+    assert "out of memory" in output

@@ -56,10 +56,10 @@ def test_a_machine_without_a_gpu_gets_a_single_sentence(options: AgentOptions) -
 @pytest.mark.usefixtures("without_a_driver")
 def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: AgentOptions) -> None:
     findings = examine(options)
-    said = json.loads(findings.json())
-    assert said["exitCode"] == 3
-    assert said["hasGpu"] is False
-    assert [finding["check"] for finding in said["findings"]] == [finding.check for finding in findings.findings]
+    report = json.loads(findings.json())
+    assert report["exitCode"] == 3
+    assert report["hasGpu"] is False
+    assert [finding["check"] for finding in report["findings"]] == [finding.check for finding in findings.findings]
     for finding in findings.findings:
         assert finding.found.split()[0] in findings.text()
         assert finding.advice or finding.level is Level.OK, f"{finding.check} says what is wrong and not what to do"
@@ -125,12 +125,12 @@ def test_a_folder_that_cannot_be_entered_is_reported_as_such(tmp_path: Path) -> 
     (tmp_path / "closed").mkdir(mode=0o700)
     for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(path.stat().st_mode | 0o011)
-    said = as_nobody(
+    output = as_nobody(
         "from agents.run.doctor import machine, mps\n"
         f"where = Path({str(tmp_path)!r}) / 'closed' / 'inner'\n"
         "print([finding.level.value for finding in (*machine.state_folder(where), *mps.folder(where))])\n"
     )
-    assert said == "['fail', 'fail']\n"
+    assert output == "['fail', 'fail']\n"
 
 
 @as_root
@@ -191,11 +191,11 @@ def test_an_address_that_is_not_of_this_machine_has_no_free_port() -> None:
 @as_root
 def test_without_a_root_helper_only_root_can_set_anything() -> None:
     assert levels(check_settable(None)) == ["warn"]
-    said = as_nobody(
+    output = as_nobody(
         "from agents.run.doctor.gpus import check_settable\n"
         "print([finding.level.value for finding in check_settable(None)])\n"
     )
-    assert said == "['fail']\n"
+    assert output == "['fail']\n"
 
 
 def as_nobody(program: str) -> str:

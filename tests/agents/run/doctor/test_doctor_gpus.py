@@ -26,18 +26,18 @@ GPUWRIGHT = Path(sys.executable).with_name("gpuwright")
 
 @dataclass(slots=True)
 class Examined:
-    """What `gpuwright agent doctor --json` said."""
+    """The output of `gpuwright agent doctor --json`."""
 
     code: int
-    said: dict[str, Any]
+    report: dict[str, Any]
 
     def level(self, check: str) -> str:
         """The worst of what was found there."""
-        levels = [found["level"] for found in self.said["findings"] if found["check"] == check]
+        levels = [found["level"] for found in self.report["findings"] if found["check"] == check]
         return next((level for level in ("fail", "warn", "ok") if level in levels), "")
 
     def found(self, check: str) -> str:
-        return " ".join(found["found"] for found in self.said["findings"] if found["check"] == check)
+        return " ".join(found["found"] for found in self.report["findings"] if found["check"] == check)
 
 
 class Machine:
@@ -64,8 +64,8 @@ def machine() -> Iterator[Machine]:
 
 def test_a_node_that_can_do_everything_gets_that_verdict(machine: Machine) -> None:
     examined = machine.examined()
-    assert examined.code == 0, examined.said
-    assert examined.said["verdict"].startswith("This node can do and enforce everything")
+    assert examined.code == 0, examined.report
+    assert examined.report["verdict"].startswith("This node can do and enforce everything")
     assert "H100" in examined.found("gpu 0")
     assert "132 SMs" in examined.found("gpu 1")
     assert "not running yet for GPU 0, 1" in examined.found("mps daemon")
@@ -121,7 +121,7 @@ def test_a_driver_that_fails_at_everything_is_no_traceback(machine: Machine) -> 
     machine.nvml.fails(1, "nvmlDeviceGetMemoryInfo", UNKNOWN)
     examined = machine.examined()
     assert examined.code == 1
-    assert "this is a fault in gpuwright" not in json.dumps(examined.said).lower()
+    assert "this is a fault in gpuwright" not in json.dumps(examined.report).lower()
 
 
 def test_each_daemon_is_asked_and_one_that_hangs_is_named(machine: Machine) -> None:
@@ -132,7 +132,7 @@ def test_each_daemon_is_asked_and_one_that_hangs_is_named(machine: Machine) -> N
         for number in (0, 1):
             control.start(uuid_of(number))
         answers = machine.examined()
-        assert answers.code == 0, answers.said
+        assert answers.code == 0, answers.report
         assert answers.level("mps daemon 0") == answers.level("mps daemon 1") == "ok"
         fake_mps.switch(root / uuid_of(1), "hang")
         hangs = machine.examined()

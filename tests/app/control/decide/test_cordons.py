@@ -64,10 +64,10 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
 
 
 def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> None:
-    def asked(node: str, gpu: int = ALL_GPUS, deadline: datetime | None = None) -> Cordon:
+    def cordon(node: str, gpu: int = ALL_GPUS, deadline: datetime | None = None) -> Cordon:
         return Cordon(node, gpu, "drain", deadline, "ops", NOW)
 
-    drains = [asked("n1", 1, NOW), asked("n1", deadline=NOW + timedelta(hours=1)), asked("n9")]
+    drains = [cordon("n1", 1, NOW), cordon("n1", deadline=NOW + timedelta(hours=1)), cordon("n9")]
     by_gpu, by_node, nowhere = progress(drains, STANDING, NOW)
     assert (len(by_gpu.remaining), by_gpu.is_late) == (1, True)
     assert (len(by_node.remaining), by_node.is_late, by_node.is_done) == (2, False, False)
@@ -75,9 +75,9 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
 
 
 def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> None:
-    asked = Cordon("n9", ALL_GPUS, "drain", NOW, "ops", NOW)
-    (before,) = progress([asked], STANDING, NOW - timedelta(seconds=1), is_rolling=True)
-    (late,) = progress([asked], STANDING, NOW, is_rolling=True)
+    cordon = Cordon("n9", ALL_GPUS, "drain", NOW, "ops", NOW)
+    (before,) = progress([cordon], STANDING, NOW - timedelta(seconds=1), is_rolling=True)
+    (late,) = progress([cordon], STANDING, NOW, is_rolling=True)
     assert (before.is_done, before.is_late, late.is_done, late.is_late) == (False, False, False, True)
 
 

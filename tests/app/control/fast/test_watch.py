@@ -30,8 +30,8 @@ def calls(
     """Tick by tick, a second each. `answer`: what was called for is planned for from then on."""
     watches: dict[str, LoadWatch] = {}
     found, rate = [], 0.0
-    for tick, seen in enumerate(readings):
-        watched = watch_loads(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
+    for tick, reading in enumerate(readings):
+        watched = watch_loads(watches, {S: plan(rate)}, {S: reading}, float(tick), moving=[S] if moving else [])
         watches = dict(watched.watches)
         for call in watched.needs:
             found.append((tick, call))

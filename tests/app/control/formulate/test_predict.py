@@ -41,6 +41,6 @@ def test_lines_that_run_get_predictions_that_the_judge_finds_true() -> None:
 def test_predictions_that_are_true_stay_as_they_are() -> None:
     plan = Plan((line("a"), line("b")))
     once = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
-    again = Plan(tuple(once[id(instance)] for instance in plan.instances))
-    twice = predict_instances(problem(), JudgedPlan(problem(), again, keep).residents)
-    assert all(twice[id(instance)] is instance for instance in again.instances)
+    repeated = Plan(tuple(once[id(instance)] for instance in plan.instances))
+    twice = predict_instances(problem(), JudgedPlan(problem(), repeated, keep).residents)
+    assert all(twice[id(instance)] is instance for instance in repeated.instances)

@@ -251,13 +251,13 @@ class Truth:
     furthest: float = 0.0
     orders: dict[str, int] = field(default_factory=dict)
     copies: int = 0
-    told: list[JobReading] = field(default_factory=list)
+    reports: list[JobReading] = field(default_factory=list)
 
     def report(self, seconds: float) -> JobReading:
         assert self.place
         order = self.orders[self.place.node] = self.orders.get(self.place.node, 0) + 1
         reading = JobReading(J, self.place.instance, self.place.node, order, at(seconds), self.position, "ready")
-        self.told.append(reading)
+        self.reports.append(reading)
         return reading
 
     def begin(self) -> None:
@@ -273,7 +273,7 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
     before = course.go(0, None)
     for kind, value in ops:
         seconds += 5
-        heard: list[JobReading] = []
+        arrived: list[JobReading] = []
         match kind:
             case "run" if truth.up:
                 truth.position = min(1000.0, truth.position + value)
@@ -294,13 +294,13 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
                     truth.saved = truth.position
                 truth.place, truth.up = None, False
             case "report" if truth.place and truth.up:
-                heard = [truth.report(seconds)] * (2 if value else 1)
-            case "late" if truth.told:
-                heard = [truth.told[max(0, len(truth.told) - 1 - value)]]
-        state = course.go(seconds, truth.place, *heard)
+                arrived = [truth.report(seconds)] * (2 if value else 1)
+            case "late" if truth.reports:
+                arrived = [truth.reports[max(0, len(truth.reports) - 1 - value)]]
+        state = course.go(seconds, truth.place, *arrived)
         # Never more than was really done, and exactly what the running process says.
         assert state.done <= truth.furthest
-        if kind == "report" and heard and heard[0].units > 0 and state.phase is not JobPhase.FINISHED:
+        if kind == "report" and arrived and arrived[0].units > 0 and state.phase is not JobPhase.FINISHED:
             assert state.done == truth.position
         if state.phase is JobPhase.FINISHED:
             assert truth.furthest >= WORK.units
@@ -310,5 +310,5 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
             assert state.per_second == 0.0
             assert truth.place is None
         # The same moment again changes nothing.
-        assert course.go(seconds, truth.place, *heard) == state
+        assert course.go(seconds, truth.place, *arrived) == state
         before = state

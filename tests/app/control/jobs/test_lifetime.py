@@ -74,7 +74,7 @@ class Process:
     per_second: float = 0.0
     order: int = 0
 
-    def told(self, place: JobPlace | None, per_second: float) -> None:
+    def assign_place(self, place: JobPlace | None, per_second: float) -> None:
         if place != self.place:
             self.saved = self.position  # asked to end, it saves
             self.place, self.position = place, self.saved
@@ -117,18 +117,18 @@ class Fleet:
     def cycle(self) -> None:
         """A whole cycle: jobs go on what services leave."""
         known = Snapshot(
-            self.at, 1, (GPU_TYPE, NODE, JOB), {"n1": NodeStatus("n1", "reporting")}, self.standing(),
+            self.at, 1, (GPU_TYPE, NODE, JOB), {"n1": NodeStatus("n1", "reporting")}, self.in_force(),
             jobs={name: state.facts for name, state in self.states.items()},
         )  # fmt: skip
-        asked = queue_jobs(known)
-        ran = tuple(job for job in self.plan.jobs if job.job in asked.units_left)
+        queue = queue_jobs(known)
+        ran = tuple(job for job in self.plan.jobs if job.job in queue.units_left)
         problem = question(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
-        jobs = {name: problem.jobs[name] for name in asked.units_left}
-        problem = asked.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
+        jobs = {name: problem.jobs[name] for name in queue.units_left}
+        problem = queue.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan
         self.take(answer.plan)
-        self.states = apply_answer(self.states, asked, answer.plan, known, self.at)
+        self.states = apply_answer(self.states, queue, answer.plan, known, self.at)
 
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
@@ -147,15 +147,15 @@ class Fleet:
         self.plan = plan
         found = plan.jobs[0] if plan.jobs else None
         if found is None:
-            self.process.told(None, 0.0)
+            self.process.assign_place(None, 0.0)
         elif before and before.sm_percent == found.sm_percent:
-            self.process.told(before, found.units_per_second)
+            self.process.assign_place(before, found.units_per_second)
         else:
             self.copies += 1
             place = JobPlace(f"tune-{self.copies}", found.node, found.gpu, found.sm_percent)
-            self.process.told(place, found.units_per_second)
+            self.process.assign_place(place, found.units_per_second)
 
-    def standing(self) -> dict[str, NodeDesired]:
+    def in_force(self) -> dict[str, NodeDesired]:
         jobs = [
             AssignedInstance("t", job.gpu, tenant="lab", job="tune", sm_percent=job.sm_percent, memory_gib=4.0)
             for job in self.plan.jobs
@@ -173,13 +173,13 @@ class Fleet:
         ]
         return {"n1": NodeDesired((*services, *jobs))}
 
-    def run(self, seconds: float, heard: bool = True) -> None:
+    def run(self, seconds: float, is_received: bool = True) -> None:
         for _ in range(round(seconds / TICK)):
             self.now += TICK
             self.process.lived(TICK, self.now)
-            said: Sequence[JobReading] = self.process.says(self.at)
+            reported: Sequence[JobReading] = self.process.says(self.at)
             place: dict[str, JobPlace] = {J: self.process.place} if self.process.place else {}
-            found = advance_jobs(self.states, declared_work((JOB,)), place, said if heard else (), self.at)
+            found = advance_jobs(self.states, declared_work((JOB,)), place, reported if is_received else (), self.at)
             self.states = found.states
             self.events += [event.reason for event in found.events]
             state = self.states[J]
@@ -243,7 +243,7 @@ def test_steps_that_were_not_saved_are_done_again_and_not_counted_twice() -> Non
 def test_while_its_node_is_silent_the_count_stops_and_then_catches_up() -> None:
     fleet = begun()
     before = fleet.state.done
-    fleet.run(100, heard=False)
+    fleet.run(100, is_received=False)
     assert fleet.state.done == before
     fleet.run(TICK)
     assert fleet.state.done == fleet.process.position

@@ -131,8 +131,8 @@ def test_remaining_work_of_waiting_jobs_is_never_rounded_down() -> None:
 
 
 def placed(found: Snapshot) -> list[str]:
-    asked = queue_jobs(found)
-    problem = asked.weigh(pose(found, jobs=asked.units_left).problem)
+    queue = queue_jobs(found)
+    problem = queue.weigh(pose(found, jobs=queue.units_left).problem)
     return [job.job for job in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
 
 
@@ -154,8 +154,8 @@ def test_one_whose_deadline_can_wait_makes_way_for_one_whose_deadline_presses() 
 
 
 def test_what_runs_stays_where_another_is_but_a_little_shorter() -> None:
-    standing = {"n1": NodeDesired((replace_memory(running("a")),))}
-    assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), in_force=standing)) == ["lab/a"]
+    occupied = {"n1": NodeDesired((replace_memory(running("a")),))}
+    assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), in_force=occupied)) == ["lab/a"]
     assert RUNNING_WEIGHT_FACTOR > 1
 
 
@@ -180,10 +180,10 @@ def state(name: str, **fields: Any) -> JobState:
 
 def after_failing(found: Snapshot, times: int, now: datetime = NOON) -> JobState:
     states = {"lab/a": state("a")}
-    asked = queue_jobs(found)
+    queue = queue_jobs(found)
     for _ in range(times):
         plan = Plan((), unplaced=(Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),))
-        states = apply_answer(states, asked, plan, found, now)
+        states = apply_answer(states, queue, plan, found, now)
     return states["lab/a"]
 
 
@@ -202,8 +202,8 @@ def test_while_it_rests_it_is_not_asked_about_and_the_plan_says_why() -> None:
     resting = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + FIRST_WAIT))
     assert resting.units_left == {}
     assert resting.add_resting(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
-    again = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * FIRST_WAIT))
-    assert set(again.units_left) == {"lab/a"}
+    later = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * FIRST_WAIT))
+    assert set(later.units_left) == {"lab/a"}
 
 
 def test_room_that_comes_free_ends_its_rest() -> None:

@@ -62,25 +62,25 @@ def test_what_an_older_version_did_not_write_has_its_default() -> None:
     assert state_of(replace(row, detail={})).need == JobNeed()
 
 
-def said(node: str, sequence: int, steps: float = 12.0, **fields: Any) -> Report:
+def job_report(node: str, sequence: int, steps: float = 12.0, **fields: Any) -> Report:
     job = instance("j-1", service="", job="tune", tenant="lab", steps=steps, requests=0)
-    told = report(node, sequence, instances=[instance(), job], **fields)
-    return msgspec.convert(told, Report, strict=False)
+    found_report = report(node, sequence, instances=[instance(), job], **fields)
+    return msgspec.convert(found_report, Report, strict=False)
 
 
 def test_a_report_says_how_far_its_jobs_are() -> None:
     copies = [{"id": "j-1.1", "instance": "j-1", "gpu": 0, "stage": "ready"}]
-    [found] = job_readings(said("node-1", 5, copies=copies), NOON)
+    [found] = job_readings(job_report("node-1", 5, copies=copies), NOON)
     assert (found.job, found.instance, found.node, found.units, found.stage) == (
         "lab/tune", "j-1", "node-1", 12.0, "ready",
     )  # fmt: skip
-    [later] = job_readings(said("node-1", 6), NOON)
-    [restarted] = job_readings(said("node-1", 0, incarnation=2), NOON)
+    [later] = job_readings(job_report("node-1", 6), NOON)
+    [restarted] = job_readings(job_report("node-1", 0, incarnation=2), NOON)
     assert found.order < later.order < restarted.order
 
 
 def test_a_report_says_which_jobs_fell_though_nothing_of_them_runs() -> None:
     held = [{"instance": "j-1", "reason": "exited", "message": "it ended by itself"}]
-    told = msgspec.convert(report("node-1", 5, heldBack=held), Report, strict=False)
-    [found] = job_readings(told, NOON)
+    found_report = msgspec.convert(report("node-1", 5, heldBack=held), Report, strict=False)
+    [found] = job_readings(found_report, NOON)
     assert (found.job, found.instance, found.reason) == ("", "j-1", "exited")

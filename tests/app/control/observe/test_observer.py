@@ -19,15 +19,15 @@ def test_a_node_cannot_say_that_anothers_instance_is_gone(database_url: str) -> 
     database = Database(database_url, pool_size=2, direct=True)
 
     def body(version: int) -> str:
-        told = (AssignedInstance("i-1", 0, tenant="shop", service="search"),)
-        return msgspec.json.encode(Assignment("true", version, 1, 1, instances=told)).decode()
+        instances = (AssignedInstance("i-1", 0, tenant="shop", service="search"),)
+        return msgspec.json.encode(Assignment("true", version, 1, 1, instances=instances)).decode()
 
     database.write(lambda connection: assignments.write(connection, 1, [assignments.AssignmentDraft("true", 1, body)]))
     intake = Intake(database, timedelta(days=1))
     for node, stage in (("true", "ready"), ("liar", "gone")):
         copy = {"id": f"{node}.1", "instance": "i-1", "gpu": 0, "stage": stage}
-        said = report(node, copies=[copy], generation=2**40)
-        intake.keep([msgspec.convert(said, Report)], [msgspec.json.encode(said)])
+        sent = report(node, copies=[copy], generation=2**40)
+        intake.keep([msgspec.convert(sent, Report)], [msgspec.json.encode(sent)])
     observer = Observer()
     database.read(observer.assigned)
     assert database.read(observer.fleet_status).instances["i-1"].stage == "ready"

@@ -23,7 +23,7 @@ def town(database_url: str) -> Iterator[Ledger]:
         yield made
 
 
-def asked(town: Ledger, spending: SpendingCache) -> dict[str, float]:
+def spent_by_tenant(town: Ledger, spending: SpendingCache) -> dict[str, float]:
     return dict(town.database.read(spending.spent))
 
 
@@ -32,16 +32,16 @@ def test_what_is_booked_counts_from_the_first_of_the_month_and_is_asked_for_now_
     town.report("node-1", usage("a", town.now, sm=50.0))
     town.report("node-2", usage("b", town.now, sm=10.0, tenant="lab", dedicated=True))
     town.now = APRIL - timedelta(seconds=1)
-    assert asked(town, spending) == {}
+    assert spent_by_tenant(town, spending) == {}
     for node in ("node-1", "node-2"):
         town.report(node)
     town.account()
-    assert asked(town, SpendingCache()) == {"lab": 7.5, "shop": 3.75}
+    assert spent_by_tenant(town, SpendingCache()) == {"lab": 7.5, "shop": 3.75}
     town.now = APRIL + HOUR + timedelta(minutes=3)
-    assert asked(town, spending) == {}
+    assert spent_by_tenant(town, spending) == {}
     for node in ("node-1", "node-2"):
         town.report(node)
     town.account()
-    assert asked(town, spending) == {}, "asked a moment ago"
+    assert spent_by_tenant(town, spending) == {}, "asked a moment ago"
     town.passes(timedelta(minutes=5))
-    assert asked(town, spending) == {"lab": 2.0, "shop": 1.0}
+    assert spent_by_tenant(town, spending) == {"lab": 2.0, "shop": 1.0}

@@ -87,8 +87,8 @@ def test_case_19_a_follower_killed_is_made_ready_again(solver: Solver, plan: Pla
 
 def test_rates_are_followed_while_a_whole_plan_is_searched(solver: Solver, plan: Plan) -> None:
     with ThreadPoolExecutor(1) as aside:
-        asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
+        answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
         searching = running(solver.full)
         assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
-        assert not asked.done()
+        assert not answering.done()
         os.kill(searching[0], signal.SIGKILL)

@@ -145,9 +145,9 @@ def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
 def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: ThreadPoolExecutor) -> None:
     solver = Solver(grace_seconds=-LONG + 2.0)  # the process believes that it has longer than it is given
     try:
-        asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
+        answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
         forked = running(solver.full)
-        assert asked.result().outcome is SolveOutcome.OUT_OF_TIME
+        assert answering.result().outcome is SolveOutcome.OUT_OF_TIME
         until(lambda: not any(map(is_alive, forked)), "the end of all three")
     finally:
         solver.close()
@@ -157,10 +157,10 @@ def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: Thr
 def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
     solver: Solver, aside: ThreadPoolExecutor, which: int
 ) -> None:
-    asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=2, work=None)
+    answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=2, work=None)
     forked = running(solver.full)
     os.kill(forked[which], signal.SIGKILL)
-    answer: SolverAnswer = asked.result()
+    answer: SolverAnswer = answering.result()
     if which == 0:
         assert (answer.outcome, answer.plan) == (SolveOutcome.CRASHED, None)
         assert answer.message == "the solver's process ended with SIGKILL"
@@ -181,10 +181,10 @@ def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -
 
 def test_closing_ends_a_search_and_notifies_its_waiters(aside: ThreadPoolExecutor) -> None:
     solver = Solver()
-    asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
+    answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
     forked = running(solver.full)
     solver.close()
-    assert asked.result().outcome is SolveOutcome.CRASHED
+    assert answering.result().outcome is SolveOutcome.CRASHED
     until(lambda: not any(map(is_alive, forked)), "the end of all three")
 
 

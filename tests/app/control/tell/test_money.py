@@ -46,9 +46,9 @@ def service(name: str, rate: float, slo_ms: float = 200.0) -> Service:
 
 def rented(problem: Problem) -> tuple[Addition, Plan]:
     plan = solve(problem, SolveBudget(work=2))
-    asked = pose_rental(problem, plan, PRICES)
-    assert asked
-    return read_rental(asked, solve(asked, SolveBudget(work=5))), plan
+    question = pose_rental(problem, plan, PRICES)
+    assert question
+    return read_rental(question, solve(question, SolveBudget(work=5))), plan
 
 
 def with_rented(problem: Problem, found: Addition) -> Problem:

@@ -85,13 +85,13 @@ def test_a_gateway_that_falls_silent_and_one_that_is_back_are_events() -> None:
 
 
 def test_a_finished_and_a_late_drain_are_each_reported_once() -> None:
-    asked = Cordon("n1", 0, "drain", BEFORE.at, "ops", BEFORE.at)
-    full, late, done = Drain(asked, ("shop/a",)), Drain(asked, ("shop/a",), is_late=True), Drain(asked, ())
+    cordon = Cordon("n1", 0, "drain", BEFORE.at, "ops", BEFORE.at)
+    full, late, done = Drain(cordon, ("shop/a",)), Drain(cordon, ("shop/a",), is_late=True), Drain(cordon, ())
     assert find_drain_events([], [full]) == find_drain_events([late], [late]) == find_drain_events([done], [done]) == []
     (stuck,), (through,) = find_drain_events([full], [late]), find_drain_events([late], [done])
     assert (stuck.reason, stuck.message) == ("drain_stuck", "shop/a cannot leave")
     assert (through.reason, through.name, through.about) == ("drain_done", "n1", "0")
-    (slow,) = find_drain_events([], [Drain(asked, (), is_late=True, is_under_way=True)])
+    (slow,) = find_drain_events([], [Drain(cordon, (), is_late=True, is_under_way=True)])
     assert (slow.reason, slow.message) == (
         "drain_stuck", "the deadline has passed while the rollout that empties it is still running",
     )  # fmt: skip

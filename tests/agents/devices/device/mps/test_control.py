@@ -59,10 +59,10 @@ def test_the_daemon_sees_its_gpu_alone_and_no_limit_of_the_agents_own(
 
 
 def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: SimulatedClient, root: Path) -> None:
-    again = MpsControl(root, fake_mps.program())
-    assert again.clients(UUID) == {os.getpid()}
-    again.start(UUID)
-    assert again.clients(UUID) == {os.getpid()}
+    second = MpsControl(root, fake_mps.program())
+    assert second.clients(UUID) == {os.getpid()}
+    second.start(UUID)
+    assert second.clients(UUID) == {os.getpid()}
 
 
 def test_a_killed_daemons_server_and_files_do_not_keep_the_next_one_away(

@@ -15,8 +15,8 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SOON, LONG = 0.3, 60.0
 
 
-def shell(script: str, seconds: float, said: bytes = b"") -> Printed:
-    return run(["sh", "-c", script], said, ENVIRONMENT, seconds)
+def shell(script: str, seconds: float, written: bytes = b"") -> Printed:
+    return run(["sh", "-c", script], written, ENVIRONMENT, seconds)
 
 
 def test_input_reaches_the_program_and_its_output_comes_back_with_the_status() -> None:

@@ -65,14 +65,16 @@ def behaviour(chance: random.Random, folder: Path, honest: bytes) -> str:
     cut = chance.randrange(len(text) + 1)
     (folder / "one").write_bytes(text[:cut])
     (folder / "two").write_bytes(text[cut:])
-    one, two = (f"cat {shlex.quote(str(folder / name))}" for name in ("one", "two"))
+    first, second = (f"cat {shlex.quote(str(folder / name))}" for name in ("one", "two"))
     match kind:
         case "honest" | "spoiled":
-            return f"{one}; {two}; exit {chance.choice((0, 0, 0, 0, 1, 139))}"
+            return f"{first}; {second}; exit {chance.choice((0, 0, 0, 0, 1, 139))}"
         case "slow":
-            return f"{one}; sleep 0.02; {two}"
+            return f"{first}; sleep 0.02; {second}"
         case "never":
-            return chance.choice((f"{one}; sleep 600; {two}", f"{one}; {two}; sleep 600", "yes", "sleep 600 & exit 0"))
+            return chance.choice(
+                (f"{first}; sleep 600; {second}", f"{first}; {second}; sleep 600", "yes", "sleep 600 & exit 0")
+            )
     return chance.choice(("exit 0", "exit 1", "kill -9 $$", "echo Cannot find MPS control daemon process; exit 1"))
 
 
@@ -115,8 +117,11 @@ def test_a_doubtful_answer_is_never_believed(root: Path) -> None:
         fuzzed.answers("servers", SERVERS.encode(), honestly=chance.random() < 0.5)
         fuzzed.answers("look", look(state, clients), honestly=False)
         try:
-            seen = mps.look(UUID)
-            assert (seen.state, seen.all_clients()) == (MpsState(state.lower()), frozenset(clients)), number
+            daemon_status = mps.look(UUID)
+            assert (daemon_status.state, daemon_status.all_clients()) == (
+                MpsState(state.lower()),
+                frozenset(clients),
+            ), number
             outcomes["looked"] += 1
         except DeviceError as error:
             assert error.trouble in (Trouble.GARBLED, Trouble.TIMEOUT, Trouble.DOWN), number

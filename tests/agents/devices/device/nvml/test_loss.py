@@ -101,14 +101,14 @@ def test_events_arrive_after_nvml_was_opened_again(device: NvmlDevice, state: Nv
 
 
 def test_a_gpu_lost_while_events_are_waited_for_ends_no_wait(device: NvmlDevice, state: NvmlState) -> None:
-    heard: list[XidEvent] = []
-    waiting = threading.Thread(target=lambda: heard.extend(device.events(60)))
+    xid_events: list[XidEvent] = []
+    waiting = threading.Thread(target=lambda: xid_events.extend(device.events(60)))
     waiting.start()
     state.lose(0)
     time.sleep(0.1)
     state.xid(1, 31)
     waiting.join(60)
-    assert heard == [XidEvent(SECOND, 31)]
+    assert xid_events == [XidEvent(SECOND, 31)]
 
 
 NO_DRIVER = """
@@ -123,19 +123,19 @@ except DeviceError as error:
 
 
 def test_a_machine_without_a_driver_says_so() -> None:
-    told = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=60)
-    assert (told.stdout, told.stderr) == ("no_driver\n", "")
+    done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("no_driver\n", "")
 
 
 @pytest.mark.parametrize("code", [9, 18, LOST, 999])
 def test_a_driver_that_does_not_open_is_an_error_of_the_driver(state: NvmlState, tmp_path: Path, code: int) -> None:
     (state.folder / "init_error").write_text(str(code))
     trouble = {9: "no_driver", 18: "no_driver", LOST: "lost", 999: "unknown"}[code]
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", NO_DRIVER],
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path.cwd())} | environment(state),
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (told.stdout, told.stderr) == (f"{trouble}\n", "")
+    assert (done.stdout, done.stderr) == (f"{trouble}\n", "")

@@ -14,9 +14,9 @@ SET = Original(clock_locked=True, power_mw=500_000)
 
 def test_what_was_kept_is_known_to_the_next_who_opens_the_file(tmp_path: Path) -> None:
     Originals(tmp_path / "originals.json").keep("GPU-1", SET)
-    again = Originals(tmp_path / "originals.json")
-    assert (again.of("GPU-1"), again.changed()) == (SET, ("GPU-1",))
-    again.forget("GPU-1")
+    reopened = Originals(tmp_path / "originals.json")
+    assert (reopened.of("GPU-1"), reopened.changed()) == (SET, ("GPU-1",))
+    reopened.forget("GPU-1")
     assert Originals(tmp_path / "originals.json").changed() == ()
 
 
@@ -64,5 +64,5 @@ def test_threads_that_keep_at_once_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    again = Originals(tmp_path / "originals.json")
-    assert {gpu: again.of(gpu) for gpu in again.changed()} == {f"GPU-{n}": Original(True, n, n) for n in range(8)}
+    reopened = Originals(tmp_path / "originals.json")
+    assert {gpu: reopened.of(gpu) for gpu in reopened.changed()} == {f"GPU-{n}": Original(True, n, n) for n in range(8)}

@@ -73,12 +73,12 @@ def test_a_job_that_continues_unchanged_is_described_with_its_speed() -> None:
 
 def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> None:
     for instance in plan.instances:
-        said = Explain(world, plan, "instance", instance.id).answered()
-        assert f"{instance.node}/1" in said["sentences"][0]
-        assert f"{instance.node}/0" not in "\n".join(said["sentences"])
+        explanation = Explain(world, plan, "instance", instance.id).answered()
+        assert f"{instance.node}/1" in explanation["sentences"][0]
+        assert f"{instance.node}/0" not in "\n".join(explanation["sentences"])
     assert Explain(world, plan, "instance", "none").answered() == {"missing": "the plan has no instance none"}
 
 
 def test_a_service_that_was_declared_later_is_named_as_new(world: Snapshot, plan: Plan) -> None:
-    said = Explain(world, plan, "service", "shop/late").answered()
-    assert "was declared after this plan was made" in said["missing"]
+    explanation = Explain(world, plan, "service", "shop/late").answered()
+    assert "was declared after this plan was made" in explanation["missing"]

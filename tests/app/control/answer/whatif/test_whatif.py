@@ -13,33 +13,33 @@ from app.control.domain.snapshot import DeclaredObject, Snapshot
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
-def asked(world: Snapshot, change: WhatIfChange, **more: Any) -> dict[str, Any]:
+def ask(world: Snapshot, change: WhatIfChange, **more: Any) -> dict[str, Any]:
     return WhatIf(world, change, seconds=60.0, work=2, **more).answered()
 
 
 def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
     world = snapshot(search=300.0, ads=200.0)
-    more = asked(world, WhatIfChange(rates={"shop/search": RateChange(times=2.0)}))
+    more = ask(world, WhatIfChange(rates={"shop/search": RateChange(times=2.0)}))
     assert more["costDelta"] >= 0
     assert more["services"][0]["service"] == "shop/search"
     assert more["services"][0]["after"]["ratePerSecond"] == 600.0
     flooded = snapshot(search=30_000.0)
-    helped = asked(flooded, WhatIfChange(gpus={"v100": 8}))
+    helped = ask(flooded, WhatIfChange(gpus={"v100": 8}))
     assert helped["before"]["unserved"] == 1
     assert helped["after"]["unservedCost"] < helped["before"]["unservedCost"]
     assert helped["costDelta"] < 0
 
 
 def test_nothing_asked_changes_nothing() -> None:
-    answer = asked(snapshot(search=300.0), WhatIfChange())
+    answer = ask(snapshot(search=300.0), WhatIfChange())
     assert answer["costDelta"] == 0.0
     assert answer["services"] == []
 
 
 def test_a_longer_slo_never_costs_more_and_a_shorter_one_never_less() -> None:
     world = snapshot(search=300.0, ads=200.0)
-    assert asked(world, WhatIfChange(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
-    assert asked(world, WhatIfChange(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
+    assert ask(world, WhatIfChange(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
+    assert ask(world, WhatIfChange(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
 
 
 def test_the_snapshot_is_not_touched() -> None:
@@ -49,7 +49,7 @@ def test_the_snapshot_is_not_touched() -> None:
         gpus={"t4": 3}, slos_ms={"shop/search": 160.0}, rates={"shop/search": RateChange(per_second=10.0)}
     )
     assert apply_change(world, change) != before
-    asked(world, change)
+    ask(world, change)
     assert world == before
 
 
@@ -67,7 +67,7 @@ def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     assert added.expected["lab/twin"].rate_per_second == 300.0
     gone = apply_change(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
     assert "shop/ads" not in gone.expected
-    assert asked(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))["costDelta"] <= 0
+    assert ask(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))["costDelta"] <= 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
 
 
 def test_each_slo_has_its_price() -> None:
-    answer = asked(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
+    answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
     assert {price["service"] for price in answer["sloPrices"]} == {"shop/search", "shop/ads"}
     for price in answer["sloPrices"]:
         for name in ("costsPerHour", "shorterAddsPerHour", "longerSavesPerHour"):

@@ -80,16 +80,16 @@ def test_what_is_left_goes_to_the_higher_priority_first() -> None:
 
 def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
     terms = {"shop": TenantTerms(6), "lab": TenantTerms(2)}
-    asked = {"shop": {100: 1.0}, "lab": {100: 9.0}}
-    assert entitled_limits(terms, asked, 8.0) == {"lab": Limit(7.0)}
-    assert entitled_limits(terms, asked | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
+    requested = {"shop": {100: 1.0}, "lab": {100: 9.0}}
+    assert entitled_limits(terms, requested, 8.0) == {"lab": Limit(7.0)}
+    assert entitled_limits(terms, requested | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
 
 
 def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply() -> None:
     declared = Limit(9.0, 20.0)
-    asked = {"shop": {100: 9.0}, "lab": {100: 9.0}}
-    assert entitled_limits({"shop": TenantTerms(0, declared)}, asked, 4.0) == {"shop": declared}
-    assert entitled_limits({"shop": TenantTerms(4, declared)}, asked, 18.0) == {"shop": declared}
+    requested = {"shop": {100: 9.0}, "lab": {100: 9.0}}
+    assert entitled_limits({"shop": TenantTerms(0, declared)}, requested, 4.0) == {"shop": declared}
+    assert entitled_limits({"shop": TenantTerms(4, declared)}, requested, 18.0) == {"shop": declared}
 
 
 @given(contentions(), st.integers(0, 2**16))
@@ -121,5 +121,5 @@ def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cy
         settled = history[9][tenant]
         # Who is last in line lives on what the breathing of the others leaves.
         assert settled == pytest.approx(share[tenant], rel=0.07, abs=0.03 * gpus)
-        asked = within(terms[tenant], demands[tenant])
-        assert settled >= min(asked * 0.98, terms[tenant].guarantee_gpus) - CLOSE
+        requested = within(terms[tenant], demands[tenant])
+        assert settled >= min(requested * 0.98, terms[tenant].guarantee_gpus) - CLOSE

@@ -112,9 +112,9 @@ def test_a_degraded_tenant_runs_the_variant_that_takes_least_and_weighs_less() -
 
 
 def test_an_alarm_alone_changes_no_plan() -> None:
-    asked = problem(service("shop/a", 10.0))
-    rules = apply_tenant_rules(asked, snapshot({"shop": {"budget": {"perMonth": 100}}}, {"shop": 500.0}))
-    assert rules.problem == asked
+    question = problem(service("shop/a", 10.0))
+    rules = apply_tenant_rules(question, snapshot({"shop": {"budget": {"perMonth": 100}}}, {"shop": 500.0}))
+    assert rules.problem == question
     assert rules.accounts["shop"].is_over
 
 

@@ -44,12 +44,12 @@ def course(
 ) -> list[ProfileCorrection]:  # fmt: skip
     """Minute by minute, with two instances that run as they really do whatever the correction is."""
     draw = random.Random(seed)
-    known, seen, found = before or ProfileCorrection(KEY), list[Observation](), []
+    known, observations, found = before or ProfileCorrection(KEY), list[Observation](), []
     for minute in range(start, start + minutes):
         for number in range(2):
             ratio = truth * (1 + draw.gauss(0, noise))
-            seen.append(observation(minute, ratio, instance=f"i-{number}", **fields))
-        known = update_correction(known, seen, at(minute + 1), SETTINGS)
+            observations.append(observation(minute, ratio, instance=f"i-{number}", **fields))
+        known = update_correction(known, observations, at(minute + 1), SETTINGS)
         found.append(known)
     return found
 
@@ -99,12 +99,12 @@ def test_too_few_minutes_show_nothing() -> None:
 
 
 def test_one_broken_instance_accuses_itself_only() -> None:
-    seen = [
+    observations = [
         observation(minute, 3.0 if number == 0 else 1.0, instance=f"i-{number}")
         for minute in range(20)
         for number in range(3)
     ]
-    assert update_correction(ProfileCorrection(KEY), seen, at(20), SETTINGS).correction == Correction()
+    assert update_correction(ProfileCorrection(KEY), observations, at(20), SETTINGS).correction == Correction()
 
 
 def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> None:
@@ -128,9 +128,9 @@ def test_the_same_shape_that_shows_otherwise_is_believed() -> None:
 
 def test_a_changed_profile_begins_without_a_correction() -> None:
     slow = course(1.2, 60)[-1]
-    anew = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
-    assert anew.correction == Correction()
-    assert "its correction was reset" in anew.message
+    renewed = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
+    assert renewed.correction == Correction()
+    assert "its correction was reset" in renewed.message
 
 
 def test_a_step_names_what_it_rests_on() -> None:
@@ -164,8 +164,8 @@ def test_lateness_that_execution_explains_is_not_charged_twice() -> None:
 
 
 def test_a_late_minute_now_and_then_asks_for_nothing() -> None:
-    seen = [observation(minute, 1.0, late=minute % 4 == 0) for minute in range(60)]
-    assert update_correction(ProfileCorrection(KEY), seen, at(60), SETTINGS).correction == Correction()
+    observations = [observation(minute, 1.0, late=minute % 4 == 0) for minute in range(60)]
+    assert update_correction(ProfileCorrection(KEY), observations, at(60), SETTINGS).correction == Correction()
 
 
 # Memory and power

@@ -23,7 +23,7 @@ from solvers.planning.problem import (
     Service,
     Variant,
 )
-from tests.support.words import at, heard, readings, served
+from tests.support.words import at, readings, received_report, served
 
 V100 = GpuType("v100", 16, 40, 300, (900, 1530))
 PROFILE = Profile(
@@ -59,11 +59,11 @@ def question(correction: Correction, *running: Instance) -> Problem:
 def test_predictions_follow_the_profile_without_its_correction() -> None:
     plain = predict_running(question(Correction(), instance("a", 0), instance("b", 1)), {})
     applied = Correction(1.15)
-    again = predict_running(question(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
+    repeated = predict_running(question(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
     assert plain["a"].exec_ms == pytest.approx(40.3)
-    assert again["a"].exec_ms == pytest.approx(40.3)
-    assert again["a"].profile == plain["a"].profile
-    assert again["a"].alone
+    assert repeated["a"].exec_ms == pytest.approx(40.3)
+    assert repeated["a"].profile == plain["a"].profile
+    assert repeated["a"].alone
 
 
 def test_neighbours_are_part_of_a_prediction() -> None:
@@ -91,11 +91,13 @@ def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]
             {"id": f"c-{instance.id}", "instance": instance.id, "gpu": instance.gpu, "stage": "ready"}
             for instance in running
         ]
-        said = [
+        minutes_served = [
             served(7 * batches, instance.id, gpu=instance.gpu, batches=batches, busySeconds=batches * truth * 0.0403)
             for instance in running
         ]
-        drift.take(readings(second, heard("n", second, *said, copies=copies, generation=1, gpus=[])))
+        drift.take(
+            readings(second, received_report("n", second, *minutes_served, copies=copies, generation=1, gpus=[]))
+        )
         for changed in drift.correct(at(second)):
             if changed.correction != correction:
                 correction = changed.correction

@@ -10,7 +10,7 @@ import pytest
 from app.control.observe.drift import Observation, Prediction
 from app.control.observe.drift.minutes import NodeMinutes, ShedSince, no_shedding
 from app.control.observe.drift.tuning import DriftTuning
-from tests.support.words import at, heard, served
+from tests.support.words import at, received_report, served
 
 SEARCH = Prediction(
     key="resnet/fp16/v100", profile=7, node="n", gpu=0, batch=8, sm_percent=30, exec_ms=20.0, memory_gib=2.0,
@@ -33,10 +33,10 @@ def watched(
     for second in range(5, minutes * 60 + 10, 10):
         within = second % 60
         batches = 5 * within
-        said = {"batches": batches, "busySeconds": batches * exec_ms / 1000, "gpu": 0, **(minute_fields or {})}
+        minute = {"batches": batches, "busySeconds": batches * exec_ms / 1000, "gpu": 0, **(minute_fields or {})}
         fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
         fields |= (at_second or {}).get(second, {})
-        word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).report
+        word = received_report("n", second, served(**{"requests": 30 * within, **minute}), **fields).report
         found += node.next(word, {"i-1": predicted}, DriftTuning(), shed_since)
     return found
 
@@ -95,8 +95,8 @@ def test_an_instance_with_other_company_than_planned_does_not_count() -> None:
 def test_a_minute_that_was_not_reported_whole_does_not_count() -> None:
     node, found = NodeMinutes(), list[Observation]()
     for second in (5, 15, 125, 135, 185, 195):
-        said = served(30, batches=100, busySeconds=2)
-        word = heard("n", second, said, copies=[copy()], generation=1).report
+        minute = served(30, batches=100, busySeconds=2)
+        word = received_report("n", second, minute, copies=[copy()], generation=1).report
         found += node.next(word, {"i-1": SEARCH}, DriftTuning())
     assert found == [] or [observation.at for observation in found] == [at(120)]
 

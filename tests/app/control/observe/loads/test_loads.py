@@ -9,7 +9,7 @@ import pytest
 
 from app.control.observe.loads import Loads
 from app.store.fleet.loads import LoadHistory
-from tests.support.words import at, gateway, heard, readings, served
+from tests.support.words import at, gateway, readings, received_report, served
 
 SEARCH = "shop/search"
 
@@ -19,8 +19,8 @@ def run(loads: Loads, start: int, stop: int, rate: Callable[[int], float] = lamb
     count = 0.0
     for second in range(start, stop):
         count = 0.0 if second % 60 == 0 else count + rate(second)
-        said = [heard(node, second, served(round(count)))] if second % 10 == 9 else []
-        loads.take(readings(second, *said))
+        found_reports = [received_report(node, second, served(round(count)))] if second % 10 == 9 else []
+        loads.take(readings(second, *found_reports))
 
 
 def expected(loads: Loads, seconds: float, planned: float = 20.0, declared: float = 20.0) -> float:
@@ -30,7 +30,7 @@ def expected(loads: Loads, seconds: float, planned: float = 20.0, declared: floa
 def test_nodes_rates_add_up() -> None:
     loads = Loads()
     for second in (10, 20, 30):
-        loads.take(readings(second, *(heard(f"n{node}", second, served(10 * second)) for node in range(3))))
+        loads.take(readings(second, *(received_report(f"n{node}", second, served(10 * second)) for node in range(3))))
     recent = loads.recent(SEARCH)
     assert recent is not None
     assert recent.rate_per_second == pytest.approx(30)
@@ -40,7 +40,11 @@ def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
     loads = Loads()
     loads.set_slos({SEARCH: 50.0})
     for second in (10, 20, 30):
-        loads.take(readings(second, heard("n", second, served(10 * second)), gateway("g", second, search=12 * second)))
+        loads.take(
+            readings(
+                second, received_report("n", second, served(10 * second)), gateway("g", second, search=12 * second)
+            )
+        )
     recent = loads.recent(SEARCH)
     assert recent is not None
     assert recent.rate_per_second == pytest.approx(12)
@@ -59,9 +63,13 @@ def test_two_gateways_each_have_their_share() -> None:
 def test_a_gateway_gone_leaves_the_word_to_nodes() -> None:
     loads = Loads()
     for second in range(0, 40, 10):
-        loads.take(readings(second, heard("n", second, served(10 * second)), gateway("g", second, search=12 * second)))
+        loads.take(
+            readings(
+                second, received_report("n", second, served(10 * second)), gateway("g", second, search=12 * second)
+            )
+        )
     for second in (40, 50):
-        loads.take(readings(second, heard("n", second, served(10 * second))))
+        loads.take(readings(second, received_report("n", second, served(10 * second))))
     recent = loads.recent(SEARCH)
     assert recent is not None
     assert recent.rate_per_second == pytest.approx(10)
@@ -82,9 +90,9 @@ def test_a_node_that_falls_silent_is_presumed_to_serve_for_a_while() -> None:
 def test_answers_are_held_against_the_slo() -> None:
     loads = Loads()
     loads.set_slos({SEARCH: 50.0})
-    loads.take(readings(10, heard("n", 10, served(0))))
-    said = served(100, latencyCounts=[0] * 5 + [90] + [0] * 40 + [6], errors=4)
-    loads.take(readings(20, heard("n", 20, said)))
+    loads.take(readings(10, received_report("n", 10, served(0))))
+    answers = served(100, latencyCounts=[0] * 5 + [90] + [0] * 40 + [6], errors=4)
+    loads.take(readings(20, received_report("n", 20, answers)))
     recent = loads.recent(SEARCH)
     assert recent is not None
     assert recent.within_slo == pytest.approx(0.9)
@@ -93,7 +101,7 @@ def test_answers_are_held_against_the_slo() -> None:
 
 def test_attainment_is_unknown_without_an_slo_or_answers() -> None:
     loads = Loads()
-    loads.take(readings(10, heard("n", 10, served(0))))
+    loads.take(readings(10, received_report("n", 10, served(0))))
     recent = loads.recent(SEARCH)
     assert recent is not None
     assert recent.within_slo is None
@@ -175,7 +183,7 @@ def test_a_new_leader_continues_from_the_stored_history() -> None:
 def test_no_number_that_is_none_reaches_a_forecast() -> None:
     loads = Loads()
     run(loads, 0, 600)
-    loads.take(readings(609, heard("n", 609, served(10**12, latencyCounts=[10**12]))))
+    loads.take(readings(609, received_report("n", 609, served(10**12, latencyCounts=[10**12]))))
     assert loads.dropped == 1
     assert math.isfinite(expected(loads, 610))
     assert expected(loads, 610) == 20.0

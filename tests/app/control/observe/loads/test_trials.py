@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.trials import Trials
 from tests.app.control.rollout.fleets import an_instance
-from tests.support.words import fast, heard, served
+from tests.support.words import fast, received_report, served
 
 ON_TRIAL = {"i-1": an_instance("i-1", rate=100)}  # 98 % within 80 ms
 
@@ -14,12 +14,14 @@ def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
     """What is known when minutes of so many answers in time, and so many late, were heard."""
     trials = Trials()
     assert trials.of(ON_TRIAL) == {}
-    trials.take(heard("n", 50, served(5000, latency_ms=500)).report)
+    trials.take(received_report("n", 50, served(5000, latency_ms=500)).report)
     for number, (soon, late) in enumerate(minutes, 1):
         counts = [
             first + other for first, other in zip([*fast(soon), *[0] * 40], [*fast(late, 500), *[0] * 40], strict=False)
         ]
-        trials.take(heard("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).report)
+        trials.take(
+            received_report("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).report
+        )
     return trials.of(ON_TRIAL)
 
 
@@ -33,7 +35,7 @@ def test_minutes_add_up_and_a_later_word_of_a_minute_replaces_the_one_before() -
     trials = Trials()
     trials.of(ON_TRIAL)
     for seconds, count in ((50, 9), (70, 100), (90, 300)):
-        trials.take(heard("n", seconds, served(count)).report)
+        trials.take(received_report("n", seconds, served(count)).report)
     assert trials.of(ON_TRIAL) == {"i-1": CopyTrial(300, 100.0)}
 
 
@@ -53,8 +55,8 @@ def test_misses_of_what_is_asked_more_than_was_planned_for_say_nothing() -> None
 def test_what_is_not_on_trial_any_more_is_forgotten() -> None:
     trials = Trials()
     trials.of(ON_TRIAL)
-    trials.take(heard("n", 50, served(100)).report)
+    trials.take(received_report("n", 50, served(100)).report)
     assert trials.of({}) == {}
     trials.of(ON_TRIAL)
-    trials.take(heard("n", 110, served(100)).report)
+    trials.take(received_report("n", 110, served(100)).report)
     assert trials.of(ON_TRIAL) == {}

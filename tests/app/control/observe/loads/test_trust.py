@@ -8,7 +8,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from app.control.observe.loads.trust import FORMER_INTERVAL, TrustedInstances
-from tests.support.words import NOON, heard, served
+from tests.support.words import NOON, received_report, served
 
 LATER = NOON + timedelta(seconds=30)
 
@@ -19,7 +19,7 @@ def assignment(node: str, version: int, *ids: str) -> tuple[str, int, str]:
 
 
 def spoken_of(trusted: TrustedInstances, node: str, *instances: dict[str, object]) -> list[str]:
-    return [instance.id for instance in trusted.filter(heard(node, 10, *instances).report).instances]
+    return [instance.id for instance in trusted.filter(received_report(node, 10, *instances).report).instances]
 
 
 def test_a_node_is_trusted_about_its_assigned_instances() -> None:
@@ -54,5 +54,5 @@ def test_a_held_back_job_of_another_node_is_ignored() -> None:
     trusted = TrustedInstances()
     trusted.take([assignment("n", 3, "i-1")], NOON)
     held = [{"instance": "i-1", "reason": "no_room"}, {"instance": "their-job", "reason": "exited"}]
-    word = trusted.filter(heard("n", 10, heldBack=held).report)
+    word = trusted.filter(received_report("n", 10, heldBack=held).report)
     assert [change.instance for change in word.held_back] == ["i-1"]
