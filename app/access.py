@@ -1,4 +1,4 @@
-"""Who may do what: one table, scope x noun x verb, from which routes, docs and the isolation test are made."""
+"""The rights of each scope: one table, scope x noun x verb, from which routes, docs and the isolation test are made."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Reach(StrEnum):
     """The objects of a noun that a grant covers."""
 
     ALL = "all"
-    OWN = "own"  # the tenant's, the node's, or the gateway's, own
+    OWN = "own"  # the objects of the tenant, the node or the gateway
     ADMITTED = "admitted"  # those that admit the tenant: its models, and their profiles
 
 
@@ -74,7 +74,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller: a token with its rights. It is bound to a tenant, a node or a gateway, or to none of them."""
+    """The caller: a token with its rights. It may be bound to a tenant, a node or a gateway."""
 
     id: str
     scope: Scope
@@ -94,7 +94,7 @@ class Principal:
         return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
 
 
-# Of another node, or gateway, it is an attempt to be that one: 403 and not 404.
+# A request for another node or gateway is an attempt to impersonate it: 403 and not 404.
 THEIR_OWN = (Noun.REPORT, Noun.NODE_TOKEN, Noun.GATEWAY_COUNTS)
 
 Grants = Mapping[tuple[Kind | Noun, AccessVerb], Reach]
@@ -173,10 +173,10 @@ def reach(principal: Principal, noun: Kind | Noun, verb: AccessVerb) -> Reach | 
 
 
 def require(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = "") -> Reach:
-    """Refuse what the table does not grant.
+    """Refuses what the table does not grant.
 
-    `owner` is the tenant (node, gateway) whose object is meant. Another tenant's object does not exist for this
-    principal: 404, also where it does exist.
+    `owner` is the tenant (node, gateway) of the object. To this principal another tenant's object does not exist: 404,
+    even if it does.
     """
     granted, bound = reach(principal, noun, verb), principal.tenant or principal.node or principal.gateway
     if granted is None or (granted is Reach.OWN and noun in THEIR_OWN and owner != bound):
@@ -189,7 +189,7 @@ def require(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: st
 
 
 def may(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = "") -> bool:
-    """Tells if `require` admits the principal."""
+    """Returns True if `require` admits the principal."""
     try:
         require(principal, noun, verb, owner)
     except HttpProblem:
@@ -198,5 +198,5 @@ def may(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = 
 
 
 def readable(principal: Principal) -> list[Kind]:
-    """The kinds that the principal may read at all."""
+    """Returns the kinds of which the principal may read some objects."""
     return [kind for kind in _KINDS if reach(principal, kind, AccessVerb.READ)]

@@ -17,11 +17,11 @@ from app.tokens import Authenticator
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Handed to routes as `request.app.state.context`."""
+    """The parts of the server; routes get them as `request.app.state.context`."""
 
     settings: Settings
     database: Database  # for requests
-    reserved: Database  # for reports, polls, tokens and housekeeping: no request takes their connections
+    reserved: Database  # for reports, polls, tokens and housekeeping: requests take none of its connections
     notices: Notices
     authenticator: Authenticator
     parser: ParserPool

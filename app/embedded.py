@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.postgres.admission import admit, free_port, kept_password, url_of
+from app.postgres.admission import admit, free_port, stored_password, url_of
 from app.postgres.binaries import executable_by, installed, major_version
 from app.postgres.cluster import SUPERUSER, PostgresCluster
 from app.postgres.faults import PostgresError
@@ -21,14 +21,14 @@ from app.postgres.owner import owner_of
 
 RETRY_SECONDS = 5.0
 PASSING = ("could not bind", "could not create any TCP", "shared memory block", "lock file")  # worth a retry
-RECOVERY_SECONDS = 600.0  # a server that replays its log is alive; so long may it take
+RECOVERY_SECONDS = 600.0  # the longest replay of a log, during which the server is alive
 LOG_BYTES = 16 * 1024 * 1024
 
 FAST_THEN_HARD = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 
 
 class EmbeddedPostgres:
-    """`start()` gives a URL that stays true until `stop()`: a server that dies meanwhile is started again.
+    """A server whose URL stays valid from `start()` to `stop()`: if it dies in between, it is started again.
 
     The folder holds `postgres/` (the data), `postgres.password`, `postgres.log` and `lock`.
     """
@@ -59,7 +59,7 @@ class EmbeddedPostgres:
 
     @property
     def admin_conninfo(self) -> str:
-        """The superuser, over a socket that only the user who started the server gets through."""
+        """Returns the superuser's connection string, over a socket that only the server's user can open."""
         assert self._cluster is not None, "not started"
         where = f"host={self._cluster.socket_dir} port={self._port}"
         return f"{where} user={SUPERUSER} dbname=postgres connect_timeout=10"
@@ -91,7 +91,7 @@ class EmbeddedPostgres:
         return self.url
 
     def stop(self) -> None:
-        """A fast shutdown: clients are cut off, everything committed is on disk. Harmless when repeated."""
+        """Shuts the server down fast: disconnects clients; everything committed is on disk. Harmless when repeated."""
         self._stopping.set()
         for number, patience_seconds in FAST_THEN_HARD:
             if self._keeper is None or not self._keeper.is_alive():
@@ -118,7 +118,7 @@ class EmbeddedPostgres:
         folder = self.data_dir / "postgres"
         owner = owner_of(folder)
         install = executable_by(owner, self._install or installed())
-        self._password = kept_password(self.data_dir / "postgres.password")
+        self._password = stored_password(self.data_dir / "postgres.password")
         cluster = PostgresCluster(folder, owner, install, major_version(install))
         cluster.ensure()
         log = self._log
@@ -131,7 +131,7 @@ class EmbeddedPostgres:
         return self.data_dir / "postgres.log"
 
     def _keep(self, cluster: PostgresCluster) -> None:
-        """The server's parent thread, for as long as we live: its end would be the server's."""
+        """Runs the thread that is the server's parent: the server would end with it."""
         try:
             self._launch(cluster)
         except BaseException as error:

@@ -1,7 +1,7 @@
-"""The garbage collector in processes that live long.
+"""The garbage collector in long-lived processes.
 
-At its usual 700 objects gained it looks through everything several times a cycle, and a server collects reports more
-than it reads them; nearly all of ours is freed by its count of references.
+With the usual threshold of 700 new objects it scans everything several times a cycle, and a server spends more time on
+collection than on reading reports. Nearly all of our objects are freed by their reference count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def settle() -> None:
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """The same for a while."""
+    """Does the same for the duration of a block."""
     before = gc.get_threshold()
     settle()
     try:

@@ -1,6 +1,6 @@
 """The scheduled work of a server: it rolls minutes up, deletes old data and marks silent nodes.
 
-Every replica runs these jobs; each of them does nothing where another one is at it or has done it.
+Every replica runs these jobs; a job does nothing while another replica runs it or after one has done it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Starts with the server and ends with it."""
+    """The scheduled jobs of a server."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -69,7 +69,7 @@ class Housekeeping:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Waits for the jobs that run; they end after the portion that they are at."""
+        """Waits for the running jobs, which end after their current portion."""
         self._pace.stop()
         self._scheduler.shutdown(wait=True)
 
@@ -104,17 +104,17 @@ class Housekeeping:
             self._database.write(partial(rollups.mark_done, hour=hour, touched_at=touched_at))
 
     def _roll_up(self, hour: datetime) -> None:
-        """Some nodes at a time, then services. Two replicas at the same hour write the same, one after the other."""
+        """Rolls up a few nodes at a time, then services. Two replicas at the same hour write the same rows in turn."""
         names = self._database.read(partial(rollups.nodes, hour=hour))
         for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
             self._roll_up_nodes(hour, names[at : at + NODES_AT_ONCE])
-        asked = self._database.read(partial(service_hours.services, hour=hour, nodes=names))
-        for at in self._pace.portions(range(0, len(asked), SERVICES_AT_ONCE)):
-            part = asked[at : at + SERVICES_AT_ONCE]
+        services = self._database.read(partial(service_hours.services, hour=hour, nodes=names))
+        for at in self._pace.portions(range(0, len(services), SERVICES_AT_ONCE)):
+            part = services[at : at + SERVICES_AT_ONCE]
             self._database.write(partial(service_hours.roll_up, hour=hour, some=part))
 
     def _roll_up_nodes(self, hour: datetime, names: Sequence[str]) -> None:
-        """Nodes together; if that fails each by itself, so that one stops no other."""
+        """Rolls nodes up together; if that fails, each alone, so that a faulty node stops no other."""
         try:
             self._database.write(partial(rollups.roll_up, hour=hour, names=names))
         except Unavailable:
@@ -128,7 +128,7 @@ class Housekeeping:
                 log.exception("node_not_rolled_up", extra={"node": names[0], "hour": hour.isoformat()})
 
     def account(self) -> None:
-        """Money: what is final is divided among those that used it."""
+        """Divides the cost of all time that is final among those that used it."""
         keeping.bring_up_to_date(self._database, self._pace)
         metrics.QUARANTINED.set(self._database.read(quarantine.count))
 
@@ -159,7 +159,7 @@ class Housekeeping:
         self._database.write(lambda c: retention.forget_costs(c, clock.now(c) - oldest))
 
     def _repeat(self, portion: Callable[[Connection], int]) -> None:
-        """Portion after portion, each a transaction of its own, until there is nothing left."""
+        """Runs portion after portion, each in its own transaction, until nothing is left."""
         for _ in self._pace.portions():
             if not self._database.write(portion):
                 return
@@ -178,7 +178,7 @@ class Housekeeping:
 
 
 def _turn(job: str, act: Callable[[Connection], int]) -> Callable[[Connection], int]:
-    """`act`, unless another replica is at it; how much was done."""
+    """Runs `act` unless another replica does; returns how much was done."""
 
     def run(connection: Connection) -> int:
         return act(connection) if turns.take(connection, job) else 0

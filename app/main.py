@@ -65,7 +65,7 @@ def create_app(settings: Settings) -> Gate:
 
 
 def assemble(settings: Settings) -> FastAPI:
-    """The API over the database that the settings name."""
+    """Assembles the API over the database that the settings name."""
     database = _database(settings, settings.pool_size, writers=max(1, settings.pool_size * 6 // 10))
     reserved = _database(settings, settings.reserved_pool_size)
     listen_url = settings.database_listen_url or settings.database_url

@@ -1,4 +1,4 @@
-"""The planner's process: what it does by the clock, what wakes it early, and how it ends."""
+"""The planner's process: its schedule, what wakes it early, and its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.store.database.database import Database, Unavailable, libpq_url
 from app.store.database.notices import Notices
 
 TICK_SECONDS = 0.5
-QUICK_TICK_SECONDS = 0.25  # between two looks at loads
+QUICK_TICK_SECONDS = 0.25  # between two reads of the loads
 SOONEST_SECONDS = 2.0  # between two cycles, even if they are woken
 AWAY_SECONDS = 2.0  # after the database did not answer
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class PlannerProcess:
-    """Leads or stands by until `stop`."""
+    """A planner that leads or stands by until `stop`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class PlannerProcess:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Ends what it is at, and lets another planner lead at once."""
+        """Ends its current work, and lets another planner lead at once."""
         self._scheduler.shutdown(wait=True)
         self._notices.stop()
         try:
@@ -124,7 +124,7 @@ class PlannerProcess:
         savings.record_savings(self.planner.store)
 
     def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
-        """Nothing that one job meets ends the others. While the database is away, they rest."""
+        """Runs a job so that its failure ends no other job. While the database is away, jobs pause."""
 
         def run() -> None:
             if time.monotonic() < self._away_until:

@@ -23,14 +23,14 @@ LINK_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session just begun: what goes into the cookie, and who it is."""
+    """A new session: the content of its cookie, and its principal."""
 
     cookie: str
     principal: Principal
 
 
 class Sessions:
-    """Turns cookies into principals. Nothing is remembered: a token that ends, ends its sessions at once."""
+    """Turns cookies into principals, without a cache: the end of a token ends its sessions at once."""
 
     def __init__(self, database: Database, authenticator: Authenticator, sign_ins: Buckets) -> None:
         """`sign_ins` limits how often each token opens a session: every one leaves a row in the audit."""
@@ -39,7 +39,7 @@ class Sessions:
         self._sign_ins = sign_ins
 
     def principal(self, cookie: str | None) -> Principal:
-        """Whose session it is; 401 where it is none."""
+        """Returns the principal of the session; 401 if there is no such session."""
         parsed = tokens.parse(cookie or "", COOKIE_PREFIX)
         if parsed is None:
             raise HttpProblem("unauthorized", "this is not a valid session")
@@ -65,7 +65,7 @@ class Sessions:
         return Opened(new.text, _principal(row))
 
     def redeem(self, link: str) -> Opened:
-        """A session for a link, which is good for one and no longer than a minute."""
+        """Opens a session for a link, which can be used once and within a minute."""
         parsed = tokens.parse(link, LINK_PREFIX)
         new = fresh(COOKIE_PREFIX)
         row = None
@@ -84,7 +84,7 @@ class Sessions:
 
 
 def link_for(database: Database, token_id: str) -> str:
-    """A link's secret for the holder of this token; empty where the token has ended."""
+    """Returns the secret of a link for the holder of this token; empty if the token has ended."""
     new = fresh(LINK_PREFIX)
     made = database.write(
         lambda connection: sessions.store_link(connection, token_id, new.id, new.secret_hash, LINK_SECONDS)
@@ -93,7 +93,7 @@ def link_for(database: Database, token_id: str) -> str:
 
 
 def fresh(prefix: str) -> NewToken:
-    """As a token, but hashed so that it is of no use as one."""
+    """Returns a new secret like a token's, hashed differently so that it is of no use as a token."""
     new = tokens.new(prefix)
     parsed = tokens.parse(new.text, prefix)
     assert parsed is not None

@@ -1,4 +1,4 @@
-"""Bearer tokens: made, read from a header, and checked against their hash, with a cache that revocation clears."""
+"""Bearer tokens: made, parsed from a header, and checked against their hash, with a cache that revocation clears."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREFIX = "gw"
 JOIN_PREFIX = "gwj"
 FORM = re.compile(r"(gw[jcl]?)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 CACHE_SIZE = 20_000
-CACHE_SECONDS = 30.0  # a token is read again after so long, whether or not a notification was lost
+CACHE_SECONDS = 30.0  # after so long a token is read again, even without a notification
 UNAUTHORIZED = {"WWW-Authenticate": 'Bearer realm="gpuwright"'}
 ALARM_SECONDS = 60.0  # between alarms of one token
 MOST_ALARMED = 10_000
@@ -35,7 +35,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token as it is shown, once."""
+    """A new token, in the form in which it is shown once."""
 
     id: str
     text: str
@@ -43,7 +43,7 @@ class NewToken:
 
 
 def new(prefix: str = PREFIX) -> NewToken:
-    """A fresh token: a public id and 256 bits of secret, so that a plain SHA-256 keeps it safely."""
+    """Returns a new token: a public id and 256 bits of secret, so that a plain SHA-256 stores it safely."""
     token_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     return NewToken(token_id, f"{prefix}_{token_id}_{secret}", hash_secret(secret))
@@ -54,13 +54,13 @@ def hash_secret(secret: str) -> bytes:
 
 
 def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
-    """(id, secret) of a well-formed token."""
+    """Returns (id, secret) of a well-formed token."""
     match = FORM.fullmatch(text)
     return (match[2], match[3]) if match and match[1] == prefix else None
 
 
 def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
-    """The alarm about a token that was used again after its successor."""
+    """Returns the alarm about a token that was used again after its successor."""
     return audit.AuditEntry(
         request_id="authentication",
         principal=token_id,
@@ -85,15 +85,15 @@ class Authenticator:
     def __init__(self, database: Database, alarmed: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._count_alarm = alarmed
-        self._cache: dict[bytes, tuple[Principal, float, int]] = {}  # whose, until when, checked in which era
+        self._cache: dict[bytes, tuple[Principal, float, int]] = {}  # principal, expiry, era of its check
         self._eras: dict[str, int] = {}  # by token id: the era in which it was last known to be live
         self._used: dict[str, datetime] = {}
         self._alarmed: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._era = 0  # counts revocations; what was checked in an earlier era is asked for again
+        self._era = 0  # counts revocations; a token checked in an earlier era is checked again
 
     def cached(self, authorization: str | None) -> Principal | None:
-        """The principal, if it is known without asking the database."""
+        """Returns the principal if it is known without the database."""
         if not authorization:
             return None
         entry = self._cache.get(hashlib.sha256(authorization.encode()).digest())
@@ -107,7 +107,7 @@ class Authenticator:
         return principal
 
     def principal(self, authorization: str | None) -> Principal:
-        """The principal behind the header; 401 where there is none."""
+        """Returns the principal of the header; 401 if there is none."""
         known = self.cached(authorization)
         if known is not None:
             return known
@@ -120,7 +120,7 @@ class Authenticator:
         token_id, secret = parsed
         era = self._era
         row = self._database.read(lambda connection: tokens.find_live(connection, token_id))
-        # An unknown id is compared too, so that it takes as long as a known one.
+        # An unknown id is compared too, so that it takes as long as a known id.
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
             if row is None:
@@ -141,7 +141,7 @@ class Authenticator:
         return principal
 
     def _take_up(self, row: TokenRow) -> None:
-        """A node's new token is used for the first time: the one before it ends soon."""
+        """Records the first use of a node's new token, after which the token before it ends soon."""
         ends = self._database.write(lambda connection: rotation.take_up(connection, row.replaces, row.id))
         if ends is None:
             raise HttpProblem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
@@ -166,11 +166,11 @@ class Authenticator:
         self._database.write(lambda connection: audit.record(connection, [alarm]))
 
     def is_current(self, principal: Principal) -> bool:
-        """Tells if no token was revoked since this one was known to be live; asks nobody."""
+        """Returns True if no token was revoked since this one was known to be live; needs no database."""
         return self._eras.get(principal.id) == self._era
 
     def live(self, principal: Principal) -> bool:
-        """Tells if the token is still valid; requests that wait ask this when tokens change."""
+        """Returns True if the token is still valid; waiting requests check this when tokens change."""
         if self.is_current(principal):
             return True
         era = self._era
@@ -181,10 +181,10 @@ class Authenticator:
         return True
 
     def refresh(self) -> None:
-        """Asks the database once which of the cached tokens are still valid, and forgets the others.
+        """Reads once which of the cached tokens are still valid, and forgets the others.
 
-        One query for a whole fleet, before its entries end: looked up one by one, a thousand agents would all
-        come at the same moment.
+        One query for a whole fleet, before its entries expire: otherwise a thousand agents would be looked up at the
+        same moment.
         """
         with self._lock:
             era = self._era
@@ -204,7 +204,7 @@ class Authenticator:
             self._eras |= {token_id: max(era, self._eras.get(token_id, era)) for token_id in live}
 
     def changed(self) -> None:
-        """Some token was revoked, here or elsewhere: from now on none is good before it was asked for again."""
+        """Handles a revocation, here or elsewhere: from now on every token is checked again before it is accepted."""
         with self._lock:
             self._era += 1
         try:
@@ -213,7 +213,7 @@ class Authenticator:
             log.warning("tokens_asked_one_by_one", extra={"reason": "the database is busy or unreachable"})
 
     def forget(self, token_id: str = "", node: str = "") -> None:
-        """This token, or every one of this node, was revoked just now."""
+        """Forgets this token, or all tokens of this node, which were revoked just now."""
         with self._lock:
             before, self._era = self._era, self._era + 1
             for digest, (principal, until, era) in list(self._cache.items()):
@@ -224,6 +224,6 @@ class Authenticator:
                     self._eras[principal.id] = self._era
 
     def used(self) -> list[tuple[str, datetime]]:
-        """Tokens used since the last call, and when."""
+        """Returns the tokens used since the last call, with the times of use."""
         used, self._used = self._used, {}
         return list(used.items())

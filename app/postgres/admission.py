@@ -21,7 +21,7 @@ def url_of(password: str, port: int) -> str:
 
 
 def url_of_running(data_dir: Path) -> str | None:
-    """The URL of the server that another process runs on the folder; None if none is ready."""
+    """Returns the URL of the server that another process runs on the folder; None if none is ready."""
     try:
         password = (data_dir / "postgres.password").read_text().strip()
         lines = (data_dir / "postgres/postmaster.pid").read_text().split("\n")
@@ -46,9 +46,9 @@ def admin_of_running(data_dir: Path, superuser: str) -> str | None:
 
 
 def admit(admin_conninfo: str, password: str) -> None:
-    """The role and the database, made right at every start: no half-done first start stays half done."""
+    """Creates role and database if they are missing, at every start: so an interrupted first start is completed."""
     with psycopg.connect(admin_conninfo, autocommit=True) as admin:
-        # Sent as its SCRAM verifier: the password itself reaches neither the wire nor a log.
+        # Sent as a SCRAM verifier: the password itself reaches neither the wire nor a log.
         verifier = admin.pgconn.encrypt_password(password.encode(), ROLE.encode(), b"scram-sha-256")
         known = admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE]).fetchone()
         change = sql.SQL("{} ROLE {} LOGIN NOSUPERUSER PASSWORD {}")
@@ -59,8 +59,8 @@ def admit(admin_conninfo: str, password: str) -> None:
             admin.execute(create.format(sql.Identifier(DATABASE), sql.Identifier(ROLE)))
 
 
-def kept_password(path: Path) -> str:
-    """Made once. Where the file is gone a new one takes effect at this start."""
+def stored_password(path: Path) -> str:
+    """Returns the stored password, or a new one if the file is missing, which takes effect at this start."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def kept_password(path: Path) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Readable by its owner alone from the first byte; whole and on disk, or not there."""
+    """Writes a file that only its owner can read from the first byte; it is complete and on disk, or absent."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -82,13 +82,13 @@ def write_privately(path: Path, text: str) -> None:
 
 
 def append_privately(path: Path) -> BinaryIO:
-    """A log: readable by its owner alone where it is new, and never what a link points at."""
+    """Opens a log to append to: a new one is readable by its owner alone, and links are not followed."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def free_port(wanted: int | None) -> int:
-    """`wanted` if it is free, else any."""
+    """Returns `wanted` if it is free, else any free port."""
     for port in (wanted, 0):
         if port is None:
             continue

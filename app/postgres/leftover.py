@@ -12,7 +12,7 @@ ESCALATION = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0
 
 
 def stop_leftovers(cluster: Path) -> list[int]:
-    """Processes stopped. Afterwards no server runs on `cluster`, and no pid file names one."""
+    """Stops leftover servers and returns their processes; then none runs on `cluster`, and no pid file names one."""
     stopped: set[int] = set()
     for number, patience_seconds in ESCALATION:
         running = servers_on(cluster)
@@ -21,14 +21,14 @@ def stop_leftovers(cluster: Path) -> list[int]:
         stopped.update(running)
         postmaster = pid_in_file(cluster)
         if number == signal.SIGINT and postmaster not in running:
-            continue  # to the others it means only that their statement is not wanted any more
+            continue  # to the other processes it only means that their statement is cancelled
         for pid in [postmaster] if number == signal.SIGINT and postmaster else running:
             _signal(pid, cluster, number)
         deadline = time.monotonic() + patience_seconds
         while servers_on(cluster) and time.monotonic() < deadline:
             time.sleep(0.02)
-    # Postgres believes a stale file when its number has been given to another process of the same user, as
-    # happens after every restart of a container.
+    # Postgres believes a stale file if its number belongs to another process of the same user now, as happens
+    # after every restart of a container.
     for stale in [cluster / "postmaster.pid", *cluster.glob(".s.PGSQL.*")]:
         stale.unlink(missing_ok=True)
     return sorted(stopped)

@@ -1,4 +1,4 @@
-"""One `gpuwright up` a folder."""
+"""The lock that allows a single `gpuwright up` on a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FolderInUseError(PostgresError):
 
 
 class FolderLock:
-    """Held by this process until released or dead, however it dies; the server does not inherit it."""
+    """A lock that this process holds until it releases it or ends in any way; the server does not inherit it."""
 
     def __init__(self, folder: Path) -> None:
         self._fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,1 +1,1 @@
-"""The declared world: what a write means, checked and kept in one transaction."""
+"""The declared world: writes are decided, checked and stored in one transaction."""

@@ -1,4 +1,4 @@
-"""Conditions: what an object's status says of it, and since when."""
+"""Conditions in the status of objects, with the time since which they hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.store.world.objects import StoredObject, rfc3339
 
 
 class ConditionFields(Protocol):
-    """One statement about an object."""
+    """The fields of a condition."""
 
     @property
     def type(self) -> str: ...

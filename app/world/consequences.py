@@ -21,7 +21,7 @@ POLICY = Key(Kind.POLICY, "", "default")
 
 
 def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: datetime) -> list[ObjectDecision]:
-    """The decisions, with statuses filled in, and after them those that follow from them."""
+    """Returns the decisions with their statuses, and after them the decisions that follow from them."""
     moved = {d.key: d for d in decisions if d.action is not Action.UNCHANGED}
     if not any(_matters(decision) for decision in moved.values()):
         return list(decisions)
@@ -63,7 +63,7 @@ def _matters(decision: ObjectDecision) -> bool:
 
 
 def _models_concerned(moved: Mapping[Key, ObjectDecision]) -> set[str]:
-    """Models that changed, or of which a profile did."""
+    """Returns the models that changed or whose profiles changed."""
     models = {key.name for key in moved if key.kind is Kind.MODEL}
     for key, decision in moved.items():
         if key.kind is Kind.PROFILE:
@@ -83,7 +83,7 @@ def _services(connection: Connection, models: set[str], everything: bool) -> lis
 
 
 def _world(connection: Connection, models: set[str], moved: Mapping[Key, ObjectDecision]) -> dict[Key, StoredObject]:
-    """Models and policy as they are after this change."""
+    """Returns models and policy as they are after this change."""
     known = objects.get_many(connection, [*(Key(Kind.MODEL, "", name) for name in sorted(models)), POLICY])
     for key, decision in moved.items():
         if key.kind in (Kind.MODEL, Kind.POLICY):

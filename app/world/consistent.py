@@ -26,7 +26,7 @@ def check(
     documents: Mapping[Key, str],
     currency: str,
 ) -> None:
-    """Raise a Problem that names every broken reference; `documents` says where each manifest stood."""
+    """Raises a problem that names every broken reference; `documents` has the place of each manifest."""
     deleted = {d.key: d.before for d in decisions if d.action is Action.DELETED and d.before}
     written = [d for d in decisions if d.action in (Action.CREATED, Action.UPDATED)]
     manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
@@ -41,13 +41,13 @@ def check(
 
 
 def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[ManifestFault]:
-    """References that lead nowhere, of manifests that come with others that are at fault themselves."""
+    """Returns references to missing objects, of manifests that come with others that are at fault themselves."""
     world = _AfterChange(connection, manifests, set())
     return rules.find_missing(rules.without_faulty_targets(manifests, at_fault), world)
 
 
 def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
-    """422 with every fault."""
+    """Returns a 422 with every fault."""
     count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
     return HttpProblem("invalid", f"{count}; nothing was stored", faults=faults)
 
@@ -77,7 +77,7 @@ class _AfterChange:
 
 
 def _too_dear(manifests: Sequence[Manifest]) -> list[ManifestFault]:
-    """Prices that the ledger's whole numbers would not hold."""
+    """Returns the prices that the ledger's integers cannot hold."""
     return [
         ManifestFault(
             document=manifest.document,
@@ -93,7 +93,7 @@ def _too_dear(manifests: Sequence[Manifest]) -> list[ManifestFault]:
 
 
 def foreign(manifests: Sequence[Manifest], currency: str) -> list[ManifestFault]:
-    """Budgets in another currency than that of the prices; where that is not known (empty), none."""
+    """Returns budgets in another currency than that of the prices; none if `currency` is empty."""
     found: list[ManifestFault] = []
     for manifest in manifests:
         budget: Any = manifest.spec.get("budget") if manifest.kind is Kind.TENANT else None
@@ -143,7 +143,7 @@ def _refuse_orphans(
 
 
 def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[ObjectDecision]) -> None:
-    """A Model keeps the variants, and admits the tenants, that others count on."""
+    """Refuses a Model without the variants or tenants that other objects refer to."""
     models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}
     if not models:
         return
@@ -167,7 +167,7 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
 
 
 def _visible(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:
-    """Returns the referrers as this principal may see them: those of other tenants are only counted."""
+    """Returns the referrers that this principal may see; those of other tenants are only counted."""
     distinct = sorted(set(referrers))
     own = [key for key in distinct if not principal.tenant or key.tenant in ("", principal.tenant)]
     visible: list[dict[str, Any]] = []

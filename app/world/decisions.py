@@ -21,12 +21,12 @@ class Action(StrEnum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     DELETED = "deleted"
-    STATUS = "status"  # only its status or its visibility moves
+    STATUS = "status"  # only its status or its visibility changes
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectDecision:
-    """One object before and after; `after` has no resource version yet."""
+    """An object before and after; `after` has no resource version yet."""
 
     action: Action
     before: StoredObject | None
@@ -34,7 +34,7 @@ class ObjectDecision:
 
     @property
     def object(self) -> StoredObject:
-        """The object as it is after, or was before its deletion."""
+        """Returns the object after the change, or before its deletion."""
         stored = self.after or self.before
         assert stored is not None
         return stored
@@ -45,7 +45,7 @@ class ObjectDecision:
 
 
 def decide(manifests: Iterable[Manifest], current: Mapping[Key, StoredObject], now: datetime) -> list[ObjectDecision]:
-    """Spec and labels as written replace what is there; an equal declaration changes nothing."""
+    """Returns the decision: spec and labels replace the stored ones; an equal declaration changes nothing."""
     return [_decide(manifest, current.get(manifest.key), now) for manifest in manifests]
 
 
@@ -95,6 +95,6 @@ def deletions(objects: Iterable[StoredObject]) -> list[ObjectDecision]:
 
 
 def admits(manifest: Manifest) -> list[str] | None:
-    """The tenants that a Model admits; None: all."""
+    """Returns the tenants that a Model admits; None for all."""
     tenants = manifest.spec.get("tenants")
     return [str(tenant) for tenant in tenants] if isinstance(tenants, list) else None

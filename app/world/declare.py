@@ -1,4 +1,4 @@
-"""Declaring, merging into and deleting objects: one transaction, checked as a whole, then written."""
+"""Declares, patches and deletes objects: in one transaction, checked as a whole, then written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Delete what the declaration leaves out: of the (kind, tenant) pairs it names, narrowed by labels."""
+    """Deletion of what a declaration leaves out, of the (kind, tenant) pairs that it names, narrowed by labels."""
 
     has: Sequence[str] = ()
     lacks: Sequence[str] = ()
@@ -50,10 +50,10 @@ def declare(
     currency: str = "",
     most_objects: int = 0,
 ) -> Declaration:
-    """Make the world say what `manifests` say: all of it, or a Problem that names every fault.
+    """Declares all `manifests`, or raises a problem that names every fault.
 
-    `currency` is that of all prices; where it is empty, budgets may be in any. A tenant may have `most_objects`
-    services and jobs; 0: any number.
+    `currency` is that of all prices; if it is empty, budgets may be in any. A tenant may have `most_objects` services
+    and jobs; 0 means any number.
     """
     for manifest in manifests:
         require(actor.principal, manifest.kind, AccessVerb.WRITE, manifest.tenant)
@@ -79,7 +79,7 @@ def patch(
     expected: int | None = None,
     currency: str = "",
 ) -> Declaration:
-    """Merge a change (RFC 7396) into one object's labels and spec."""
+    """Merges a change (RFC 7396) into an object's labels and spec."""
     latest, stored = _there(connection, key, dry_run, expected)
     manifest = merged(stored.wire(), change, key)
     decisions = decide([manifest], {key: stored}, clock.now(connection))
@@ -95,7 +95,7 @@ def delete(
     expected: int | None = None,
     force: bool = False,
 ) -> Declaration:
-    """Deletes one object that nothing refers to; `force` deletes a node with everything on it."""
+    """Deletes an object that nothing refers to; `force` deletes a node with everything on it."""
     latest, stored = _there(connection, key, dry_run, expected)
     return _carry_out(connection, actor, deletions([stored]), latest, dry_run, {}, force=force)
 
@@ -127,14 +127,14 @@ def _carry_out(
 
 
 def _latest(connection: Connection, dry_run: bool) -> int:
-    """The latest version; but for a dry run, held until the transaction ends: one writer at a time."""
+    """Returns the latest version; locks it until the transaction ends, except for a dry run: one writer at a time."""
     if dry_run:
         return versions.current(connection)["object"][0]
     return versions.lock(connection, "object")
 
 
 def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None) -> tuple[int, StoredObject]:
-    """The latest version, and the object, which must be there and at the version that is expected."""
+    """Returns the latest version and the object, which must exist at the expected version."""
     latest = _latest(connection, dry_run)
     stored = objects.get(connection, key)
     if stored is None:

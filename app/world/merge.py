@@ -13,7 +13,7 @@ from app.world.consistent import invalid
 
 
 def merged(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Manifest:
-    """The manifest that a patch makes of an object; its name and tenant stay."""
+    """Returns the manifest that a patch makes of an object; its name and tenant stay."""
     known = {name: wire[name] for name in ("apiVersion", "kind", "spec")}
     known["metadata"] = {name: wire["metadata"][name] for name in ("name", "labels")}
     if key.tenant:
@@ -28,7 +28,7 @@ def merged(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Man
 
 
 def merge(target: JSON, change: JSON | Mapping[str, JSON]) -> JSON:
-    """RFC 7396: null removes, an object merges, anything else replaces."""
+    """Merges by RFC 7396: null removes, an object merges, anything else replaces."""
     if not isinstance(change, Mapping):
         return change
     result = dict(target) if isinstance(target, dict) else {}

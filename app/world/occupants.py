@@ -19,7 +19,7 @@ GONE = "gone"  # the stage of a copy whose process, memory and route are gone
 
 
 class _RunningCopy(msgspec.Struct):
-    """What matters here of a copy that a node reported."""
+    """The fields of a reported copy that matter here."""
 
     instance: str
     gpu: int = 0
@@ -33,7 +33,7 @@ class _Owner(msgspec.Struct):
 
 
 class _Reported(msgspec.Struct):
-    """What matters here of a node's last report."""
+    """The fields of a node's last report that matter here."""
 
     copies: tuple[_RunningCopy, ...] = ()
     owners: Mapping[str, _Owner] = {}
@@ -67,7 +67,7 @@ class NodeOccupant:
 
 @dataclass(frozen=True, slots=True)
 class DeletionCost:
-    """What a deletion takes away."""
+    """The loss by a deletion."""
 
     instances: int
     services: tuple[str, ...]
@@ -84,7 +84,7 @@ class DeletionCost:
 
 
 def find_occupants(connection: Connection, nodes: Collection[str]) -> list[NodeOccupant]:
-    """Returns every instance that is assigned to one of the nodes, or that its last report says runs there."""
+    """Returns every instance that is assigned to one of the nodes, or runs there by its last report."""
     found: list[NodeOccupant] = []
     for row in endpoints.of_nodes(connection, nodes):
         reported = msgspec.convert(row.detail, _Reported) if row.detail else _Reported()
@@ -94,7 +94,7 @@ def find_occupants(connection: Connection, nodes: Collection[str]) -> list[NodeO
 
 
 def occupants_of(node: str, reported: _Reported, assigned: Sequence[AssignedInstance]) -> list[NodeOccupant]:
-    """Joins what is assigned with what runs; an instance counts once, however many copies it has."""
+    """Joins assigned and running instances; an instance counts once, however many copies it has."""
     running = {copy.instance: copy for copy in reported.copies if copy.stage != GONE}
     found = [
         NodeOccupant(
@@ -120,7 +120,7 @@ def occupants_of(node: str, reported: _Reported, assigned: Sequence[AssignedInst
 
 
 def cost_of(occupants: Sequence[NodeOccupant]) -> DeletionCost:
-    """Sums up what ends with these instances."""
+    """Sums up the loss with these instances."""
     services = {occupant.owner for occupant in occupants if occupant.kind is Kind.SERVICE}
     jobs = {occupant.owner for occupant in occupants if occupant.kind is Kind.JOB}
     rate = sum(occupant.rate_per_second for occupant in occupants)

@@ -1,4 +1,4 @@
-"""Decisions made durable: versions, objects, references, changes and audit, in the caller's transaction."""
+"""Stores decisions: versions, objects, references, changes and audit, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Actor:
     request_id: str
 
     def entry(self, verb: str, kind: str, **rest: Any) -> audit.AuditEntry:
-        """An audit entry of this actor."""
+        """Returns an audit entry of this actor."""
         return audit.AuditEntry(
             request_id=self.request_id,
             principal=self.principal.id,
@@ -115,9 +115,9 @@ def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) ->
 def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:
     """Records the declared prices of GPUs, and the GPUs that are paid for, from now on."""
     declared: dict[Kind, dict[str, Any]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
-    for one in decisions:
-        if one.action in VERBS and one.key.kind in declared:
-            declared[one.key.kind][one.key.name] = one.after.spec if one.after else None
+    for decision in decisions:
+        if decision.action in VERBS and decision.key.kind in declared:
+            declared[decision.key.kind][decision.key.name] = decision.after.spec if decision.after else None
     if any(declared.values()):
         book(connection, declared[Kind.NODE], declared[Kind.GPU_TYPE], clock.now(connection))
 
