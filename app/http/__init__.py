@@ -1,1 +1,1 @@
-"""Everything between the socket and the routes: deadlines, limits, who asks, logs, metrics, traces."""
+"""Everything between the socket and the routes: deadlines, limits, authentication, logs, metrics, traces."""

@@ -1,4 +1,4 @@
-"""Problems as bytes: the one place that turns a refusal into a response, for programs or on a page for people."""
+"""Turns a refusal into a response, as a problem for programs or as a page for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.problem import HttpProblem
 MEDIA = b"application/problem+json"
 PAGE = b"text/html; charset=utf-8"
 LONGEST_INSTANCE = 512
-# What a page may load: our own style sheet, script and pictures. Nothing inline, nothing from elsewhere.
+# A page may load our own style sheet, script and pictures: nothing inline, nothing from elsewhere.
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,13 +36,13 @@ _HTML = """<!doctype html>
 
 
 def instance_of(scope: Mapping[str, Any]) -> str:
-    """The path that was asked for, as sent: percent-encoded, shortened, without tokens that got into it."""
+    """Returns the requested path as it was sent: percent-encoded, shortened, without tokens in it."""
     raw: bytes = scope.get("raw_path") or str(scope.get("path", "")).encode()
     return redact(raw[:LONGEST_INSTANCE].decode("latin-1"))
 
 
 def encoded(problem: HttpProblem, scope: Mapping[str, Any]) -> bytes:
-    """The document; JSON is ASCII with escapes, so that no control character is sent back."""
+    """Returns the encoded document; JSON is ASCII with escapes, so that no control character is sent back."""
     request_id = scope.get("state", {}).get("request_id", "")
     if _is_page(scope):
         said = {"title": problem.title, "detail": problem.detail, "status": problem.status, "request_id": request_id}

@@ -14,17 +14,17 @@ from app.problem import HttpProblem
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 BUSY_SECONDS = "1"
-# A body that brings less than this in any part of its time is cut: waiting for it would cost its sender nothing.
+# A body that brings less than this in any part of its time is refused: holding its memory would cost a client nothing.
 PIECE_BYTES = 64 * KIB
 PIECES_IN_TIME = 4  # the parts of the time for a whole body
 
 
 class Disconnected(Exception):
-    """The client went away in the middle of its body."""
+    """The client disconnected in the middle of its body."""
 
 
 class HeldBody:
-    """The bytes of one request, and the place they take in the ledger until `release`."""
+    """The bytes of a request, which count towards its caller's share until `release`."""
 
     __slots__ = ("_held", "_holder", "_ledger", "data")
 
@@ -35,7 +35,7 @@ class HeldBody:
         self._held = 0
 
     async def read(self, receive: Receive, length: int | None, limit: int, seconds: float) -> None:
-        """`length` is the declared one, None for a chunked body. Bytes count as they arrive, not when declared."""
+        """Reads a body; `length` is the declared one, None for a chunked body. Bytes count as they arrive."""
         if length is not None and length > limit:
             raise too_large(limit)
         pieces: list[bytes] = []

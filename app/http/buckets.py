@@ -1,4 +1,4 @@
-"""Token buckets, one a caller, bounded in number."""
+"""Token buckets, one for each caller, bounded in number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.problem import HttpProblem
 
 
 class Buckets:
-    """Each key may do `per_second` things a second on average and `burst` at once.
+    """Buckets that allow each key `per_second` acts a second on average and `burst` at once.
 
     The clock is an argument. At most `keys` buckets are kept; the one untouched for longest goes first, which
     forgives an attacker with that many addresses, but never lets them fill the memory. Any thread may call.
@@ -24,7 +24,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (level, when)
 
     def take(self, key: str, now: float) -> float:
-        """0.0 and one token less; or, when there is none, the seconds until there is one."""
+        """Takes a token and returns 0.0; without a token returns the seconds until there is one."""
         with self._lock:
             level = self._level(key, now)
             if level < 1.0:
@@ -40,7 +40,7 @@ class Buckets:
 
     @property
     def rate(self) -> str:
-        """The rate in words."""
+        """Returns the rate in words."""
         return f"{self.per_second:g} a second" if self.per_second >= 0.1 else f"{self.per_second * 3600:g} an hour"
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Buckets:
 
 
 def too_many(what: str, wait: float, buckets: Buckets) -> HttpProblem:
-    """Returns a 429 that tells when to come back."""
+    """Returns a 429 with the time after which to retry."""
     seconds = max(1, math.ceil(wait))
     window = math.ceil(buckets.burst / buckets.per_second)
     return HttpProblem(

@@ -46,7 +46,7 @@ class Callers:
         if header is None or len(header) > LONGEST_HEADER:
             self.check(peer)
             self.failed(peer)
-            return self._authenticate(None)  # raises the refusal, without asking anything
+            return self._authenticate(None)  # raises the refusal, without a look at the database
         digest = hashlib.sha256(header.encode()).digest()
         if digest not in self._good:
             self.check(peer)
@@ -69,7 +69,7 @@ class Callers:
         return principal
 
     def check(self, peer: str) -> None:
-        """Refuse an address that has failed too often lately."""
+        """Refuses an address that has failed too often recently."""
         wait = self._failures.wait(peer, time.monotonic())
         if wait:
             raise too_many("failed authentications from this address", wait, self._failures)
@@ -83,7 +83,7 @@ class Callers:
 
 
 def peer_of(client: tuple[str, int] | None, forwarded: str, proxies: Sequence[IPv4Network | IPv6Network]) -> str:
-    """The address that limits are kept by; of IPv6 the /64, which is what one customer gets.
+    """Returns the address for limits: for IPv6 its /64, because a customer gets a whole /64.
 
     Of a request that a proxy of ours forwards, it is the last address in X-Forwarded-For that is no proxy of ours: what
     stands before that one, anybody may have written.
@@ -108,7 +108,7 @@ def _is_among(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
 
 
 def _counted(host: str) -> str:
-    """The address, or its /64; empty where it is none."""
+    """Returns the address, or its /64; empty if it is no address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

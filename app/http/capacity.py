@@ -1,4 +1,4 @@
-"""The limits on what a server works on and holds at a time."""
+"""Limits on the work and memory of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Capacity:
 
     body_bytes: int = 48 * MIB  # bodies being read or worked on
     body_bytes_each: int = 16 * MIB  # of one principal
-    node_body_bytes: int = 16 * MIB  # node reports have their own, which nobody else can use up
+    node_body_bytes: int = 16 * MIB  # node reports have their own limit, which no other traffic uses up
     node_body_bytes_each: int = 2 * MIB
     anonymous_body_bytes: int = 4 * MIB
     anonymous_body_bytes_each: int = 128 * KIB  # of one address: it cannot keep nodes from joining

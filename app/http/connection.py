@@ -1,4 +1,4 @@
-"""One connection: uvicorn's HTTP/1.1 protocol, with limits on what a client may send and for how long.
+"""A connection: uvicorn's HTTP/1.1 protocol, with limits on what a client may send and for how long.
 
 uvicorn takes any `asyncio.Protocol` class as its `http` setting, but offers no hook between its parser and the
 application: limits on heads, pipelining and slow clients can only be added by a subclass. Hence the pin `uvicorn<1`.
@@ -18,18 +18,18 @@ from app.http.floor import Floor
 from app.http.malformed import MalformedRequest
 from app.problem import TITLES
 
-# Twice in one head, these mean that two parties read two different requests.
+# If one of these comes twice in a head, two parties may read two different requests.
 ONCE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type", b"authorization"}
 )
 PIPELINED = 8  # requests waiting behind the one being answered
-PIECES = 100_000  # of one chunked body; a byte a chunk costs a hundred times what it carries
+PIECES = 100_000  # of a chunked body; a chunk of a single byte costs a hundred times its content
 
 
 class Farewell:
-    """The transport, but closing it in the middle of a request first lets the client read its answer.
+    """A transport that, closed in the middle of a request, first lets the client read its answer.
 
-    Closing at once while the client still sends makes its kernel throw the answer away.
+    If it closed at once while the client still sends, the client's kernel would discard the answer.
     """
 
     def __init__(self, connection: GuardedConnection, transport: asyncio.Transport) -> None:
@@ -50,7 +50,7 @@ class Farewell:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """Ends requests that break a limit. The Floor checks deadlines in a sweep, which is cheaper than timers."""
+    """A connection that ends requests beyond a limit. Floor checks deadlines in sweeps, cheaper than timers."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class GuardedConnection(HttpToolsProtocol):
     # Endings
 
     def refuse(self, refusal: MalformedRequest) -> None:
-        """Answer what cannot be understood, and end the connection."""
+        """Answers a malformed request, and ends the connection."""
         self.floor.cut(str(refusal.status))
         self._deaf = True
         cycle = self.cycle
@@ -211,7 +211,7 @@ class GuardedConnection(HttpToolsProtocol):
         self.transport.close()
 
     def part(self) -> None:
-        """Close now, or once the client has read its answer when it was still sending."""
+        """Closes at once, or once a client that is still sending has read its answer."""
         if self.phase == "idle" and not self._deaf:
             self.socket_transport.close()
             return
@@ -229,7 +229,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def check(self, now: float) -> None:
-        """End the connection if the client has let a deadline pass."""
+        """Ends the connection if the client has missed a deadline."""
         limits = self.limits
         if self._is_stalled(now):
             self.floor.cut("stalled-reader")

@@ -1,4 +1,4 @@
-"""The only cookie: the session of the console. It is read for pages alone, and never for the API."""
+"""The only cookie: the session of the console. Only pages read it, never the API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTRIBUTES = "Path=/; HttpOnly; SameSite=Strict"
 
 
 def session_of(scope: Scope) -> str | None:
-    """The session that the browser sends; over TLS only the one that no other host and no plain HTTP can set."""
+    """Returns the session that the browser sends; over TLS only one that no other host and no plain HTTP can set."""
     wanted = _name(scope)
     for name, value in scope["headers"]:
         if name == b"cookie":
@@ -25,17 +25,17 @@ def session_of(scope: Scope) -> str | None:
 
 
 def keep(scope: Scope, session: str, seconds: int) -> str:
-    """Set-Cookie: a session for so long."""
+    """Returns the Set-Cookie of a session for so long."""
     return f"{_name(scope)}={session}; Max-Age={seconds}; {ATTRIBUTES}{'; Secure' if is_secure(scope) else ''}"
 
 
 def drop(scope: Scope) -> str:
-    """Set-Cookie: no session any more."""
+    """Returns the Set-Cookie that ends the session."""
     return keep(scope, "", 0)
 
 
 def is_secure(scope: Scope) -> bool:
-    """Tells if the browser speaks TLS: with us, or with a proxy in front of us that reports it.
+    """Returns True if the browser uses TLS: to us, or to a proxy in front of us that reports it.
 
     A client that lies about it harms only its own cookie.
     """

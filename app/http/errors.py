@@ -1,4 +1,4 @@
-"""Every exception a route can raise, as a problem: refusals in words, accidents without their insides."""
+"""Turns every exception of a route into a problem: refusals in words, internal errors without details."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SLUGS = {
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with problem+json."""
+    """Makes `app` answer every error with problem+json."""
     app.router.redirect_slashes = False  # the redirect would repeat the Host header back
     for kind in (
         HttpProblem,
@@ -88,7 +88,7 @@ def problem_of(error: Exception) -> HttpProblem:
             _away(error)
             if isinstance(error, OutcomeUnknown):
                 return unavailable(redact(str(error)))
-            # In our own words where we have them: a full disk is another night's work than a lost server.
+            # In our own words if we have them: a full disk needs another remedy than a lost server.
             why = redact(str(error)) if isinstance(error, Unavailable) else "the database cannot be reached right now"
             return unavailable(f"{why}; as far as the server knows, nothing has changed")
         case DBAPIError(connection_invalidated=True):
@@ -102,7 +102,7 @@ def problem_of(error: Exception) -> HttpProblem:
 
 
 def _away(error: Exception) -> None:
-    # Every request of a fleet runs into it; the log needs to be told a few times a second at most.
+    # Every request of a fleet meets it; a few lines a second in the log are enough.
     if not AWAY_LINES.take("", time.monotonic()):
         log.warning("database_unavailable", extra={"reason": str(error)})
 
@@ -122,7 +122,7 @@ def _from_starlette(error: HTTPException) -> HttpProblem:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Every method that some route takes at this path; Starlette names those of the first route only."""
+    """Returns every method that some route takes at this path; Starlette names those of the first route only."""
     routes = request.app.router.routes
     return [
         method
@@ -144,7 +144,7 @@ def _faults(errors: Sequence[Any]) -> list[ManifestFault]:
 
 
 def _shown(value: object, field: str) -> JSON:
-    """The offending value, where it is short and no secret."""
+    """Returns the offending value if it is short and no secret."""
     if any(word in field.lower() for word in ("token", "secret", "password")):
         return None
     if isinstance(value, bool | int | float):

@@ -49,7 +49,7 @@ class Floor(ServerState):
         super().__init__()
         self.limits = limits
         self.open: set[OpenConnection] = set()
-        self.idle: OrderedDict[OpenConnection, None] = OrderedDict()  # no request yet; the longest so first
+        self.idle: OrderedDict[OpenConnection, None] = OrderedDict()  # without a request yet; the longest waiting first
 
     def arrived(self, connection: OpenConnection) -> None:
         """Closes the connection that has been idle for longest to make room; refuses the new one when none is idle."""
@@ -75,7 +75,7 @@ class Floor(ServerState):
         metrics.CUT_CONNECTIONS.labels(reason).inc()
 
     async def sweep(self) -> None:
-        """Check every connection's deadlines, for ever."""
+        """Checks every connection's deadlines, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
@@ -85,7 +85,7 @@ class Floor(ServerState):
             self._bound_buffers()
 
     def _bound_buffers(self) -> None:
-        """Cut off the readers that have been stalled for longest while too much is waiting to be read."""
+        """Cuts off the longest-stalled readers while too many bytes wait to be read."""
         waiting = sum(connection.buffered for connection in self.open)
         if waiting <= self.limits.write_buffered_bytes:
             return

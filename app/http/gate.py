@@ -1,4 +1,4 @@
-"""The outermost layer of the API: nothing too large, too slow, too much or nobody's reaches a route."""
+"""The outermost layer of the API: no request that is too large, too slow, too frequent or anonymous reaches a route."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Gate:
             visit.close()
 
     def drain(self) -> None:
-        """End every watch and long poll: the server is going down."""
+        """Ends every watch and long poll, as the server is shutting down."""
         self._draining = True
         for task in self._long_tasks:
             task.cancel()
@@ -159,7 +159,7 @@ class Gate:
             self._callers.failed(visit.peer)
 
     async def _read(self, body: HeldBody, head: Head, lane: RequestLane, address: str, receive: Receive) -> None:
-        """Reads the body; of one address without a token only so many at a time."""
+        """Reads the body; for an address without a token only so many at a time."""
         if address and not self._anonymous_open.take(address, 1):
             raise body.busy()
         try:
@@ -169,7 +169,7 @@ class Gate:
                 self._anonymous_open.give(address, 1)
 
     async def _visitor(self, visit: Visit) -> Principal | None:
-        """Whose session a page is asked for in; None: nobody's, and the page sends them to the door."""
+        """Returns the principal of a page's session; None without a session: the page then shows the sign-in form."""
         cookie = cookies.session_of(visit.scope)
         if cookie is None or visit.lane.anonymous:
             return None
@@ -202,12 +202,12 @@ class Gate:
             raise HttpProblem("forbidden", f"a token of scope {principal.role} may not read metrics")
 
     async def _enter(self, visit: Visit, holder: str, receive: Receive) -> None:
-        """Wait for a place, then let the application answer."""
+        """Waits for a place, then lets the application answer."""
         lane = visit.lane
         if lane.long:
             await self._stay(visit, holder, receive)
         elif lane.node or lane.anonymous:
-            await self._run(visit, receive)  # never behind the queue of the others
+            await self._run(visit, receive)  # never behind the queue of other requests
         elif lane.heavy:
             async with self._place(self._heavy, holder), self._place(self._working, holder):
                 await self._run(visit, receive)
@@ -248,7 +248,7 @@ class Gate:
             visit.route = route_of(visit.scope)
 
     async def _part(self, visit: Visit) -> None:
-        """Answer a request that the shutdown cut short."""
+        """Answers a request that the shutdown cut short."""
         if not visit.started:
             await visit.refuse(unavailable("the server is shutting down"), close=True)
         elif not visit.ended:
@@ -260,7 +260,7 @@ class Gate:
             return  # answered by the error handlers, which raise again
         problem = problem_of(error)
         if visit.started:
-            return  # the server cuts the connection, so that the client does not take half for all
+            return  # the server cuts the connection, so that the client does not take half of the answer for all of it
         if head.has_body and (head.length is None or head.length > SMALL_BODY or problem.status == 408):
             await visit.refuse(problem, close=True)
         else:
@@ -268,7 +268,7 @@ class Gate:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive` for a route that reads the body itself; afterwards it waits for the client to leave."""
+    """Returns a `receive` for a route that reads the body itself; after the body it waits for the client to leave."""
     given = False
 
     async def again() -> Any:

@@ -40,7 +40,7 @@ class Head:
 
 
 def check_head(scope: Scope, head: Head) -> None:
-    """Refuse what no route should have to think of."""
+    """Refuses heads that no route should have to handle."""
     if head.encoding not in (b"", b"identity"):
         metrics.REFUSED_BODIES.labels("encoded").inc()
         raise HttpProblem(

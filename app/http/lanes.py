@@ -17,11 +17,11 @@ class RequestLane:
     name: str
     body_limit: int = 1 * MIB
     anonymous: bool = False  # no token: limited by the peer's address
-    node: bool = False  # tokens of nodes and gateways get a bucket and a store of body bytes of their own here
-    long: bool = False  # waits for something to happen: takes no slot, ended at once on shutdown
+    node: bool = False  # here tokens of nodes and gateways get their own bucket and their own store of body bytes
+    long: bool = False  # waits for an event: takes no slot, and ends at once on shutdown
     guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
     heavy: bool = False  # reads much: few at a time, and of one caller one, so that they starve nobody of the processor
-    page: bool = False  # for a browser: whoever has no session passes, as nobody; refusals are pages
+    page: bool = False  # for a browser: a visitor without a session passes without a principal; refusals are pages
 
 
 GENERAL = RequestLane("general")
@@ -59,7 +59,7 @@ _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/"
 
 
 def lane_of(method: str, path: str) -> RequestLane:
-    """The lane of a request."""
+    """Returns the lane of a request."""
     if path.startswith("/api/v1/nodes/"):
         if path.endswith("/report"):
             return REPORT

@@ -1,4 +1,4 @@
-"""One JSON object a line on stderr for every event of the process, and never a secret in it."""
+"""Logs every event of the process as a JSON object on a line of stderr, without secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.http.redact import hide, redact
 
 
 class Clean(str):
-    """Text that holds no secret for certain, or has been through `redact`."""
+    """Text that certainly holds no secret, or has been through `redact`."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class JsonLine(logging.Formatter):
         try:
             message = record.getMessage()
         except Exception:
-            message = str(record.msg)  # a logger called with the wrong arguments still says its piece
+            message = str(record.msg)  # a logger called with the wrong arguments still logs its message
         line: dict[str, Any] = {
             "time": f"{_second(int(record.created))}.{int(record.created * 1000) % 1000:03d}Z",
             "level": _LEVELS.get(record.levelname, record.levelname.lower()),
@@ -61,16 +61,16 @@ class JsonLine(logging.Formatter):
 
 
 def event(logger: logging.Logger, level: int, name: str, fields: Mapping[str, Any]) -> None:
-    """As `logger.log(level, name, extra=fields)` without looking up the caller, for what happens often."""
+    """Does `logger.log(level, name, extra=fields)` without looking up the caller, for frequent events."""
     record = logging.LogRecord(logger.name, level, "", 0, name, None, None)
     record.__dict__.update(fields)
     logger.handle(record)
 
 
 def configure(level: str = "INFO", *, secrets: tuple[str, ...] = ()) -> None:
-    """Send every logger, warning and uncaught exception of this process through one JSON handler on stderr.
+    """Sends every logger, warning and uncaught exception of this process through a JSON handler on stderr.
 
-    Each of `secrets` is removed literally wherever it turns up; of a URL, its password.
+    Removes each of `secrets` wherever it occurs; of a URL, its password.
     """
     for secret in secrets:
         _hide(secret)
@@ -83,7 +83,7 @@ def configure(level: str = "INFO", *, secrets: tuple[str, ...] = ()) -> None:
         logger = logging.getLogger(name)
         logger.handlers[:] = []
         logger.propagate = True
-    # Their INFO lines tell of every job and every connection; ours tell what matters.
+    # Their INFO lines name every job and every connection; ours name what matters.
     for name in ("apscheduler", "sqlalchemy.engine", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(capture=True)

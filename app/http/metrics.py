@@ -62,7 +62,7 @@ _seconds: dict[str, Histogram] = {}
 
 
 def answered(method: str, route: str, status: int, seconds: float | None) -> None:
-    """Count one answer. Routes are templates, so the children kept here are few."""
+    """Counts an answer. Routes are templates, so the children stored here are few."""
     key = (method, route, status)
     counter = _requests.get(key)
     if counter is None:
@@ -84,5 +84,5 @@ def watch_pool(gauge: Gauge, size: Callable[[], int], in_use: Callable[[], int])
 
 
 def render() -> bytes:
-    """The text that Prometheus scrapes."""
+    """Returns the text that Prometheus scrapes."""
     return generate_latest(REGISTRY)

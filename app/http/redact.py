@@ -25,7 +25,7 @@ _PATTERNS = (
         ),
         r"\1[redacted]",
     ),
-    # what a statement carried is nobody's business but the database's
+    # parameters of a statement concern the database alone
     (re.compile(r"\[parameters: [^\n]*"), "[parameters hidden]"),
     (re.compile(r"(DETAIL|CONTEXT):  [^\n]*"), r"\1:  [hidden]"),
 )
@@ -38,13 +38,13 @@ _SUSPICIOUS = re.compile(
 
 
 def hide(secret: str) -> None:
-    """Remove this very text too wherever it turns up: a password from the configuration, say."""
-    if len(secret) >= 6:  # a shorter one would riddle every line with holes and is no secret
+    """Removes this text too wherever it occurs, for example a password of the configuration."""
+    if len(secret) >= 6:  # a shorter text would occur in every line, and is no secret
         _SECRETS.add(secret)
 
 
 def redact(text: str) -> str:
-    """`text` without tokens, passwords or authorization values."""
+    """Returns `text` without tokens, passwords or authorization values."""
     if len(text) > LONGEST:
         text = text[:LONGEST] + "... [cut]"
     for secret in _SECRETS:

@@ -1,4 +1,4 @@
-"""Listens and serves: one process, one event loop, gone within seconds of being asked to."""
+"""Listens and serves in a process with one event loop, and ends within seconds of a signal."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BACKLOG = 2048
-TURN_SECONDS = 0.0005  # a thread that waits for the database gets its turn ten times sooner than by default
+TURN_SECONDS = 0.0005  # a thread that returns from the database runs ten times sooner than by default
 FILES_BESIDE_CONNECTIONS = 256  # the database pool, worker processes, logs
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that answers; what `on_ready` is given."""
+    """A server that answers, as `on_ready` gets it."""
 
     host: str
-    port: int  # the real one, where the settings said 0
+    port: int  # the real port if the settings have 0
     url: str
     stop: Callable[[], None]  # from any thread: shut down as on SIGTERM
 
 
 class StartupFailed(RuntimeError):
-    """The application did not start; the log says why."""
+    """The application did not start; the log has the reason."""
 
 
 def serve(
@@ -53,9 +53,9 @@ def serve(
     on_ready: Callable[[RunningServer], None] | None = None,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Serve `app`, a Gate as a rule, until SIGINT, SIGTERM or `Listening.stop`; then return.
+    """Serves `app`, usually a Gate, until SIGINT, SIGTERM or `RunningServer.stop`; then returns.
 
-    Raises SettingsError when the address, the certificate or the lack of one will not do.
+    Raises SettingsError if the address or the certificate is wrong, or a certificate is missing.
     """
     limits = limits or ConnectionLimits(write_stall_seconds=settings.write_stall_seconds)
     limits = replace(limits, connections=_affordable(limits.connections))
@@ -69,7 +69,7 @@ def serve(
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # a header anybody can send says nothing about who sent it
+        proxy_headers=False,  # any client can send this header, so it proves nothing about the sender
         server_header=False,
         timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]  # call_later takes parts of seconds
         timeout_graceful_shutdown=limits.shutdown_seconds,  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def serve(
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with our listener, our register of connections, and signals that end it without ending us."""
+    """uvicorn with our listener, our register of connections, and signals that end it and not this process."""
 
     def __init__(
         self,
@@ -131,11 +131,11 @@ class HttpServer(uvicorn.Server):
             self._sweep.cancel()
         await super().shutdown(sockets)
         for connection in list(self._floor.open):
-            connection.socket_transport.abort()  # a reader that takes nothing holds nobody up
+            connection.socket_transport.abort()  # a reader that takes nothing delays no other
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but the signal is not raised again: there is a database to stop after us."""
+        """Handles signals as uvicorn does, but does not raise them again: the database must be stopped afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -158,7 +158,7 @@ class HttpServer(uvicorn.Server):
 
 
 def is_loopback(host: str) -> bool:
-    """Tells if only this machine can reach `host`."""
+    """Returns True if only this machine can reach `host`."""
     if host == "localhost":
         return True
     try:
@@ -168,7 +168,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check(settings: Settings) -> None:
-    """Refuse to send tokens in the clear over a network, unless told to."""
+    """Refuses to send tokens unencrypted over a network, unless the settings allow it."""
     if is_loopback(settings.host) or settings.tls_cert or settings.allow_plaintext:
         return
     raise SettingsError(
@@ -188,7 +188,7 @@ def _listener(settings: Settings, limits: ConnectionLimits) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by every connection: a peer that vanished without a word is noticed.
+        # Inherited by every connection: a peer that vanished silently is noticed.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.write_stall_seconds * 1000))
@@ -233,7 +233,7 @@ def _no_password() -> NoReturn:
 
 
 def _affordable(connections: int) -> int:
-    """Raise the limit of open files as far as it goes, and stay under it."""
+    """Raises the limit of open files as far as possible, and returns what fits under it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES_BESIDE_CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:

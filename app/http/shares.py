@@ -1,15 +1,15 @@
-"""Two bounded things that callers share: bytes of bodies held in memory, and places at the work bench."""
+"""Two bounded resources that callers share: bytes of bodies in memory, and places for requests at work."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-QUEUE_SHARES = 4  # a caller fills at most one of so many parts of a queue
+QUEUE_SHARES = 4  # a caller fills at most this fraction of a queue
 
 
 class FairShares:
-    """Counts what is held of a total, and how much of it by whom; nobody may hold more than `share`."""
+    """Counts the use of a total by caller; no caller may hold more than `share`."""
 
     def __init__(self, total: int, share: int) -> None:
         self.total = total
@@ -38,10 +38,10 @@ class FairShares:
 
 
 class Slots:
-    """Places for requests being worked on: `total` in all, `share` of them for one caller, the rest queue.
+    """Places for requests at work: `total` in all, `share` of them for a caller; further requests queue.
 
-    Whoever has a free share goes before a caller that has used its own up, so one caller's flood of slow
-    requests delays nobody else's.
+    A caller with a free share goes before a caller that has used its own up, so one caller's flood of slow requests
+    does not delay the others.
     """
 
     def __init__(self, total: int, share: int, queue: int) -> None:
@@ -96,7 +96,7 @@ class Slots:
                 return
 
     def _withdrawn(self, entry: tuple[str, asyncio.Future[None]]) -> bool:
-        """Leave the queue; True when the place had been given at the same moment."""
+        """Leaves the queue; returns True if the place had been given at the same moment."""
         if entry in self._queue:
             self._queue.remove(entry)
             return False

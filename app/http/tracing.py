@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of requests and cycles, when somebody collects them; otherwise nothing of it is even imported."""
+"""OpenTelemetry spans of requests and cycles, if a collector is set; otherwise OpenTelemetry is not even imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tracing:
 
     @contextmanager
     def span(self, visit: Visit, traceparent: str | None) -> Iterator[None]:
-        """One request; part of the caller's trace when it sent a W3C traceparent."""
+        """Opens the span of a request, in the caller's trace if it sent a W3C traceparent."""
         carrier: dict[str, Any] = {"traceparent": traceparent} if traceparent else {}
         context = self._propagator.extract(carrier)
         with self._tracer.start_as_current_span(
@@ -59,19 +59,19 @@ class Tracing:
                     span.set_status(self._trace.StatusCode.ERROR)
 
     def part(self, name: str) -> AbstractContextManager[Any]:
-        """A span inside the one that is under way here, or a trace of its own."""
+        """Opens a span inside the current span, or a new trace."""
         return self._tracer.start_as_current_span(name)
 
     def note(self, values: Mapping[str, str | int | float | bool]) -> None:
-        """Say more of the span that is under way here."""
+        """Adds attributes to the current span."""
         self._trace.get_current_span().set_attributes(values)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Sends the remaining spans."""
         self._provider.shutdown()
 
 
 def configure(settings: Settings) -> Tracing | None:
-    """Tracing, if an endpoint is set."""
+    """Returns the tracing if an endpoint is set."""
     endpoint = settings.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     return Tracing(endpoint) if endpoint else None

@@ -1,4 +1,4 @@
-"""One request on its way through: its id, what it was answered, and the line it leaves in the log."""
+"""A request on its way through the server: its id, its answer, and its line in the log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=/-]{0,127}")
 NO_ROUTE = "(gate)"
 UNMATCHED = "(none)"
 CLIENT_LEFT = 499
-# Refusals can come by the ten thousand a second; the log gets so many a second and counts the rest.
+# Refusals can come at ten thousand a second; the log gets so many a second and counts the rest.
 REFUSAL_LINES = Buckets(20.0, 100.0, keys=16)
 QUIET_STATUSES = frozenset({401, 408, 413, 415, 429, 503})
 
 
 class Visit:
-    """Wraps `send` of one request."""
+    """Wraps `send` of a request."""
 
     __slots__ = (
         "_send",
@@ -51,7 +51,7 @@ class Visit:
         "status",
     )
 
-    unlogged = 0  # refusals since the last line about one
+    unlogged = 0  # refusals since the last line about a refusal
 
     def __init__(self, scope: Scope, send: Send, lane: RequestLane, wanted_id: str | None, peer: str) -> None:
         self.scope = scope
@@ -105,14 +105,14 @@ class Visit:
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
     def close(self) -> None:
-        """Count and log what became of it."""
+        """Counts and logs the answer."""
         seconds = time.perf_counter() - self.started_at
         status = self.status or CLIENT_LEFT
         metrics.answered(self.method, self.route, status, None if self.lane.long else seconds)
         if status == 429:
             metrics.RATE_LIMITED.labels(self.lane.name).inc()
         if status < 400 and (self.lane.node or self.lane is PROBE):
-            # 8,640 a node and day: the metrics count them, the log tells of the others
+            # 8,640 a node and day: the metrics count them, the log has the others
             if log.isEnabledFor(logging.DEBUG):
                 self._log(logging.DEBUG, status, seconds)
         elif status in QUIET_STATUSES and REFUSAL_LINES.take("", time.monotonic()):
@@ -141,12 +141,12 @@ class Visit:
 
 
 def sane(request_id: str) -> bool:
-    """Tells if a client's id may go into our log: it is short, plain, and not a token sent by mistake."""
+    """Returns True if a client's id may go into our log: short, plain, and not a token sent by mistake."""
     return SANE_ID.fullmatch(request_id) is not None and redact(request_id) == request_id
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the route that answered, never the path itself."""
+    """Returns the template of the route that answered, never the path itself."""
     context = scope.get("fastapi", {}).get("effective_route_context")  # routers included with a prefix
     template = getattr(context, "path_format", None) or getattr(scope.get("route"), "path_format", None)
     return template or UNMATCHED
