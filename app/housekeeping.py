@@ -29,6 +29,7 @@ DAYS_AHEAD = 2
 NODES_AT_ONCE = 20
 SERVICES_AT_ONCE = 20
 PRUNED_AT_ONCE = 5000
+MOST_ALONE = 500  # nodes, after one of several has failed
 EVENT_DAYS = 30.0
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,16 @@ class Housekeeping:
         self._repeat(_turn("mark_silent_nodes", lambda c: reporting_condition.update_reporting(c, since)))
 
     def note_devices(self) -> None:
-        self._repeat(_turn("note_devices", device_status.update_device_statuses))
+        """Nodes together; if that fails each by itself, so that one stops no other."""
+        try:
+            self._repeat(_turn("note_devices", device_status.update_device_statuses))
+        except Unavailable:
+            raise
+        except Exception:
+            waiting = self._database.read(lambda c: node_state.device_changes(c, MOST_ALONE))
+            for at in self._pace.portions(range(len(waiting))):
+                node = waiting[at].node
+                self._alone("note_devices", node, partial(device_status.update_device_statuses, only=node))
 
     def refresh_tokens(self) -> None:
         self._context.authenticator.refresh()
@@ -120,12 +130,8 @@ class Housekeeping:
         except Unavailable:
             raise
         except Exception:
-            if len(names) > 1:
-                for name in names:
-                    self._roll_up_nodes(hour, [name])
-            else:
-                metrics.HOUSEKEEPING_FAILED.labels("roll_up_hours").inc()
-                log.exception("node_not_rolled_up", extra={"node": names[0], "hour": hour.isoformat()})
+            for name in names:
+                self._alone("roll_up_hours", name, partial(rollups.roll_up, hour=hour, names=[name]))
 
     def account(self) -> None:
         """Divides the cost of all time that is final among those that used it."""
@@ -163,6 +169,16 @@ class Housekeeping:
         for _ in self._pace.portions():
             if not self._database.write(portion):
                 return
+
+    def _alone(self, job: str, node: str, act: Callable[[Connection], object]) -> None:
+        """One node's part of a job that failed for several; its failure is counted."""
+        try:
+            self._database.write(act)
+        except Unavailable:
+            raise
+        except Exception:
+            metrics.HOUSEKEEPING_FAILED.labels(job).inc()
+            log.exception("housekeeping_failed_for_a_node", extra={"job": job, "node": node})
 
     def _guarded(self, job: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:

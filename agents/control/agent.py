@@ -129,7 +129,8 @@ class Agent:
             self._sent_inventory = inventory
             self._node.note_stored(report.copies, {dropped.what for dropped in answer.dropped})
         self._note_answer()
-        for dropped in answer.dropped[:MOST_LOG_LINES]:
+        refused = [dropped for dropped in answer.dropped if dropped.reason != "later"]
+        for dropped in refused[:MOST_LOG_LINES]:
             log.warning(
                 "the control plane dropped a part of the report: %s (%s)",
                 printable(dropped.what[:200]),

@@ -26,12 +26,12 @@ from app.world.write import write
 Types = Mapping[str, Mapping[str, JSON]]
 
 
-def update_device_statuses(connection: Connection) -> int:
-    """Updates the statuses from the reports; returns how many nodes it looked at."""
-    if not node_state.device_changes(connection, 1):
+def update_device_statuses(connection: Connection, only: str = "") -> int:
+    """Updates the statuses of nodes, or of only one, from the reports; returns how many nodes it looked at."""
+    if not node_state.device_changes(connection, 1, only):
         return 0
     latest = versions.lock(connection, "object")
-    found = node_state.device_changes(connection, NODES_AT_ONCE)
+    found = node_state.device_changes(connection, NODES_AT_ONCE, only)
     inventories = {news.node: msgspec.convert(news.inventory, Inventory) for news in found}
     stored = objects.get_many(connection, [Key(Kind.NODE, "", news.node) for news in found])
     types = _types(connection, list(stored.values()), list(inventories.values()))

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import text
 
+from agents.contract.reports import Report
 from app.context import Context
 from app.housekeeping import Housekeeping
 from app.main import assemble
+from app.manifests.reader import Document
+from app.manifests.validate import validate
+from app.nodes.reporting_condition import SYSTEM
 from app.settings import Settings
+from app.world.declare import declare
+from tests.support.reports import report
+from tests.support.world import gpu_type, node
 
 
 @pytest.fixture
@@ -111,6 +119,22 @@ def test_a_node_whose_hour_cannot_be_rolled_up_stops_no_other(context: Context, 
     housekeeping.roll_up_hours()
     assert run(context, "SELECT node FROM gpu_hour ORDER BY node") == [(f"node-{n}",) for n in (1, 2, 4, 5)]
     assert run(context, "SELECT * FROM pending_hour") == []
+
+
+def test_a_node_whose_devices_cannot_be_read_keeps_no_others_status_out_of_date(
+    context: Context, housekeeping: Housekeeping
+) -> None:
+    documents = [Document("test", document) for document in (gpu_type(), node("node-1"), node("node-2"))]
+    manifests, faults = validate(documents)
+    assert not faults
+    context.database.write(lambda connection: declare(connection, SYSTEM, manifests))
+    for name in ("node-1", "node-2"):
+        sent = report(name, 1, inventory={"gpus": [{"index": 0, "uuid": f"GPU-of-{name}"}]})
+        context.nodes.intake.keep([msgspec.convert(sent, Report)], [b"{}"])
+    run(context, "UPDATE node_inventory SET inventory = '{\"gpus\": 1}' WHERE node = 'node-1'")
+    housekeeping.note_devices()
+    rows = run(context, "SELECT name, status #>> '{gpus,0,uuid}' FROM object WHERE kind = 'Node' ORDER BY name")
+    assert rows == [("node-1", None), ("node-2", "GPU-of-node-2")]
 
 
 def test_an_hour_cut_short_by_a_stop_stays_pending(context: Context, housekeeping: Housekeeping) -> None:

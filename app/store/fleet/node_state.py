@@ -36,6 +36,7 @@ DEVICE_CHANGES = statement(
            SELECT CAST(condition ->> 'observedGeneration' AS bigint)
            FROM jsonb_array_elements(object.status -> 'conditions') AS condition
            WHERE condition ->> 'type' = 'InventoryMismatch'))
+      AND :only IN ('', object.name)
     ORDER BY object.name LIMIT :limit
     """,
 )
@@ -134,9 +135,10 @@ class ReportedDevices:
     detail_at: datetime | None
 
 
-def device_changes(connection: Connection, limit: int) -> list[ReportedDevices]:
-    """Returns the devices of nodes whose status may be out of date."""
-    return [ReportedDevices(*row) for row in connection.execute(DEVICE_CHANGES, {"limit": limit})]
+def device_changes(connection: Connection, limit: int, only: str = "") -> list[ReportedDevices]:
+    """Returns the devices of nodes, or of only one, whose status may be out of date."""
+    rows = connection.execute(DEVICE_CHANGES, {"limit": limit, "only": only})
+    return [ReportedDevices(*row) for row in rows]
 
 
 def mark_noted(connection: Connection, reports: Sequence[ReportedDevices]) -> None:
