@@ -26,6 +26,7 @@ from simulation.open_loop import percentile
 DECISIONS_PER_SECOND = 2.0
 NODES_PER_DECISION = 10
 APPLY_AT_ONCE = 2000
+NICE = 10  # of what makes load beside a server that is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def document(kind: str, name: str, spec: dict[str, Any], tenant: str = "") -> di
     return {"apiVersion": "gpuwright/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dict[str, Any]:
+def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say, *, nice: int = 0) -> dict[str, Any]:
     """Measures reports at a fixed rate, while every agent holds a poll and decisions are written."""
     say(f"{order.agents} agents, {order.rate:g} reports/s for {order.seconds:g} s")
     database = Database(system.database_url, pool_size=1, direct=True)
@@ -150,7 +151,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dic
     decisions = Decisions(database, order.agents, epoch)
     writer = threading.Thread(target=decisions.run, daemon=True)
     generator = subprocess.Popen(
-        [sys.executable, "-m", "cli.bench.load"],
+        [*(["nice", "-n", str(nice)] if nice else []), sys.executable, "-m", "cli.bench.load"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

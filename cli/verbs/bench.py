@@ -19,6 +19,7 @@ Examples:
   gpuwright bench solve --gpus 1000 --services 300 --seeds 5 --seconds 10 --plot gap.png --json
   gpuwright bench api --agents 1000 --seconds 60 --json
   gpuwright bench api --agents 1000 --seconds 20 --search --p99-ms 20
+  gpuwright bench api --agents 1000 --rate 100 --readers 8 --json
 
 Everything runs on this machine, in processes and folders of its own. Progress goes to stderr; with --json, stdout
 holds a single object. docs/benchmarks.md explains what each measures.
@@ -51,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     api.add_argument("--rate", metavar="R", type=positive, default=500.0, help="reports a second; default 500")
     api.add_argument("--search", action="store_true", help="find the largest rate that keeps --p99-ms")
     api.add_argument("--p99-ms", metavar="MS", type=positive, default=20.0, help="for --search; default 20")
+    reads = "measure reports while a viewer reads /slo, /overview and the console over N connections each"
+    api.add_argument("--readers", metavar="N", type=whole(1, 1000), help=reads)
+    api.add_argument(
+        "--services", metavar="N", type=whole(1, 100_000), default=1000, help="services for --readers; default 1000"
+    )
     api.add_argument("--pages", action="store_true", help="measure lists and apply of 10,000 services instead")
     _add_json(api)
     for name, (module, about) in SOLVERS.items():
@@ -66,6 +72,11 @@ def run(args: argparse.Namespace) -> int:
 
     if args.pages:
         found = pages.measure(say)
+    elif args.readers:
+        from cli.bench import heavy_reads
+
+        order = api.ApiLoad(args.agents, args.seconds, args.rate)
+        found = heavy_reads.measure(order, args.services, args.readers, say)
     elif args.search:
         found = api.search(args.agents, args.seconds, args.p99_ms, say)
     else:

@@ -26,6 +26,18 @@ def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_reports_are_measured_while_a_viewer_reads(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "5", "--seconds", "1", "--rate", "10"]
+    command += ["--readers", "1", "--services", "20", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["errors"] == found["reads_refused"] == 0
+    assert found["p99_ms"] > 0
+    assert found["quiet_p99_ms"] > 0
+    assert all(found[f"reads of {path}"] for path in ("/api/v1/slo", "/api/v1/overview", "/"))
+
+
 @pytest.mark.parametrize(
     ("values", "percent", "expected"),
     [([], 99, None), ([5.0], 99, 5.0), ([3.0, 1.0, 2.0], 50, 2.0), (list(map(float, range(1, 101))), 99, 99.0)],
