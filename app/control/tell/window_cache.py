@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.store.database.database import Database
+from app.store.database.database import Database, Unavailable
 from app.store.fleet import loads
 from app.store.fleet.loads import WindowSums
 
@@ -28,6 +28,7 @@ class WindowCache:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptSums] = OrderedDict()
         self._summing = threading.Lock()
+        self._resting_until = 0.0  # after a failure: the next would take as long
 
     def read(self, database: Database, tenant: str = "") -> WindowSums:
         """Returns the sums of a tenant's services, or of all. Call it outside of a transaction: it may wait."""
@@ -47,10 +48,19 @@ class WindowCache:
 
     def _sum(self, database: Database, tenant: str) -> WindowSums:
         begun = time.monotonic()
-        sums = database.read(lambda connection: loads.in_windows(connection, tenant))
-        now = time.monotonic()
-        self._kept[tenant] = KeptSums(sums, now + min(LONGEST_SECONDS, KEPT_FOR * (now - begun)))
+        if begun < self._resting_until:
+            raise Unavailable("the loads of services could not be summed in time; try again later")
+        try:
+            sums = database.read(lambda connection: loads.in_windows(connection, tenant))
+        except Unavailable:
+            self._resting_until = time.monotonic() + _kept_seconds(begun)
+            raise
+        self._kept[tenant] = KeptSums(sums, time.monotonic() + _kept_seconds(begun))
         self._kept.move_to_end(tenant)
         if len(self._kept) > MOST_TENANTS:
             self._kept.popitem(last=False)
         return sums
+
+
+def _kept_seconds(begun: float) -> float:
+    return min(LONGEST_SECONDS, KEPT_FOR * (time.monotonic() - begun))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 
 import msgspec
 from sqlalchemy import Connection
@@ -62,7 +63,8 @@ class WindowAnswers:
     slow: float
 
 
-WindowSums = dict[str, dict[str, tuple[float, float, float]]]
+Sums = tuple[float, float, float]  # answers, errors, slow answers
+WindowSums = dict[str, dict[str, Sums]]
 
 # The windows and their names. Alerts compare a long window, which is reliable, with a short one, which ends soon.
 WINDOWS = {
@@ -125,20 +127,21 @@ _ANSWERED = """
 _OF_TENANT = "AND tenant = :tenant"
 ANSWERED = statement("answered_within", _ANSWERED.format(of_tenant=""))
 ANSWERED_OF_TENANT = statement("answered_within_of_tenant", _ANSWERED.format(of_tenant=_OF_TENANT))
-_SUMS = ", ".join(
-    f"coalesce(sum({what}) FILTER (WHERE at > moment() - interval '{window.total_seconds():.0f} seconds'), 0)"
-    for window in WINDOWS.values()
-    for what in ("answers", "errors", "slow")
+# Each row falls into the shortest window that it lies in; the sums of longer windows are put together afterwards. The
+# subquery is evaluated once, where the function alone would be called for each row.
+_AGES = " ".join(
+    f"WHEN at > (SELECT moment()) - interval '{window.total_seconds():.0f} seconds' THEN {age}"
+    for age, window in enumerate(WINDOWS.values())
 )
 _SPENT = f"""
-    SELECT tenant || '/' || service, {_SUMS}
+    SELECT tenant || '/' || service, CASE {_AGES} END AS age, sum(answers), sum(errors), sum(slow)
     FROM (
         SELECT tenant, service, at, answers, errors, slow FROM service_load WHERE true {{of_tenant}}
         UNION ALL
         SELECT tenant, service, hour, answers, errors, slow FROM service_load_hour
         WHERE hour > moment() - interval '30 days' {{of_tenant}}
     ) AS bucket
-    GROUP BY tenant, service ORDER BY tenant, service
+    GROUP BY tenant, service, age
 """
 SPENT = statement("answered_in_windows", _SPENT.format(of_tenant=""))
 SPENT_OF_TENANT = statement("answered_in_windows_of_tenant", _SPENT.format(of_tenant=_OF_TENANT))
@@ -199,12 +202,17 @@ def answers_within(connection: Connection, within: timedelta, tenant: str = "") 
 
 def in_windows(connection: Connection, tenant: str = "") -> WindowSums:
     """Returns answers, errors and slow answers by service, all or a tenant's, and window."""
-    found = {}
     rows = connection.execute(SPENT_OF_TENANT, {"tenant": tenant}) if tenant else connection.execute(SPENT)
-    for service, *sums in rows:
-        by_window = zip(WINDOWS, zip(*[iter(map(float, sums))] * 3, strict=True), strict=True)
-        found[service] = dict(by_window)
-    return found
+    by_age: dict[str, list[Sums]] = {}
+    for service, age, answers, errors, slow in rows:
+        if age is not None:
+            ages = by_age.setdefault(service, [(0.0, 0.0, 0.0)] * len(WINDOWS))
+            ages[age] = (float(answers), float(errors), float(slow))
+    return {service: dict(zip(WINDOWS, accumulate(ages, _added), strict=True)) for service, ages in by_age.items()}
+
+
+def _added(sums: Sums, more: Sums) -> Sums:
+    return sums[0] + more[0], sums[1] + more[1], sums[2] + more[2]
 
 
 def roll_up(connection: Connection, after: timedelta = timedelta(hours=2)) -> None:
