@@ -13,7 +13,7 @@ from app.store.plans.plans import PlanDraft
 from app.store.world import events
 from solvers.planning.plan import Plan, Unplaced, Unserved
 from solvers.planning.problem import Instance, PlacedJob
-from tests.support.reports import instance, report, send
+from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import RunningServer
 from tests.support.world import job, model, profile, service
 
@@ -36,6 +36,7 @@ def declare_canary(server: RunningServer) -> None:
     ]
     reply = server.request("POST", "/api/v1/apply", documents)
     assert reply.status == 200, reply.text
+    note_assigned(server.database_url, "node-1", CANARY, SERVICE)
     copy = {"id": f"{CANARY}.1", "instance": CANARY, "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}
     told = report("node-1", instances=[instance(CANARY, tenant=CANARY, service=f"{CANARY}-service")], copies=[copy])
     assert send(server, server.token("node", node="node-1"), told).status == 200

@@ -6,9 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy import text
+
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from tests.support.server import Reply, RunningServer
+
+ASSIGNED = """
+    INSERT INTO assigned (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated, first_at)
+    VALUES (:node, :instance, 0, :tenant, :service, '', 30, 2, false, now())
+"""
 
 
 def this_minute() -> datetime:
@@ -62,3 +69,14 @@ def decide(database: Database, epoch: int, generation: int, *nodes: str) -> dict
     """Write assignments as a leader of `epoch` does; the versions that were taken."""
     drafts = [assignments.AssignmentDraft(node, generation, body_of(node, epoch, generation)) for node in nodes]
     return database.write(lambda connection: assignments.write(connection, epoch, drafts))
+
+
+def note_assigned(database_url: str, node: str, instance: str, service: str = "shop/search") -> None:
+    """As if the node had been assigned the instance: gateways route no copies of others."""
+    tenant, _, name = service.partition("/")
+    values = {"node": node, "instance": instance, "tenant": tenant, "service": name}
+    database = Database(database_url, pool_size=1)
+    try:
+        database.write(lambda connection: connection.execute(text(ASSIGNED), values))
+    finally:
+        database.close()

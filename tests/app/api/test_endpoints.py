@@ -16,7 +16,7 @@ from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit
 from tests.support.caller import until
-from tests.support.reports import instance, report, send
+from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
 
 EDGE = "edge-1"
@@ -37,6 +37,7 @@ def edge(server: RunningServer) -> str:
 
 @pytest.fixture(scope="module")
 def node(server: RunningServer) -> str:
+    note_assigned(server.database_url, "node-1", "i-1")
     return server.token("node", node="node-1")
 
 

@@ -17,7 +17,7 @@ from app.main import assemble
 from app.manifests.model import BY_PLURAL, Kind
 from app.settings import Settings
 from tests.support.caller import until
-from tests.support.reports import instance, report, send
+from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
 
@@ -95,6 +95,7 @@ def world(server: RunningServer) -> RunningServer:
     ]
     reply = server.request("POST", "/api/v1/apply", documents)
     assert reply.status == 200, reply.text
+    note_assigned(server.database_url, "node-1", CANARY, f"other/{CANARY}-service")
     copy = {"id": f"{CANARY}.1", "instance": CANARY, "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}
     theirs = report("node-1", instances=[instance(CANARY, tenant="other", service=f"{CANARY}-service")], copies=[copy])
     assert send(server, server.token("node", node="node-1"), theirs).status == 200
