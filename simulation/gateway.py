@@ -23,7 +23,7 @@ class Gateway:
         self.away = False
         self._database = database
         self._began = self._birth()
-        self._sequence = int(fleet.clock.now().timestamp() * 1000)
+        self._sequence = 0  # a stored sequence of an earlier process raises it
         self._zero: dict[str, Total] = {}
         self._due = float("-inf")
         self._pressures: dict[str, Pressure] = {}
