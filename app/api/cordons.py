@@ -109,9 +109,9 @@ def _put(
         gpus = int(str(node.spec["gpus"]))
         if given.gpu is not None and given.gpu >= gpus:
             raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
-        if given.deadline is not None and (left := given.deadline - clock.now(connection)) <= timedelta():
+        if given.deadline is not None and (time_left := given.deadline - clock.now(connection)) <= timedelta():
             raise HttpProblem("invalid", f"the deadline {given.deadline.isoformat()} has passed")
-        if given.deadline is not None and left > LONGEST_DRAIN:
+        if given.deadline is not None and time_left > LONGEST_DRAIN:
             detail = f"the deadline {given.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
             raise HttpProblem("invalid", detail)
         gpu = cordons.ALL_GPUS if given.gpu is None else given.gpu

@@ -131,11 +131,11 @@ def hide_neighbours(explanation: dict[str, Any], who: Principal, granted: Reach)
     """Removes what names neighbours or other nodes, for callers who may not see the fleet."""
     if granted is not Reach.OWN:
         return explanation
-    kept = {key: value for key, value in explanation.items() if key not in OF_THE_FLEET}
-    kept["sentences"] = [text for text in explanation["sentences"] if not _names_others(text)]
-    if _names_others(kept.get("reason") or ""):
-        kept["reason"] = ""
-    return kept
+    shown = {key: value for key, value in explanation.items() if key not in OF_THE_FLEET}
+    shown["sentences"] = [text for text in explanation["sentences"] if not _names_others(text)]
+    if _names_others(shown.get("reason") or ""):
+        shown["reason"] = ""
+    return shown
 
 
 def _add_held_back(ctx: Context, explanation: dict[str, Any], name: str, of: int) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def services(
     """Returns the services, all or a tenant's, with what was measured and what the plan expects."""
     rates = {line.service: line for line in loads.answers_within(connection, RATE_WINDOW, tenant)}
     promised = slos(connection, tenant)
-    kept = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
+    assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
     planned: dict[str, list[dict[str, Any]]] = {}
     for instance in body.get("instances", ()):
@@ -91,9 +91,9 @@ def services(
             "ratePerSecond": rates[name].requests / rates[name].seconds if name in rates else None,
             "plannedPerSecond": sum(line["ratePerSecond"] for line in planned.get(name, ())),
             "unservedPerSecond": missed.get(name, 0.0),
-            "attained": kept[name].attainment.get(SLO_WINDOW),
-            "burnRate": kept[name].burn_rates.get(SLO_WINDOW),
-            "budgetLeft": kept[name].budget_left,
+            "attained": assessed[name].attainment.get(SLO_WINDOW),
+            "burnRate": assessed[name].burn_rates.get(SLO_WINDOW),
+            "budgetLeft": assessed[name].budget_left,
             "sloMs": promise["latencyMs"],
             "percentile": promise["percentile"],
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),

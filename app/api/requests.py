@@ -149,8 +149,8 @@ def write_once(
     ).digest()  # fmt: skip
 
     def once(connection: Connection) -> Response:
-        kept = idempotency.read_answer(connection, who.id, key)
-        if kept is None:
+        stored = idempotency.read_answer(connection, who.id, key)
+        if stored is None:
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
             salt = secrets.token_bytes(SALT_BYTES)
@@ -158,11 +158,11 @@ def write_once(
             first = idempotency.KeptAnswer(request_hash, response.status_code, headers, masked)
             idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
             return response
-        if kept.request_hash != request_hash:
+        if stored.request_hash != request_hash:
             raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
-        replayed = {**kept.headers, "Idempotency-Replayed": "true"}
-        salt, masked = kept.body[:SALT_BYTES], kept.body[SALT_BYTES:]
-        return Response(_masked(request, key, salt, masked), kept.status, replayed, JSON)
+        replayed = {**stored.headers, "Idempotency-Replayed": "true"}
+        salt, masked = stored.body[:SALT_BYTES], stored.body[SALT_BYTES:]
+        return Response(_masked(request, key, salt, masked), stored.status, replayed, JSON)
 
     return ctx.database.write(once, repeatable=True)
 

@@ -29,16 +29,16 @@ def attainment(
 
 
 def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[dict[str, Any]]:
-    kept = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
+    assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {
             "service": name,
             "latencyMs": promise["latencyMs"],
             "percentile": promise["percentile"],
-            "attainment": dict(kept[name].attainment),
-            "burnRates": dict(kept[name].burn_rates),
-            "budgetLeft": kept[name].budget_left,
-            "alarm": kept[name].alarm or None,
+            "attainment": dict(assessed[name].attainment),
+            "burnRates": dict(assessed[name].burn_rates),
+            "budgetLeft": assessed[name].budget_left,
+            "alarm": assessed[name].alarm or None,
         }
         for name, promise in promised
     ]

@@ -69,16 +69,16 @@ async def watch(
         )
     elif start > latest:
         raise HttpProblem("gone", f"version {start} is newer than the latest here, {latest}; list again", oldest=floor)
-    tokens_seen = ctx.notices.current("token")
-    if not await ctx.nodes.lane.stands(ctx.authenticator, who):  # it may have ended since it was let in
+    tokens_version = ctx.notices.current("token")
+    if not await ctx.nodes.lane.is_current(ctx.authenticator, who):  # it may have ended since it was let in
         raise revoked()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = _stream(ctx, who, wanted, start, tokens_seen)
+    events = _stream(ctx, who, wanted, start, tokens_version)
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 async def _stream(
-    ctx: Context, who: Principal, wanted: WatchFilter, version: int, tokens_seen: int
+    ctx: Context, who: Principal, wanted: WatchFilter, version: int, tokens_version: int
 ) -> AsyncIterator[bytes]:
     """Yields changes as they become visible, heartbeats in between, and an end when the token ends."""
     yield b": heartbeat %d\n\n" % version
@@ -94,23 +94,25 @@ async def _stream(
                 if event:
                     yield event
             version = found[-1].version if len(found) == BATCH else latest
-        if not await _until_news(ctx, version, tokens_seen, who):
+        if not await _until_news(ctx, version, tokens_version, who):
             yield b": heartbeat %d\n\n" % version
         tokens_now = ctx.notices.current("token")
-        if _expired(who) or (tokens_now != tokens_seen and not await ctx.nodes.lane.stands(ctx.authenticator, who)):
+        if _expired(who) or (
+            tokens_now != tokens_version and not await ctx.nodes.lane.is_current(ctx.authenticator, who)
+        ):
             yield _end("the token has expired or was revoked")
             return
-        tokens_seen = tokens_now
+        tokens_version = tokens_now
 
 
-async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Principal) -> bool:
+async def _until_news(ctx: Context, version: int, tokens_version: int, who: Principal) -> bool:
     """Waits for a change, the end of a token, or the next heartbeat; True when there is a change."""
     seconds = HEARTBEAT_SECONDS
     if who.expires_at is not None:
         seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
     waits = [
         asyncio.ensure_future(ctx.notices.wait("object", version, seconds)),
-        asyncio.ensure_future(ctx.notices.wait("token", tokens_seen, seconds)),
+        asyncio.ensure_future(ctx.notices.wait("token", tokens_version, seconds)),
     ]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

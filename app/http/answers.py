@@ -45,8 +45,8 @@ def encoded(problem: HttpProblem, scope: Mapping[str, Any]) -> bytes:
     """Returns the encoded document; JSON is ASCII with escapes, so that no control character is sent back."""
     request_id = scope.get("state", {}).get("request_id", "")
     if _is_page(scope):
-        said = {"title": problem.title, "detail": problem.detail, "status": problem.status, "request_id": request_id}
-        return _HTML.format(**{name: escape(str(value)) for name, value in said.items()}).encode()
+        fields = {"title": problem.title, "detail": problem.detail, "status": problem.status, "request_id": request_id}
+        return _HTML.format(**{name: escape(str(value)) for name, value in fields.items()}).encode()
     return json.dumps(problem.body(instance_of(scope), request_id), default=str).encode()
 
 
@@ -55,8 +55,8 @@ def headers_of(
 ) -> list[tuple[bytes, bytes]]:
     is_page = _is_page(scope)
     headers = [(b"content-type", PAGE if is_page else MEDIA), (b"content-length", str(len(body)).encode())]
-    told = problem.headers | (PAGE_HEADERS if is_page else {})
-    headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in told.items()]
+    extra_headers = problem.headers | (PAGE_HEADERS if is_page else {})
+    headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in extra_headers.items()]
     if close:
         headers.append((b"connection", b"close"))
     return headers

@@ -69,10 +69,10 @@ class GuardedConnection(HttpToolsProtocol):
         self.buffered = 0
         self.socket_transport: asyncio.Transport = None  # type: ignore[assignment]
         self._deaf = False  # nothing more is read from this client
-        self._discard_left = 0
+        self._discard_bytes = 0
         self._head_bytes = 0
         self._chunks = 0
-        self._seen: set[bytes] = set()
+        self._names: set[bytes] = set()
         self._refusal: MalformedRequest | None = None
 
     # What the event loop calls
@@ -80,16 +80,16 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.socket_transport = transport
         super().connection_made(Farewell(self, transport))  # type: ignore[arg-type]
-        self.floor.arrived(self)
+        self.floor.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.floor.left(self)
+        self.floor.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
-            self._discard_left -= len(data)
-            if self._discard_left < 0 and self.lingering_since is not None:
+            self._discard_bytes -= len(data)
+            if self._discard_bytes < 0 and self.lingering_since is not None:
                 self.socket_transport.abort()
             return
         self._unset_keepalive_if_required()
@@ -118,7 +118,7 @@ class GuardedConnection(HttpToolsProtocol):
         self.since = self.loop.time()
         self._head_bytes = 0
         self._chunks = 0
-        self._seen.clear()
+        self._names.clear()
 
     def on_url(self, url: bytes) -> None:
         self._head_bytes += len(url)
@@ -134,9 +134,9 @@ class GuardedConnection(HttpToolsProtocol):
         if self._head_bytes > self.limits.head_bytes or len(self.headers) >= self.limits.head_lines:
             raise self._refused(self._head_too_large())
         if name in ONCE:
-            if name in self._seen:
+            if name in self._names:
                 raise self._refused(MalformedRequest(400, f"the header {name.decode()} is repeated"))
-            self._seen.add(name)
+            self._names.add(name)
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
                 raise self._refused(MalformedRequest(400, "the only supported transfer encoding is `chunked`"))
         elif name == b"expect" and value.lower() == b"100-continue":
@@ -144,14 +144,14 @@ class GuardedConnection(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        seen = self._seen
-        if b"transfer-encoding" in seen and (b"content-length" in seen or self.parser.get_http_version() != "1.1"):
+        names = self._names
+        if b"transfer-encoding" in names and (b"content-length" in names or self.parser.get_http_version() != "1.1"):
             raise self._refused(
                 MalformedRequest(
                     400, "Transfer-Encoding is allowed only in HTTP/1.1, and not together with Content-Length"
                 )
             )
-        if b"host" not in seen and self.parser.get_http_version() == "1.1":
+        if b"host" not in names and self.parser.get_http_version() == "1.1":
             raise self._refused(MalformedRequest(400, "the Host header is missing"))
         if len(self.pipeline) >= PIPELINED:
             raise self._refused(MalformedRequest(400, "too many requests are pipelined"))
@@ -217,7 +217,7 @@ class GuardedConnection(HttpToolsProtocol):
             return
         self.lingering_since = self.loop.time()
         self._deaf = True
-        self._discard_left = self.limits.linger_bytes
+        self._discard_bytes = self.limits.linger_bytes
         if self.socket_transport.can_write_eof():
             self.socket_transport.write_eof()
         self.flow.resume_reading()
@@ -265,7 +265,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _finish_after_answer(self) -> None:
         self._deaf = True
-        self._discard_left = self.limits.linger_bytes
+        self._discard_bytes = self.limits.linger_bytes
         if self.cycle is not None:
             self.cycle.keep_alive = False
 

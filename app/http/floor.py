@@ -51,7 +51,7 @@ class Floor(ServerState):
         self.open: set[OpenConnection] = set()
         self.idle: OrderedDict[OpenConnection, None] = OrderedDict()  # without a request yet; the longest waiting first
 
-    def arrived(self, connection: OpenConnection) -> None:
+    def add(self, connection: OpenConnection) -> None:
         """Closes the connection that has been idle for longest to make room; refuses the new one when none is idle."""
         self.open.add(connection)
         metrics.CONNECTIONS.set(len(self.open))
@@ -66,7 +66,7 @@ class Floor(ServerState):
         else:
             connection.refuse(MalformedRequest(503, "too many connections are open"))
 
-    def left(self, connection: OpenConnection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         self.open.discard(connection)
         self.idle.pop(connection, None)
         metrics.CONNECTIONS.set(len(self.open))

@@ -27,9 +27,9 @@ class FairShares:
 
     def give(self, holder: str, amount: int) -> None:
         self.used -= amount
-        left = self._by_holder[holder] - amount
-        if left:
-            self._by_holder[holder] = left
+        rest = self._by_holder[holder] - amount
+        if rest:
+            self._by_holder[holder] = rest
         else:
             del self._by_holder[holder]
 

@@ -81,7 +81,7 @@ class AssignmentPolls:
         waiting.add(poll)
         try:
             # Only now: a token that ends from here on ends this poll as well.
-            if not await self._lane.stands(self._authenticator, who):
+            if not await self._lane.is_current(self._authenticator, who):
                 raise revoked()
             if self.newest(node) > after:  # it arrived during the read
                 await self._serve({node})

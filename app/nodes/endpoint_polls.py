@@ -99,7 +99,7 @@ class EndpointPolls:
                 await asyncio.wait_for(changed.wait(), left)
             except TimeoutError:
                 return None
-        if not await self._lane.stands(self._authenticator, who):
+        if not await self._lane.is_current(self._authenticator, who):
             raise revoked()
         return _body(known, who, service)
 

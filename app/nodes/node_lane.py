@@ -34,7 +34,7 @@ class NodeLane:
     async def repeatable(self, fn: Callable[[Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.database.repeatable, fn)
 
-    async def stands(self, authenticator: Authenticator, who: Principal) -> bool:
+    async def is_current(self, authenticator: Authenticator, who: Principal) -> bool:
         """Tells if the token is still valid; asks the database only where some token was revoked of late."""
         if authenticator.is_current(who):
             return True
