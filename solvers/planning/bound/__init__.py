@@ -33,30 +33,30 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
         return
     f = fleet(tables, LEVELS)
     s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
-    seen = s.look(first_prices(f))
+    evaluation = s.look(first_prices(f))
     yield s.best
     if not len(f.need) or not f.markets:
         yield replace(s.best, converged=True, limit=s.rough)
         return
-    patterns = yield from _first_patterns(s, seen, work)
+    patterns = yield from _first_patterns(s, evaluation, work)
     if work is None or s.work < work:
         yield from Convergence(s, patterns).run(work)
 
 
 def _first_patterns(
-    s: BoundSearch, seen: PriceEvaluation, work: int | None
+    s: BoundSearch, evaluation: PriceEvaluation, work: int | None
 ) -> Generator[Round, None, list[ClassPattern]]:
     """Evens the first prices out, or scales them down where worths do not scale with them, and halves classes."""
-    patterns = list(seen.patterns)
+    patterns = list(evaluation.patterns)
     if s.fleet.scales:
-        for found in evened(s.fleet, seen, np.zeros(len(s.fleet.markets)), TUNING.even_steps):
+        for found in evened(s.fleet, evaluation, np.zeros(len(s.fleet.markets)), TUNING.even_steps):
             s.take(found)
             patterns += found.patterns
             yield s.best
             if work is not None and s.work >= work:
                 return patterns
     else:
-        patterns += s.shrink(seen).patterns
+        patterns += s.shrink(evaluation).patterns
         yield s.best
     for moved in s.deepen(patterns, TUNING.first_gap_share):
         patterns = moved
@@ -70,7 +70,7 @@ def bound_at(tables: Tables, prices: Floats) -> float:
     prices = np.minimum(np.maximum(prices, 0.0), f.most_price)
     best = -np.inf
     while True:
-        seen = look_at(f, prices)
-        best = max(best, seen.bound)
-        if not halve(f, seen.worth, prices, NEAR)[0]:
+        evaluation = look_at(f, prices)
+        best = max(best, evaluation.bound)
+        if not halve(f, evaluation.worth, prices, NEAR)[0]:
             return attainable(f).above(best)

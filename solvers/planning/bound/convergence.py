@@ -87,10 +87,10 @@ class Convergence:
     def _look(self, prices: Floats) -> None:
         """Looks at prices between the best and the linear programme's, and gives it what is found there."""
         s, f = self.search, self.search.fleet
-        seen = s.look(self.weight * s.centre + (1 - self.weight) * np.minimum(prices, f.most_price))
+        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * np.minimum(prices, f.most_price))
         if s.is_better:
             self.master.move(s.centre)
-        if self.master.add(seen.patterns + alone_patterns(f, seen.prices)):
+        if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
             self.weight = TUNING.weight
         else:
             self.weight *= 0.5
@@ -107,9 +107,9 @@ class Convergence:
             patterns = moved
             yield s.best
         if (self.sizes or is_slow or self.is_large) and f.scales:
-            seen = s.look(s.centre)
+            evaluation = s.look(s.centre)
             extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
-            for found in evened(f, seen, extra, TUNING.even_steps):
+            for found in evened(f, evaluation, extra, TUNING.even_steps):
                 s.take(found)
                 patterns += found.patterns
         return self._regroup(patterns, is_slow, has_finer_classes=_classes(s) > before)

@@ -109,14 +109,14 @@ class PriceEvaluation:
 def look_at(f: BoundFleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> PriceEvaluation:
     """Computes the bound of these prices over all classes."""
     worth = np.zeros(len(f.markets))
-    seen: list[ClassPattern] = []
+    patterns: list[ClassPattern] = []
     work = 0
     for m in f.markets:
         enough = float(f.fixed[m.pools].min(initial=np.inf))
-        worth[m.number], patterns = look(m, prices, f.scratch, enough, fine * m.scale, turns)
-        seen += patterns
-        work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(patterns)
-    return PriceEvaluation(prices, worth, value(f, prices, worth), seen, work)
+        worth[m.number], found = look(m, prices, f.scratch, enough, fine * m.scale, turns)
+        patterns += found
+        work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(found)
+    return PriceEvaluation(prices, worth, value(f, prices, worth), patterns, work)
 
 
 def value(f: BoundFleet, prices: Floats, worth: Floats) -> float:
@@ -147,14 +147,14 @@ def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
     return np.minimum(np.minimum(all_served, some), none)
 
 
-def scaled(f: BoundFleet, seen: PriceEvaluation) -> tuple[float, float]:
+def scaled(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
     """Returns the multiple of these prices with the best bound, and that bound, where worths scale with prices."""
-    best, by = seen.bound, 1.0
+    best, by = evaluation.bound, 1.0
     if not f.scales:
         return by, best
     of = market_of(f)
-    for factor in np.unique(f.fixed[seen.worth[of] > 0.0] / seen.worth[of][seen.worth[of] > 0.0]):
-        bound = value(f, seen.prices * factor, seen.worth * factor)
+    for factor in np.unique(f.fixed[evaluation.worth[of] > 0.0] / evaluation.worth[of][evaluation.worth[of] > 0.0]):
+        bound = value(f, evaluation.prices * factor, evaluation.worth * factor)
         if bound > best:
             best, by = bound, float(factor)
     return by, best

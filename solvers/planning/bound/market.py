@@ -113,8 +113,8 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
         np.maximum.at(turns, group, 100 // np.maximum(least, 1))
         copies = min(policy.same_model_per_gpu, policy.clients_per_gpu)
         rates, sms = np.zeros(last - first), np.zeros(last - first, dtype=np.int64)
-        kept = np.where(t.is_dedicated, need, 0.0)
-        alone(w, full_ratio, kept, first, last, copies, rates, sms)
+        dedicated_need = np.where(t.is_dedicated, need, 0.0)
+        alone(w, full_ratio, dedicated_need, first, last, copies, rates, sms)
         kind = t.problem.gpu_types[t.site_types[site]]
         with np.errstate(invalid="ignore"):
             per_request = np.min(exec_ms / t.batches[None, :, None], axis=1, initial=np.inf) / 1000.0
@@ -202,33 +202,33 @@ def look(
 
     Every class gets a bound at its own prices; the one that decides is searched until another does.
     """
-    seen: list[Any] = []
+    found: list[Any] = []
     worths = np.zeros(len(m.classes))
-    left = np.full(len(m.classes), turns)
+    turns_left = np.full(len(m.classes), turns)
     for place, c in enumerate(m.classes):
         kernels.envelope(prices, m.service, m.profile, m.energy, c.at_lo, c.earned_lo)
         kernels.envelope(prices, m.service, m.profile, m.energy, c.at_hi, c.earned_hi)
-        seen += search(m, prices, s, place, enough, tolerance, 1)
+        found += search(m, prices, s, place, enough, tolerance, 1)
         worths[place] = c.own[2]
     floor = max(enough, best_alone(m, prices)[0])
     while len(worths):
         place = int(np.argmax(worths))
-        if worths[place] <= floor or left[place] <= 0:
+        if worths[place] <= floor or turns_left[place] <= 0:
             break
         rest = np.delete(worths, place)
         target = max(floor, float(rest.max(initial=0.0)) - tolerance)
-        seen += search(m, prices, s, place, target, tolerance, TURNS)
-        left[place] -= TURNS
+        found += search(m, prices, s, place, target, tolerance, TURNS)
+        turns_left[place] -= TURNS
         if m.classes[place].own[2] >= worths[place]:
-            left[place] = 0
+            turns_left[place] = 0
         worths[place] = min(worths[place], m.classes[place].own[2])
-    return max(float(worths.max(initial=0.0)), best_alone(m, prices)[0], 0.0), seen
+    return max(float(worths.max(initial=0.0)), best_alone(m, prices)[0], 0.0), found
 
 
 def search(
     m: Market, prices: Floats, s: KnapsackScratch, place: int, target: float, tolerance: float, most: int
 ) -> list[Any]:
-    """Better own prices for one class; the patterns met."""
+    """Improves the own prices of a class; returns the patterns found."""
     c = m.classes[place]
     count = kernels.worth(
         c.earned_lo, c.earned_hi, m.group, m.turns, m.pressure, m.memory_gib, c.lo, c.hi, m.room_gib, m.share_price,

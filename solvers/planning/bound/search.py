@@ -44,25 +44,25 @@ class BoundSearch:
         """Evaluates prices; they become the centre if they prove more."""
         return self.take(look_at(self.fleet, prices))
 
-    def take(self, seen: PriceEvaluation) -> PriceEvaluation:
+    def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""
         f = self.fleet
-        self.work += seen.work
-        by, bound = scaled(f, seen)
+        self.work += evaluation.work
+        by, bound = scaled(f, evaluation)
         self.is_better = bound > self.rough
         if self.is_better:
-            self.rough, self.centre = bound, seen.prices * by
-            pool_prices = np.maximum((seen.worth * by)[market_of(f)] - f.fixed, 0.0)
+            self.rough, self.centre = bound, evaluation.prices * by
+            pool_prices = np.maximum((evaluation.worth * by)[market_of(f)] - f.fixed, 0.0)
             self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices)
         self.best = replace(self.best, work=self.work)
-        return seen
+        return evaluation
 
-    def shrink(self, seen: PriceEvaluation) -> PriceEvaluation:
+    def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
         low, high = 0.0, 1.0
         for _ in range(TRIES):
             middle = 0.5 * (low + high)
-            tried = self.look(seen.prices * middle)
+            tried = self.look(evaluation.prices * middle)
             if bool((tried.worth[market_of(self.fleet)] > self.fleet.fixed * (1 + 1e-9) + 1e-12).any()):
                 high = middle
             else:
@@ -73,8 +73,8 @@ class BoundSearch:
         """Halves the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
         while True:
             before = self.rough
-            seen = self.look(self.centre)
-            done, fate = halve(self.fleet, seen.worth, self.centre, NEAR)
+            evaluation = self.look(self.centre)
+            done, fate = halve(self.fleet, evaluation.worth, self.centre, NEAR)
             self.work += done
             if not done:
                 return

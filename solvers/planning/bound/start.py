@@ -17,12 +17,12 @@ TOWARDS = 0.3
 SOFT = 0.03  # distance from breaking even at which a market still gets some of a service's money
 
 
-def even_prices(f: BoundFleet, seen: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
+def even_prices(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
     """Returns the price at which each service breaks even on each market, the others' given, and the least."""
     even = np.full((len(f.need), len(f.markets)), np.inf)
     for m in f.markets:
         cost = float(f.fixed[m.pools].min()) + float(extra[m.number])
-        worth = float(seen.worth[m.number])
+        worth = float(evaluation.worth[m.number])
         if worth <= 0.0:
             continue
         found = np.full(m.last - m.first, np.inf)
@@ -57,18 +57,18 @@ def demand(f: BoundFleet, prices: Floats, even: Floats, extra: Floats) -> Floats
     return found
 
 
-def evened(f: BoundFleet, seen: PriceEvaluation, extra: Floats, steps: int) -> Iterator[PriceEvaluation]:
+def evened(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats, steps: int) -> Iterator[PriceEvaluation]:
     """Moves prices step by step towards where every service breaks even."""
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     scale = max(float(f.fixed.max(initial=0.0)), *(m.share_price for m in f.markets), 1e-9)
     for step in range(steps):
-        even, least = even_prices(f, seen, extra)
-        asked = demand(f, least, even, extra)
-        extra = np.maximum(0.0, extra + PACE * scale / (1 + step / 10) * np.clip((asked - count) / count, -1.0, 1.0))
+        even, least = even_prices(f, evaluation, extra)
+        wanted = demand(f, least, even, extra)
+        extra = np.maximum(0.0, extra + PACE * scale / (1 + step / 10) * np.clip((wanted - count) / count, -1.0, 1.0))
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.where((seen.prices > 0.0) & np.isfinite(least), least / seen.prices, 1.0)
-        seen = look_at(f, np.minimum(seen.prices * np.clip(ratio, 0.2, 5.0) ** TOWARDS, f.most_price))
-        yield seen
+            ratio = np.where((evaluation.prices > 0.0) & np.isfinite(least), least / evaluation.prices, 1.0)
+        evaluation = look_at(f, np.minimum(evaluation.prices * np.clip(ratio, 0.2, 5.0) ** TOWARDS, f.most_price))
+        yield evaluation
 
 
 def first_prices(f: BoundFleet) -> Floats:

@@ -58,52 +58,54 @@ class ExactSearch:
         of = np.searchsorted(start, used, side="right") - 1
         chosen = start.copy()
         for g in range(len(start)):
-            mine = of == g
-            if mine.any():
-                chosen[g] = used[mine][much[mine].argmax()]
+            is_here = of == g
+            if is_here.any():
+                chosen[g] = used[is_here][much[is_here].argmax()]
         cover = rates[chosen].sum(axis=0)
         if complete(rates, start, end, cover, chosen) <= 0.0:
             self.chosen = tuple(int(ids[p - first]) for ids, p, first in zip(branch.ids, chosen, start, strict=True))
             return True
         best = worths(rates, tops, start, end, v)
         floor = best - (best.sum() - ENOUGH * v.sum()) - 1e-12
-        keep = [part @ v >= least for part, least in zip(branch.rates, floor, strict=True)]
-        kept = [part[mask] for part, mask in zip(branch.rates, keep, strict=True)]
-        ids = [part[mask] for part, mask in zip(branch.ids, keep, strict=True)]
-        split = _split(rates[used], v, much, of, kept)
+        masks = [part @ v >= least for part, least in zip(branch.rates, floor, strict=True)]
+        remaining = [part[mask] for part, mask in zip(branch.rates, masks, strict=True)]
+        ids = [part[mask] for part, mask in zip(branch.ids, masks, strict=True)]
+        split = _split(rates[used], v, much, of, remaining)
         if split is None:
             self.certain = False
             return False
         gpu, service, at = split
-        high = kept[gpu][:, service] > at
+        high = remaining[gpu][:, service] > at
         mixed_high = rates[used, service] > at
         upper, lower = float(much[(of == gpu) & mixed_high].sum()), float(much[(of == gpu) & ~mixed_high].sum())
         for mask in (high, ~high) if upper < lower else (~high, high):  # what is pushed last is looked at first
-            half, half_ids = list(kept), list(ids)
-            half[gpu], half_ids[gpu] = kept[gpu][mask], ids[gpu][mask]
+            half, half_ids = list(remaining), list(ids)
+            half[gpu], half_ids[gpu] = remaining[gpu][mask], ids[gpu][mask]
             self.stack.append(Branch(tuple(half), tuple(half_ids), v))
         return False
 
 
-def _split(mixed: Floats, v: Floats, much: Floats, of: Ints, kept: Sequence[Floats]) -> tuple[int, int, float] | None:
+def _split(
+    mixed: Floats, v: Floats, much: Floats, of: Ints, remaining: Sequence[Floats]
+) -> tuple[int, int, float] | None:
     """Returns the GPU and service whose mixed patterns differ most in worth, and a rate between them."""
     best, found = 1e-9, None
-    for gpu in range(len(kept)):
-        mine = of == gpu
-        if mine.sum() < 2:
+    for gpu in range(len(remaining)):
+        is_here = of == gpu
+        if is_here.sum() < 2:
             continue
-        weight = much[mine] / much[mine].sum()
-        middle = weight @ mixed[mine]
-        spread = v * (weight @ np.abs(mixed[mine] - middle))
+        weight = much[is_here] / much[is_here].sum()
+        middle = weight @ mixed[is_here]
+        spread = v * (weight @ np.abs(mixed[is_here] - middle))
         for service in np.flatnonzero(spread > best):
-            high = kept[gpu][:, service] > middle[service]
+            high = remaining[gpu][:, service] > middle[service]
             if spread[service] > best and high.any() and not high.all():
                 best, found = float(spread[service]), (gpu, int(service), float(middle[service]))
     if found is not None:
         return found
     # Nothing is mixed, yet the whole falls short by a hair: halve the largest set that can be halved.
-    for gpu in sorted(range(len(kept)), key=lambda g: -len(kept[g])):
-        low, top = kept[gpu].min(axis=0, initial=np.inf), kept[gpu].max(axis=0, initial=-np.inf)
+    for gpu in sorted(range(len(remaining)), key=lambda g: -len(remaining[g])):
+        low, top = remaining[gpu].min(axis=0, initial=np.inf), remaining[gpu].max(axis=0, initial=-np.inf)
         widest = int((top - low).argmax())
         if top[widest] - low[widest] > 1e-9:
             return gpu, widest, float((low[widest] + top[widest]) / 2)

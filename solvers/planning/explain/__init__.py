@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from solvers.planning.explain.applied import RelaxedCase, case
 from solvers.planning.explain.filled import add_services, fill_unserved
 from solvers.planning.explain.fleet import FleetCapacity, fleet
-from solvers.planning.explain.free_capacity import ground
+from solvers.planning.explain.free_capacity import find_free_capacity
 from solvers.planning.explain.impossible import wanted_profile
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
@@ -62,7 +62,7 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
         return (-loss, unserved.service)
 
     dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:IN_FULL]]
-    known = ground(problem, plan.instances, plan.jobs)
+    known = find_free_capacity(problem, plan.instances, plan.jobs)
     kinds = fleet(problem, known.at)
     notes = Notes()
     in_full: dict[str, Explained] = {}

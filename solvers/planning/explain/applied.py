@@ -10,7 +10,13 @@ from typing import Any
 from solvers.latency import latency_at, timeout_for
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, ground, without
+from solvers.planning.explain.free_capacity import (
+    FreeCapacity,
+    busy_w,
+    find_free_capacity,
+    without_gpus,
+    without_instances,
+)
 from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms
 from solvers.planning.explain.remaining import ENOUGH
@@ -44,8 +50,8 @@ class RelaxedCase:
     more: tuple[Node, ...] = ()
 
     @property
-    def grounds(self) -> tuple[FreeCapacity, ...]:
-        return tuple(ground for ground in (self.afresh, self.beside) if ground)
+    def capacities(self) -> tuple[FreeCapacity, ...]:
+        return tuple(capacity for capacity in (self.afresh, self.beside) if capacity)
 
     @property
     def whole(self) -> FreeCapacity:
@@ -91,7 +97,7 @@ def case(
 ) -> RelaxedCase:  # fmt: skip
     """Returns the case of a service in a plan; `known` is the plan's free capacity, if it was computed before."""
     service = problem.services[name]
-    whole = known or ground(problem, plan.instances, plan.jobs)
+    whole = known or find_free_capacity(problem, plan.instances, plan.jobs)
     own = tuple(whole.of.get(name, ()))
     places = {instance.place for instance in own}
     return RelaxedCase(
@@ -100,8 +106,8 @@ def case(
         name=name,
         terms=ServiceTerms(service, problem.policy, problem.limits.get(service.tenant)),
         own=own,
-        afresh=without(whole, own) if own and len(places) <= MOST_AFRESH else None if own else whole,
-        beside=aside(whole, places) if own else None,
+        afresh=without_instances(whole, own) if own and len(places) <= MOST_AFRESH else None if own else whole,
+        beside=without_gpus(whole, places) if own else None,
         notes=notes or Notes(),
     )
 
@@ -111,14 +117,14 @@ class Offer:
     """New seats for a service, and the instances that it keeps."""
 
     found: FoundSeats
-    kept: tuple[Instance, ...]
+    staying: tuple[Instance, ...]
 
     @property
     def rate_per_second(self) -> float:
         return self.found.rate_per_second
 
 
-def offer(case: RelaxedCase, whole: bool = False) -> Offer:
+def find_offer(case: RelaxedCase, whole: bool = False) -> Offer:
     """Returns the offer with the highest rate; if `whole`, the whole rate or nothing."""
     rate = case.terms.service.rate_per_second
     best = Offer(NOTHING, ())
@@ -132,17 +138,17 @@ def offer(case: RelaxedCase, whole: bool = False) -> Offer:
     return best
 
 
-def serves(case: RelaxedCase) -> Offer | None:
+def find_whole_offer(case: RelaxedCase) -> Offer | None:
     """Returns an offer of the service's whole rate, or None."""
-    found = offer(case, whole=True)
+    found = find_offer(case, whole=True)
     return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH else None
 
 
-def applied(case: RelaxedCase, offered: Offer) -> Plan | None:
+def apply_offer(case: RelaxedCase, offered: Offer) -> Plan | None:
     """Returns the plan with the offer taken, if the judge accepts it."""
     problem = case.changed
-    placed, jobs, at = taken(case, offered, problem)
-    unserved = tuple(left for left in case.plan.unserved if left.service != case.name)
+    placed, jobs, at = place_offer(case, offered, problem)
+    unserved = tuple(entry for entry in case.plan.unserved if entry.service != case.name)
     plan = Plan(tuple(placed), tuple(jobs), unserved, case.plan.unplaced)
     judged = (problem, plan)
     if len(placed) > MOST_JUDGED:
@@ -151,14 +157,16 @@ def applied(case: RelaxedCase, offered: Offer) -> Plan | None:
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None
 
 
-def taken(case: RelaxedCase, offered: Offer, problem: Problem) -> tuple[list[Instance], list[PlacedJob], set[Place]]:
+def place_offer(
+    case: RelaxedCase, offered: Offer, problem: Problem
+) -> tuple[list[Instance], list[PlacedJob], set[Place]]:
     """Returns instances and jobs after the offer is taken, and the GPUs that this concerns."""
-    rates = zip(offered.kept, offered.found.own, strict=True)
+    rates = zip(offered.staying, offered.found.own, strict=True)
     stay = [replace(instance, rate_per_second=rate) for instance, rate in rates]
     new = instances(offered.found, case.terms)
     at = {instance.place for instance in (*case.own, *new)}
     others = [instance for instance in case.plan.instances if instance.service != case.name]
-    return *renewed(problem, (*others, *stay, *new), case.plan.jobs, at), at
+    return *predict_again(problem, (*others, *stay, *new), case.plan.jobs, at), at
 
 
 def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeCapacity) -> tuple[Problem, Plan]:
@@ -186,7 +194,7 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeC
         limits={},
         state=RunningState(problem.state.now) if problem.state else None,
     )
-    return small, Plan(here, jobs, tuple(left for left in plan.unserved if left.service == whole))
+    return small, Plan(here, jobs, tuple(entry for entry in plan.unserved if entry.service == whole))
 
 
 def watts_of_part(problem: Problem, nodes: set[str], known: FreeCapacity) -> float | None:
@@ -209,7 +217,7 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 
 
-def renewed(
+def predict_again(
     problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob], places: set[Place]
 ) -> tuple[list[Instance], list[PlacedJob]]:
     """Returns all instances and jobs, those on these GPUs with new predictions and timeouts and at the end."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solvers.planning.explain.applied import case, serves
-from solvers.planning.explain.free_capacity import ground
+from solvers.planning.explain.applied import case, find_whole_offer
+from solvers.planning.explain.free_capacity import find_free_capacity
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.worth import worth
@@ -25,18 +25,18 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
 
     known, notes = None, Notes(Meter(steps))
     try:
-        for name, _ in sorted(((left.service, left.rate_per_second) for left in plan.unserved), key=missed):
+        for name, _ in sorted(((entry.service, entry.rate_per_second) for entry in plan.unserved), key=missed):
             if known is None:
                 notes.meter.spend(GROUND_STEPS * len(plan.instances))
-                known = ground(problem, plan.instances, plan.jobs)
+                known = find_free_capacity(problem, plan.instances, plan.jobs)
             about = case(problem, plan, name, known, Notes(notes.meter, notes.measured))
-            offered = serves(about)
+            offered = find_whole_offer(about)
             gain = worth(about, offered) if offered else None
             if gain and gain.is_worth_it:
                 plan, known = gain.plan, None
     except SpentError:
         pass
-    return replace(plan, unserved=tuple(sorted(plan.unserved, key=lambda left: left.service)))
+    return replace(plan, unserved=tuple(sorted(plan.unserved, key=lambda entry: entry.service)))
 
 
 def add_services(problem: Problem, services: ServicePlan) -> ServicePlan:

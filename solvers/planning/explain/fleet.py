@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty, lot
+from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty_gpu, gpu_group
 from solvers.planning.problem import Node, Problem
 
 
@@ -30,9 +30,11 @@ class FleetCapacity:
     kinds: tuple[NodeKind, ...]
 
     @cached_property
-    def lot(self) -> GpuGroup:
+    def group(self) -> GpuGroup:
         """Returns an empty GPU of each kind."""
-        return lot([empty(self.problem, kind.node, [(kind.node.name, kind.node.gpus[0])]) for kind in self.kinds])
+        return gpu_group(
+            [empty_gpu(self.problem, kind.node, [(kind.node.name, kind.node.gpus[0])]) for kind in self.kinds]
+        )
 
     @cached_property
     def gpu_types(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solvers.latency import busy_fraction
-from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty, is_borne, lot, taken
+from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty_gpu, gpu_group, is_borne, used_gpu
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.judge.tenants import shares_of
@@ -22,7 +22,7 @@ class FreeCapacity:
     """The capacity that a plan leaves for one service more."""
 
     problem: Problem
-    lots: tuple[GpuGroup, ...]
+    groups: tuple[GpuGroup, ...]
     cpu_cores: Mapping[str, float]  # left of each node
     host_memory_gib: Mapping[str, float]
     gpus_taken: Mapping[str, float]  # by tenant
@@ -33,7 +33,7 @@ class FreeCapacity:
     is_partly_seen: bool = False  # GPUs with room were left out
 
 
-def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeCapacity:
+def find_free_capacity(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeCapacity:
     """Computes what GPUs, nodes, tenants' limits and the power budget leave besides these."""
     at = gpus_with(problem, instances, jobs)
     of: dict[str, list[Instance]] = defaultdict(list)
@@ -49,11 +49,11 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
     for gpu in at.values():
         left.take(gpu)
     roomiest, is_partly_seen = _roomiest(at)
-    spots = [taken(problem, at[place]) for place in roomiest]
-    spots += [empty(problem, problem.nodes[places[0][0]], places) for places in _empty(problem, at)]
+    gpus = [used_gpu(problem, at[place]) for place in roomiest]
+    gpus += [empty_gpu(problem, problem.nodes[places[0][0]], places) for places in _empty(problem, at)]
     return FreeCapacity(
-        problem, (lot(spots),), left.cpu_cores, left.host_memory_gib, left.gpus_taken, left.price_taken, left.drawn_w,
-        at, of, is_partly_seen,
+        problem, (gpu_group(gpus),), left.cpu_cores, left.host_memory_gib, left.gpus_taken, left.price_taken,
+        left.drawn_w, at, of, is_partly_seen,
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ class _Left:
             self.drawn_w += sign * busy_w(gpu)
 
 
-def without(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | None:
+def without_instances(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | None:
     """Returns what is left without these, all of one service; None if their neighbours do not bear that."""
     problem = known.problem
     left = _Left(
@@ -106,16 +106,16 @@ def without(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | Non
         left.charge(known.at[place], -1)
         gpu = after.get(place)
         if gpu is None:
-            fresh.append(empty(problem, problem.nodes[place[0]], (place,)))
+            fresh.append(empty_gpu(problem, problem.nodes[place[0]], (place,)))
             continue
         left.charge(gpu, 1)
-        fresh.append(taken(problem, gpu))
+        fresh.append(used_gpu(problem, gpu))
         instances = [line.instance for line in gpu.residents]
         if problem.policy.pricing == "share" and not is_borne(problem, fresh[-1], instances):
             return None
     return replace(
         known,
-        lots=(lot(fresh), *aside(known, set(places)).lots),
+        groups=(gpu_group(fresh), *without_gpus(known, set(places)).groups),
         cpu_cores=left.cpu_cores,
         host_memory_gib=left.host_memory_gib,
         gpus_taken=left.gpus_taken,
@@ -124,18 +124,19 @@ def without(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | Non
     )
 
 
-def aside(known: FreeCapacity, places: set[Place]) -> FreeCapacity:
+def without_gpus(known: FreeCapacity, places: set[Place]) -> FreeCapacity:
     """Returns the same capacity without some GPUs on which something runs."""
-    lots = tuple(lot([spot for spot in some.spots if spot.places[0] not in places]) for some in known.lots)
-    return replace(known, lots=lots)
+    groups = tuple(gpu_group([gpu for gpu in some.gpus if gpu.places[0] not in places]) for some in known.groups)
+    return replace(known, groups=groups)
 
 
 def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
     """Returns the capacity with more nodes, which are alike and have one GPU each."""
     problem = known.problem
+    added = empty_gpu(problem, fresh[0], [(node.name, node.gpus[0]) for node in fresh])
     return replace(
         known,
-        lots=(*known.lots, lot([empty(problem, fresh[0], [(node.name, node.gpus[0]) for node in fresh])])),
+        groups=(*known.groups, gpu_group([added])),
         cpu_cores={**known.cpu_cores, **{node.name: node.cpu_cores for node in fresh}},
         host_memory_gib={**known.host_memory_gib, **{node.name: node.host_memory_gib for node in fresh}},
         drawn_w=known.drawn_w + problem.gpu_types[fresh[0].gpu_type].idle_w * len(fresh),

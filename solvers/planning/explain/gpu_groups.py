@@ -46,39 +46,39 @@ class FreeGpu:
 class GpuGroup:
     """Free GPUs, and the arrays that loops read of them."""
 
-    spots: tuple[FreeGpu, ...]
+    gpus: tuple[FreeGpu, ...]
     sm_percent: Ints
     memory_gib: Floats
     watts: Floats  # up to maxW
     pressure: Floats
-    first: Ints  # [spot] -> its first neighbour; one more at the end
+    first: Ints  # [GPU] -> its first neighbour, and the end
     neighbours: Floats
     price_per_hour: Floats
 
 
-def lot(spots: Sequence[FreeGpu]) -> GpuGroup:
+def gpu_group(gpus: Sequence[FreeGpu]) -> GpuGroup:
     """Groups free GPUs for the loops."""
-    rows = [spot.neighbours for spot in spots]
+    rows = [gpu.neighbours for gpu in gpus]
     return GpuGroup(
-        tuple(spots),
-        np.array([spot.sm_percent for spot in spots], dtype=np.int64),
-        np.array([spot.memory_gib for spot in spots], dtype=np.float64),
-        np.array([spot.gpu_type.max_w - spot.gpu_type.idle_w - spot.busy_w for spot in spots], dtype=np.float64),
-        np.array([spot.pressure for spot in spots], dtype=np.float64),
+        tuple(gpus),
+        np.array([gpu.sm_percent for gpu in gpus], dtype=np.int64),
+        np.array([gpu.memory_gib for gpu in gpus], dtype=np.float64),
+        np.array([gpu.gpu_type.max_w - gpu.gpu_type.idle_w - gpu.busy_w for gpu in gpus], dtype=np.float64),
+        np.array([gpu.pressure for gpu in gpus], dtype=np.float64),
         np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64),
         np.concatenate([NOBODY, *rows]),
-        np.array([spot.node.price_per_hour for spot in spots], dtype=np.float64),
+        np.array([gpu.node.price_per_hour for gpu in gpus], dtype=np.float64),
     )
 
 
-def empty(problem: Problem, node: Node, places: Sequence[Place]) -> FreeGpu:
+def empty_gpu(problem: Problem, node: Node, places: Sequence[Place]) -> FreeGpu:
     """Returns empty GPUs of nodes that are alike."""
     kind = problem.gpu_types[node.gpu_type]
     clocks = kind.clocks_mhz
     return FreeGpu(tuple(places), node, kind, True, False, 100, kind.memory_gib, 0, {}, clocks, 0.0, 0.0, NOBODY)
 
 
-def taken(problem: Problem, gpu: JudgedGpu) -> FreeGpu:
+def used_gpu(problem: Problem, gpu: JudgedGpu) -> FreeGpu:
     """Returns what is left of a GPU on which something runs; `gpu` has its execution times."""
     lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
     total, ratio = sum(line.pressure for line in lines), gpu.type.top_clock_mhz / gpu.clock_mhz
@@ -110,10 +110,10 @@ def taken(problem: Problem, gpu: JudgedGpu) -> FreeGpu:
     )
 
 
-def is_borne(problem: Problem, spot: FreeGpu, instances: Sequence[Instance]) -> bool:
+def is_borne(problem: Problem, gpu: FreeGpu, instances: Sequence[Instance]) -> bool:
     """Tells if what runs there bears it as it is: where shares are priced, strangers on spare SMs slow it."""
-    outside = outside_of(problem.policy, spot.sm_percent)
-    alone, feels, beside, most = spot.neighbours.T
+    outside = outside_of(problem.policy, gpu.sm_percent)
+    alone, feels, beside, most = gpu.neighbours.T
     now = alone * (1 + feels * beside) * (1 + feels * outside)
     longest = [_bears(problem, instance, 0.0) for instance in instances]
     return bool((now <= np.array([*longest, *most[len(longest) :]]) * (1 + 1e-7)).all())

@@ -90,17 +90,17 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
     margin = 1 + policy.exec_margin
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
 
-    def is_able_kind(kind: NodeKind, spot: FreeGpu) -> bool:
+    def is_able_kind(kind: NodeKind, gpu: FreeGpu) -> bool:
         if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
             return False
-        watts = spot.gpu_type.max_w - spot.gpu_type.idle_w
-        for way in ways_on(fleet.problem, spot, service, memo):
+        watts = gpu.gpu_type.max_w - gpu.gpu_type.idle_w
+        for way in ways_on(fleet.problem, gpu, service, memo):
             demand, at = way.profile.demand, way.at
             if (
                 demand.cpu_cores <= kind.most_cpu_cores
                 and demand.host_memory_gib <= kind.most_host_memory_gib
                 and is_able(
-                    spot.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service), at.power_w,
+                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service), at.power_w,
                     demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
                     service.slo_ms, margin, share_pressure,
                 )
@@ -108,12 +108,12 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
                 return True
         return False
 
-    return [kind for kind, spot in zip(fleet.kinds, fleet.lot.spots, strict=True) if is_able_kind(kind, spot)]
+    return [kind for kind, gpu in zip(fleet.kinds, fleet.group.gpus, strict=True) if is_able_kind(kind, gpu)]
 
 
 def alone(fleet: FleetCapacity, service: Service, memo: Measurements) -> ShapeOptions:
     """Returns what an instance carries on an empty GPU of each kind."""
-    return options(fleet.problem, fleet.lot, ServiceTerms(service, fleet.problem.policy, None), Notes(measured=memo))
+    return options(fleet.problem, fleet.group, ServiceTerms(service, fleet.problem.policy, None), Notes(measured=memo))
 
 
 def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
@@ -182,7 +182,7 @@ def least_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements, lon
     def carries(slo_ms: float) -> bool:
         at = alone(fleet, replace(service, slo_ms=slo_ms), memo)
         most = np.zeros(len(many))
-        np.maximum.at(most, at.spot, at.cap.max(axis=1, initial=0.0))
+        np.maximum.at(most, at.gpu, at.cap.max(axis=1, initial=0.0))
         return float((most * many).sum()) >= service.rate_per_second
 
     profiles = _profiles(fleet.problem, service, sorted(_allowed(fleet, service)))

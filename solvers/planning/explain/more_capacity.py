@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, inf
 
-from solvers.planning.explain.applied import Offer, RelaxedCase, offer, serves
+from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer, find_whole_offer
 from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
-from solvers.planning.explain.gpu_groups import empty, lot
+from solvers.planning.explain.gpu_groups import empty_gpu, gpu_group
 from solvers.planning.explain.options import admitted, options
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
 from solvers.planning.explain.remaining import ENOUGH
@@ -21,7 +21,7 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
     """More GPUs of a type, each on a node of its own like one of the fleet's"""
     service, problem = case.terms.service, case.problem
     best: Proposal | None = None
-    served = offer(case).rate_per_second
+    served = find_offer(case).rate_per_second
     for name in sorted(service.gpu_types if service.gpu_types is not None else problem.gpu_types):
         if name not in problem.gpu_types or not any(
             (service.model, v, name) in problem.profiles for v in service.variants
@@ -40,7 +40,7 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
         def more(number: int, like: Node = like, fewest: int = fewest) -> RelaxedCase:
             return _with_gpus(case, like, fewest + number)
 
-        at = least_number(most - fewest + 1, lambda number, more=more: serves(more(number)) is not None)  # type: ignore[misc]
+        at = least_number(most - fewest + 1, lambda number, more=more: find_whole_offer(more(number)) is not None)  # type: ignore[misc]
         if at is None:
             continue
         number = fewest + at
@@ -59,7 +59,7 @@ def min_instances(case: RelaxedCase, below: float) -> Proposal | None:
         return case.wishing(min_instances=now - 1 - number)
 
     most = now - 1 if below == inf else min(now, ceil(below * now)) - 1
-    at = least_number(most, lambda number: serves(fewer(number)) is not None)
+    at = least_number(most, lambda number: find_whole_offer(fewer(number)) is not None)
     if at is None:
         return None
     wanted = now - 1 - at
@@ -74,7 +74,7 @@ def tenant_limit(case: RelaxedCase, below: float) -> Proposal | None:
 
     def helping(*ways: tuple[str, ...]) -> list[tuple[tuple[str, ...], Offer]]:
         """Returns the limits without which it is served, each with the offer."""
-        lifted = [(names, serves(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
+        lifted = [(names, find_whole_offer(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
         return [(names, found) for names, found in lifted if found]
 
     alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
@@ -93,12 +93,12 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
     def more(watts: float) -> RelaxedCase:
         return case.under(policy=replace(policy, power_budget_w=watts))
 
-    found = serves(more(1e300))
+    found = find_whole_offer(more(1e300))
     if not found:
         return None
-    ground = case.beside if found.kept else case.afresh
-    assert ground
-    enough = (ground.drawn_w + watts_of(found.found)) * (1 + 1e-8)
+    capacity = case.beside if found.staying else case.afresh
+    assert capacity
+    enough = (capacity.drawn_w + watts_of(found.found)) * (1 + 1e-8)
     budget = _least_raise([now], [enough], below, lambda value: more(value[0]))
     if budget is None:
         return None
@@ -112,12 +112,12 @@ def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offe
     def under(values: list[float]) -> RelaxedCase:
         return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
 
-    ground, service = case.beside if found.kept else case.afresh, case.terms.service
-    assert ground
+    capacity, service = case.beside if found.staying else case.afresh, case.terms.service
+    assert capacity
     tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
     enough = {
-        "gpus": ground.gpus_taken.get(tenant, 0.0) + more,
-        "price_per_hour": ground.price_taken.get(tenant, 0.0) + dearer,
+        "gpus": capacity.gpus_taken.get(tenant, 0.0) + more,
+        "price_per_hour": capacity.price_taken.get(tenant, 0.0) + dearer,
     }
     now = [getattr(limit, name) for name in names]
     values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], below, under)
@@ -145,7 +145,7 @@ def _least_raise(
     while part - less > CLOSE_FACTOR - 1:
         middle = (less + part) / 2
         values = at(middle)
-        is_enough = _part_raised(low, values) > below or serves(under(values)) is not None
+        is_enough = _part_raised(low, values) > below or find_whole_offer(under(values)) is not None
         less, part = (less, middle) if is_enough else (middle, part)
     values = at(part)
     return None if _part_raised(low, values) > below else values
@@ -187,8 +187,8 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
 
 def _most_on(case: RelaxedCase, like: Node) -> float:
     """Returns the most that one instance carries on an empty GPU of such a node."""
-    spots = lot([empty(case.problem, like, [(like.name, 0)])])
-    cap = options(case.problem, spots, case.terms, case.notes).cap
+    group = gpu_group([empty_gpu(case.problem, like, [(like.name, 0)])])
+    cap = options(case.problem, group, case.terms, case.notes).cap
     return float(cap.max()) if cap.size else 0.0
 
 
@@ -200,8 +200,8 @@ def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
             name += "-more"
         fresh.append(replace(like, name=name, gpus=(0,)))
 
-    def grown(ground: FreeCapacity) -> FreeCapacity:
-        return with_nodes(ground, fresh)
+    def grown(capacity: FreeCapacity) -> FreeCapacity:
+        return with_nodes(capacity, fresh)
 
     return replace(case.on(grown), more=tuple(fresh))
 

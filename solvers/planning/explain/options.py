@@ -56,10 +56,10 @@ class Way:
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """Shapes by row and SM%: a row is a way of running on a spot. Spots without any have no row."""
+    """Shapes by row and SM%: a row is a way of running on a GPU. GPUs without any have no row."""
 
-    lot: GpuGroup
-    spot: Ints  # [row] -> spot of the lot
+    group: GpuGroup
+    gpu: Ints  # [row] -> index in the group
     way: Ints  # [row]
     ways: tuple[Way, ...]
     cap: Floats  # [row, SM%], 0 where it does not fit
@@ -68,24 +68,24 @@ class ShapeOptions:
 
     @cached_property
     def rows_of(self) -> dict[int, Ints]:
-        """Returns the rows of each spot."""
-        starts = [0, *(np.flatnonzero(self.spot[1:] != self.spot[:-1]) + 1).tolist()] if len(self.spot) else []
-        ends = [*starts[1:], len(self.spot)]
+        """Returns the rows of each GPU."""
+        starts = [0, *(np.flatnonzero(self.gpu[1:] != self.gpu[:-1]) + 1).tolist()] if len(self.gpu) else []
+        ends = [*starts[1:], len(self.gpu)]
         return {
-            int(self.spot[start]): np.arange(start, end) for start, end in zip(starts, ends, strict=True)
+            int(self.gpu[start]): np.arange(start, end) for start, end in zip(starts, ends, strict=True)
         }  # fmt: skip
 
     @cached_property
     def least_sm(self) -> dict[int, int]:
-        """Returns the least SM% with which a spot carries anything."""
+        """Returns the least SM% with which a GPU carries anything."""
         least = (self.cap > 0).argmax(axis=1)
-        return {spot: int(least[rows].min()) for spot, rows in self.rows_of.items()}
+        return {gpu: int(least[rows].min()) for gpu, rows in self.rows_of.items()}
 
     @cached_property
     def least_w(self) -> dict[int, float]:
-        """Returns the least watts with which a spot carries anything."""
+        """Returns the least watts with which a GPU carries anything."""
         least = np.where(self.cap > 0, self.busy_w, np.inf).min(axis=1)
-        return {spot: float(least[rows].min()) for spot, rows in self.rows_of.items()}
+        return {gpu: float(least[rows].min()) for gpu, rows in self.rows_of.items()}
 
     @cached_property
     def busy_w(self) -> Floats:
@@ -115,80 +115,80 @@ class Notes:
     options: dict[tuple[object, ...], ShapeOptions] = field(default_factory=dict)
 
 
-def options(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
+def options(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
     """Returns every shape that the service's SLO, memory, watts and neighbours allow there."""
     service, policy = terms.service, terms.policy
     key = (
-        id(lot), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.is_dedicated,
+        id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.is_dedicated,
         policy.same_model_per_gpu, policy.clients_per_gpu,
     )  # fmt: skip
     known = notes.options.get(key)
-    if known is None or known.lot is not lot:
-        known = notes.options[key] = _looked_at(problem, lot, terms, notes)
+    if known is None or known.group is not group:
+        known = notes.options[key] = _looked_at(problem, group, terms, notes)
     return known
 
 
-def _looked_at(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
+def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
     service, policy = terms.service, terms.policy
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for number, spot in enumerate(lot.spots):
-        if admits(spot, service, policy):
-            clock = 0.0 if spot.is_empty else spot.clocks_mhz[0]
-            alike[spot.gpu_type.name, spot.node.templates, clock].append(number)
+    for number, gpu in enumerate(group.gpus):
+        if admits(gpu, service, policy):
+            clock = 0.0 if gpu.is_empty else gpu.clocks_mhz[0]
+            alike[gpu.gpu_type.name, gpu.node.templates, clock].append(number)
     ways: list[Way] = []
     at, by_way, cap, by, exec_ms = [], [], [], [], []
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
     for members in alike.values():
         which = np.array(members, dtype=np.int64)
-        some = lot.spots[members[0]]
+        some = group.gpus[members[0]]
         for way in ways_on(problem, some, service, notes.measured):
             demand, size = way.profile.demand, (len(which), SM)
-            mine, batch, time = np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size)
+            most, batch, time = np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size)
             looked = caps(
-                which, lot.sm_percent, lot.memory_gib, lot.watts, lot.pressure, lot.first, lot.neighbours,
+                which, group.sm_percent, group.memory_gib, group.watts, group.pressure, group.first, group.neighbours,
                 way.at.exec_ms, way.at.memory_gib, way.at.batches, loads_of(way.at, service),
                 way.at.pressure, way.at.power_w, demand.sensitivity, way.ratio**demand.clock_exponent,
                 way.ratio**-demand.power_exponent, service.slo_ms, 1 + policy.exec_margin, policy.utilization,
-                share_pressure, mine, batch, time,
+                share_pressure, most, batch, time,
             )  # fmt: skip
             notes.meter.spend(looked + 500)
-            useful = mine.any(axis=1)
+            useful = most.any(axis=1)
             at.append(which[useful])
             by_way.append(np.full(int(useful.sum()), len(ways), dtype=np.int64))
-            cap.append(mine[useful] * SURE)
+            cap.append(most[useful] * SURE)
             by.append(batch[useful])
             exec_ms.append(time[useful])
             ways.append(way)
     if not ways:
         none = np.zeros(0, dtype=np.int64)
         return ShapeOptions(
-            lot, none, none, (), np.zeros((0, SM)), np.zeros((0, SM), dtype=np.int64), np.zeros((0, SM))
+            group, none, none, (), np.zeros((0, SM)), np.zeros((0, SM), dtype=np.int64), np.zeros((0, SM))
         )
-    spots, order = np.concatenate(at), np.argsort(np.concatenate(at), kind="stable")
+    gpus, order = np.concatenate(at), np.argsort(np.concatenate(at), kind="stable")
     return ShapeOptions(
-        lot, spots[order], np.concatenate(by_way)[order], tuple(ways), np.concatenate(cap)[order],
+        group, gpus[order], np.concatenate(by_way)[order], tuple(ways), np.concatenate(cap)[order],
         np.concatenate(by)[order], np.concatenate(exec_ms)[order],
     )  # fmt: skip
 
 
-def admits(spot: FreeGpu, service: Service, policy: Policy) -> bool:
+def admits(gpu: FreeGpu, service: Service, policy: Policy) -> bool:
     """Tells if the rules on neighbours and types admit the service on this GPU at all."""
     return not (
-        (service.gpu_types is not None and spot.gpu_type.name not in service.gpu_types)
-        or spot.residents >= policy.clients_per_gpu
-        or spot.is_dedicated
-        or (service.is_dedicated and not spot.is_empty)
-        or spot.models.get(service.model, 0) >= policy.same_model_per_gpu
+        (service.gpu_types is not None and gpu.gpu_type.name not in service.gpu_types)
+        or gpu.residents >= policy.clients_per_gpu
+        or gpu.is_dedicated
+        or (service.is_dedicated and not gpu.is_empty)
+        or gpu.models.get(service.model, 0) >= policy.same_model_per_gpu
     )
 
 
-def ways_on(problem: Problem, spot: FreeGpu, service: Service, memo: Measurements) -> Iterator[Way]:
-    for profile in admitted(problem, spot.node, service):
+def ways_on(problem: Problem, gpu: FreeGpu, service: Service, memo: Measurements) -> Iterator[Way]:
+    for profile in admitted(problem, gpu.node, service):
         at = memo.get(profile.key)
         if at is None:
             at = memo[profile.key] = measured(profile)
-        for clock in spot.clocks_mhz:
-            yield Way(profile, at, clock, _ratio(spot.gpu_type, clock))
+        for clock in gpu.clocks_mhz:
+            yield Way(profile, at, clock, _ratio(gpu.gpu_type, clock))
 
 
 def _ratio(gpu_type: GpuType, clock_mhz: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solvers.planning.explain.applied import Offer, RelaxedCase, applied, serves
+from solvers.planning.explain.applied import Offer, RelaxedCase, apply_offer, find_whole_offer
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -34,14 +34,14 @@ class Proposal:
 
 def confirm(proposal: Proposal) -> Relaxation | None:
     """Applies a change; returns it if the judge accepts the plan."""
-    plan = applied(proposal.changed, proposal.offer)
+    plan = apply_offer(proposal.changed, proposal.offer)
     if plan is None:
         return None
     return Relaxation(proposal.dimension, proposal.words, proposal.relative, proposal.changed.changed, plan)
 
 
 def propose(dimension: str, words: str, relative: float, changed: RelaxedCase) -> Proposal | None:
-    found = serves(changed)
+    found = find_whole_offer(changed)
     return Proposal(dimension, words, relative, changed, found) if found else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
 
-from solvers.planning.explain.applied import Offer, RelaxedCase, offer
+from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.free_capacity import MOST_SHARED, FreeCapacity
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
@@ -46,7 +46,7 @@ def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
         least_ms = needed_slo_ms(case, fleet) if "its SLO" in own else None
         return UnservedReason(f"{own}; its rate needs {least_ms:.10g} ms even alone on this fleet" if least_ms else own)
     if service.priority * case.terms.policy.unserved_price <= 0:
-        offered = offer(case)
+        offered = find_offer(case)
         known = worth(case, offered) if _is_whole(case, offered) else None
         return UnservedReason(_free(case, known), known)
     return _crowded(case, fleet, able)
@@ -84,7 +84,7 @@ def _free(case: RelaxedCase, known: Worth | None) -> str:
 
 def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) -> UnservedReason:
     """Finds the limits without which more of it could be served; otherwise the fleet is full or too small."""
-    service, offered = case.terms.service, offer(case)
+    service, offered = case.terms.service, find_offer(case)
     if _is_whole(case, offered):
         known = worth(case, offered)
         if known and not known.is_worth_it:
@@ -109,7 +109,7 @@ def _needed(case: RelaxedCase, lifts: Sequence[Lift], so_far: float) -> tuple[fl
     """Returns the limit whose removal serves most or, if none helps alone, the limits that must go together."""
 
     def carried(some: Sequence[Lift]) -> float:
-        return offer(reduce(lambda about, lift: lift.without(about), some, case)).rate_per_second
+        return find_offer(reduce(lambda about, lift: lift.without(about), some, case)).rate_per_second
 
     each = [(carried([lift]), lift) for lift in lifts]
     most = max((rate for rate, _ in each), default=0.0)
@@ -206,7 +206,7 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
 
 def _carries(case: RelaxedCase, carried: float) -> str:
     some = "what other services leave"
-    if any(ground.is_partly_seen for ground in case.grounds):
+    if any(capacity.is_partly_seen for capacity in case.capacities):
         some = f"what other services leave on the {MOST_SHARED} roomiest GPUs of each kind"
     return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
@@ -223,9 +223,9 @@ def _under(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:
     return without
 
 
-def _with_endless_cpu(ground: FreeCapacity) -> FreeCapacity:
-    return replace(ground, cpu_cores=dict.fromkeys(ground.cpu_cores, inf))
+def _with_endless_cpu(capacity: FreeCapacity) -> FreeCapacity:
+    return replace(capacity, cpu_cores=dict.fromkeys(capacity.cpu_cores, inf))
 
 
-def _with_endless_host_memory(ground: FreeCapacity) -> FreeCapacity:
-    return replace(ground, host_memory_gib=dict.fromkeys(ground.host_memory_gib, inf))
+def _with_endless_host_memory(capacity: FreeCapacity) -> FreeCapacity:
+    return replace(capacity, host_memory_gib=dict.fromkeys(capacity.host_memory_gib, inf))

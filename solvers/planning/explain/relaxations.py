@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf, log
 
-from solvers.planning.explain.applied import RelaxedCase, offer, serves
+from solvers.planning.explain.applied import RelaxedCase, find_offer, find_whole_offer
 from solvers.planning.explain.meter import SpentError
 from solvers.planning.explain.more_capacity import gpus, min_instances, power_budget, tenant_limit
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, Relaxation, confirm, least_number, propose
@@ -38,14 +38,14 @@ def least_relaxation(case: RelaxedCase) -> RelaxationSearch:
 
 def rate(case: RelaxedCase, below: float) -> Proposal | None:
     """A lower rate: what can be served, and at least what is"""
-    asked = case.terms.service.rate_per_second
+    now = case.terms.service.rate_per_second
     served = sum(instance.rate_per_second for instance in case.own)
-    for most in (offer(case).rate_per_second, served):
+    for most in (find_offer(case).rate_per_second, served):
         value = rounded_down(most)
         if not value > 0:
             continue
-        share = 1 - value / asked
-        words = f"ratePerSecond: {value:.10g} (now {asked:.6g}, -{percent(share)})"
+        share = 1 - value / now
+        words = f"ratePerSecond: {value:.10g} (now {now:.6g}, -{percent(share)})"
         found = propose("rate", words, share, case.wishing(rate_per_second=value)) if share < below else None
         if found:
             return found
@@ -92,7 +92,9 @@ def slo(case: RelaxedCase, below: float) -> Proposal | None:
     def longer(number: int) -> RelaxedCase:
         return case.wishing(slo_ms=rounded_up(now * CLOSE_FACTOR ** (number + 1)))
 
-    at = least_number(floor(log(longest) / log(CLOSE_FACTOR)), lambda number: serves(longer(number)) is not None)
+    at = least_number(
+        floor(log(longest) / log(CLOSE_FACTOR)), lambda number: find_whole_offer(longer(number)) is not None
+    )
     if at is None:
         return None
     slo_ms = longer(at).terms.service.slo_ms
@@ -113,7 +115,7 @@ def percentile(case: RelaxedCase, below: float) -> Proposal | None:
     """A lower percentile"""
     now = case.terms.service.percentile
     grid = [value for value in PERCENTILES if value < now and 1 - value / now < below]
-    at = least_number(len(grid), lambda number: serves(case.wishing(percentile=grid[number])) is not None)
+    at = least_number(len(grid), lambda number: find_whole_offer(case.wishing(percentile=grid[number])) is not None)
     if at is None:
         return None
     words = f"slo.percentile: {grid[at]:g} (now {now:g})"

@@ -61,7 +61,7 @@ class CarriedRate:
 class RemainingLimits:
     """What one more instance of a service may take."""
 
-    ground: FreeCapacity
+    capacity: FreeCapacity
     is_dedicated: bool
     gpus: float
     price: float
@@ -70,33 +70,33 @@ class RemainingLimits:
     host_used: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @classmethod
-    def beside(cls, ground: FreeCapacity, terms: ServiceTerms) -> RemainingLimits:
+    def beside(cls, capacity: FreeCapacity, terms: ServiceTerms) -> RemainingLimits:
         """Begins with what the others leave."""
         tenant, limit, budget_w = terms.service.tenant, terms.limit, terms.policy.power_budget_w
         gpus = price = inf
         if limit and limit.gpus is not None:
-            gpus = limit.gpus * SURE - ground.gpus_taken.get(tenant, 0.0)
+            gpus = limit.gpus * SURE - capacity.gpus_taken.get(tenant, 0.0)
         if limit and limit.price_per_hour is not None:
-            price = limit.price_per_hour * SURE - ground.price_taken.get(tenant, 0.0)
-        watts = inf if budget_w is None else budget_w - ground.drawn_w
-        return cls(ground, terms.service.is_dedicated, gpus, price, watts)
+            price = limit.price_per_hour * SURE - capacity.price_taken.get(tenant, 0.0)
+        watts = inf if budget_w is None else budget_w - capacity.drawn_w
+        return cls(capacity, terms.service.is_dedicated, gpus, price, watts)
 
     def is_used_up(self) -> bool:
         """Tells if no shape at all is allowed any more."""
         return self.gpus < self._share(1) or self.watts <= 0
 
-    def admits(self, options: ShapeOptions, spot: int) -> bool:
-        """Tells if the smallest shape of a spot is allowed; nodes are another matter."""
-        if self.watts < inf and options.least_w[spot] > self.watts:
+    def admits(self, options: ShapeOptions, gpu: int) -> bool:
+        """Tells if the limits allow the smallest shape of a GPU; the node is checked by `has_room`."""
+        if self.watts < inf and options.least_w[gpu] > self.watts:
             return False
-        share = self._share(options.least_sm[spot])
-        return share <= self.gpus and share * options.lot.spots[spot].node.price_per_hour <= self.price
+        share = self._share(options.least_sm[gpu])
+        return share <= self.gpus and share * options.group.gpus[gpu].node.price_per_hour <= self.price
 
     def allows(self, options: ShapeOptions, row: int, sm: int) -> bool:
         share = self._share(sm)
         return bool(
             share <= self.gpus
-            and share * options.lot.price_per_hour[options.spot[row]] <= self.price
+            and share * options.group.price_per_hour[options.gpu[row]] <= self.price
             and (self.watts == inf or options.busy_w[row, sm] <= self.watts)
         )
 
@@ -104,8 +104,8 @@ class RemainingLimits:
         """Tells if the node has the CPU cores and the host memory of a shape."""
         demand = _demand(options, row)
         return bool(
-            demand.cpu_cores <= self.ground.cpu_cores[node] - self.cores_used[node]
-            and demand.host_memory_gib <= self.ground.host_memory_gib[node] - self.host_used[node]
+            demand.cpu_cores <= self.capacity.cpu_cores[node] - self.cores_used[node]
+            and demand.host_memory_gib <= self.capacity.host_memory_gib[node] - self.host_used[node]
         )
 
     def best_of(
@@ -131,7 +131,7 @@ class RemainingLimits:
         """Subtracts a shape on a GPU of this node."""
         share, demand = self._share(sm), _demand(options, row)
         self.gpus -= share
-        self.price -= share * options.lot.spots[int(options.spot[row])].node.price_per_hour
+        self.price -= share * options.group.gpus[int(options.gpu[row])].node.price_per_hour
         if self.watts < inf:
             self.watts -= float(options.busy_w[row, sm])
         self.cores_used[node] += demand.cpu_cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.planning.explain.applied import case, offer, taken
+from solvers.planning.explain.applied import case, find_offer, place_offer
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -20,5 +20,5 @@ def reseat(problem: Problem, placed: Sequence[Instance], staying: Sequence[Place
 
     for name in sorted({instance.service for instance in placed if instance.place in places}, key=dearest):
         about = case(problem, Plan(tuple(found), tuple(staying)), name)
-        found = taken(about, offer(about), problem)[0]
+        found = place_offer(about, find_offer(about), problem)[0]
     return found

@@ -47,14 +47,14 @@ NOTHING = FoundSeats((), (), (), 0.0)
 
 
 def seats(
-    ground: FreeCapacity, terms: ServiceTerms, notes: Notes, own: Sequence[float] = (), whole: bool = False
+    capacity: FreeCapacity, terms: ServiceTerms, notes: Notes, own: Sequence[float] = (), whole: bool = False
 ) -> FoundSeats:
     """Finds seats for as much of the service's rate as can be carried, each new instance on a GPU of its own.
 
     `own` are the caps of instances that it keeps; `whole` asks for all of its rate or nothing.
     """
     rate, least = terms.service.rate_per_second, terms.service.min_instances
-    looked = [options(ground.problem, lot, terms, notes) for lot in ground.lots]
+    looked = [options(capacity.problem, group, terms, notes) for group in capacity.groups]
     notes.meter.spend(CALL_STEPS)
     best = NOTHING
     for is_densest in (False, True) if _is_limited(terms) else (False,):
@@ -62,7 +62,7 @@ def seats(
         tops = [_tops(shapes, worth) for shapes in looked]
         if whole and _too_few(looked, tops, own, rate, least):
             return NOTHING
-        picks = _picked(ground, terms, notes, looked, tops, own, worth)
+        picks = _picked(capacity, terms, notes, looked, tops, own, worth)
         if len(picks) + len(own) < max(least, 1):
             continue
         loads = even([*own, *(pick.cap for pick in picks)], rate, least)
@@ -76,9 +76,9 @@ def seats(
 
 @dataclass(frozen=True, slots=True)
 class _Tops:
-    """The best shape of each spot that has any."""
+    """The best shape of each GPU that has any."""
 
-    spot: Ints
+    gpu: Ints
     row: Ints
     sm_percent: Ints
     worth: Floats
@@ -92,16 +92,16 @@ def _tops(shapes: ShapeOptions, worth: ShapeWorth) -> _Tops:
     values = worth.of(shapes.cap)
     sm = values.argmax(axis=1)  # the smallest of those that are equal
     most = values[np.arange(len(sm)), sm] if len(sm) else np.zeros(0)
-    order = np.lexsort((sm, -most, shapes.spot))
-    first = order[np.r_[True, shapes.spot[order][1:] != shapes.spot[order][:-1]]] if len(order) else order
-    return _Tops(shapes.spot[first], first, sm[first], most[first])
+    order = np.lexsort((sm, -most, shapes.gpu))
+    first = order[np.r_[True, shapes.gpu[order][1:] != shapes.gpu[order][:-1]]] if len(order) else order
+    return _Tops(shapes.gpu[first], first, sm[first], most[first])
 
 
 def _too_few(looked: list[ShapeOptions], tops: list[_Tops], own: Sequence[float], rate: float, least: int) -> bool:
-    """Tells if all spots together, each at its best, cannot carry the rate or are too few for the instances wanted."""
+    """Tells if all GPUs together, each at its best, cannot carry the rate or are too few for the instances wanted."""
     most, count = sum(own), len(own)
     for shapes, top in zip(looked, tops, strict=True):
-        many = np.array([len(shapes.lot.spots[spot].places) for spot in top.spot.tolist()])
+        many = np.array([len(shapes.group.gpus[gpu].places) for gpu in top.gpu.tolist()])
         if len(many):
             most += float((shapes.cap[top.row].max(axis=1) * many).sum())
             count += int(many.sum())
@@ -109,7 +109,7 @@ def _too_few(looked: list[ShapeOptions], tops: list[_Tops], own: Sequence[float]
 
 
 def _picked(
-    ground: FreeCapacity,
+    capacity: FreeCapacity,
     terms: ServiceTerms,
     notes: Notes,
     looked: list[ShapeOptions],
@@ -118,27 +118,27 @@ def _picked(
     worth: ShapeWorth,
 ) -> list[Pick]:
     """Picks the best shape of each GPU, the best GPUs first, until the rate is carried."""
-    limits, carried = RemainingLimits.beside(ground, terms), CarriedRate.by(own, terms)
+    limits, carried = RemainingLimits.beside(capacity, terms), CarriedRate.by(own, terms)
     picks: list[Pick] = []
     for number, index in _ranked(looked, tops):
         shapes, top = looked[number], tops[number]
-        spot = int(top.spot[index])
-        if not limits.admits(shapes, spot):
+        gpu = int(top.gpu[index])
+        if not limits.admits(shapes, gpu):
             continue
         best = (int(top.row[index]), int(top.sm_percent[index]))
-        for place in shapes.lot.spots[spot].places:
+        for place in shapes.group.gpus[gpu].places:
             if carried.is_enough() or limits.is_used_up():
                 return picks
             notes.meter.spend(PICK_STEPS)
             node = place[0]
             shape: tuple[int, int] | None = best
             if not (limits.allows(shapes, *best) and limits.has_room(node, shapes, best[0])):
-                rows = shapes.rows_of[spot].tolist()
+                rows = shapes.rows_of[gpu].tolist()
                 fitting = [row for row in rows if limits.has_room(node, shapes, row)]
                 if not fitting:
                     continue
                 notes.meter.spend(PICK_STEPS * 5)
-                price = shapes.lot.spots[spot].node.price_per_hour
+                price = shapes.group.gpus[gpu].node.price_per_hour
                 shape = limits.best_of(shapes, fitting, price, worth)
                 if shape is None and len(fitting) == len(rows):
                     break  # a limit, which is the same for all GPUs of this kind
@@ -151,11 +151,11 @@ def _picked(
 
 
 def _ranked(looked: list[ShapeOptions], tops: list[_Tops]) -> list[tuple[int, int]]:
-    """Returns (number of the options, index of their spot), the best first, the cheaper among equals."""
+    """Returns (number of the options, index of their GPU), the best first, the cheaper among equals."""
     worth = np.concatenate([top.worth for top in tops])
-    price = np.concatenate([shapes.lot.price_per_hour[top.spot] for shapes, top in zip(looked, tops, strict=True)])
-    number = np.concatenate([np.full(len(top.spot), at) for at, top in enumerate(tops)])
-    index = np.concatenate([np.arange(len(top.spot)) for top in tops])
+    price = np.concatenate([shapes.group.price_per_hour[top.gpu] for shapes, top in zip(looked, tops, strict=True)])
+    number = np.concatenate([np.full(len(top.gpu), at) for at, top in enumerate(tops)])
+    index = np.concatenate([np.arange(len(top.gpu)) for top in tops])
     order = np.lexsort((index, number, price, -worth))
     return list(zip(number[order].tolist(), index[order].tolist(), strict=True))
 
@@ -165,8 +165,8 @@ def shares_of(found: FoundSeats, service: Service) -> tuple[float, float]:
     gpus = price = 0.0
     for pick in found.picks:
         share = 1.0 if service.is_dedicated else pick.sm_percent / 100
-        spot = pick.options.lot.spots[int(pick.options.spot[pick.row])]
-        gpus, price = gpus + share, price + share * spot.node.price_per_hour
+        gpu = pick.options.group.gpus[int(pick.options.gpu[pick.row])]
+        gpus, price = gpus + share, price + share * gpu.node.price_per_hour
     return gpus, price
 
 

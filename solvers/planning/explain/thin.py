@@ -68,8 +68,8 @@ def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
     """Returns the least price an hour of serving it alone: instances x price x max(SM share, memory share)."""
     at = alone(fleet, service, memo)
     least = inf
-    for row, (spot, number) in enumerate(zip(at.spot.tolist(), at.way.tolist(), strict=True)):
-        node = fleet.kinds[spot].node
+    for row, (gpu, number) in enumerate(zip(at.gpu.tolist(), at.way.tolist(), strict=True)):
+        node = fleet.kinds[gpu].node
         memory_gib = at.ways[number].at.memory_gib[at.by[row]] / fleet.problem.gpu_types[node.gpu_type].memory_gib
         share = np.ones(SM) if service.is_dedicated else np.maximum(np.arange(SM) / 100, memory_gib)
         with np.errstate(divide="ignore"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from solvers.planning.explain.applied import Offer, RelaxedCase, applied, part
+from solvers.planning.explain.applied import Offer, RelaxedCase, apply_offer, part
 from solvers.planning.explain.proposals import Relaxation
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.judge import judge
@@ -29,7 +29,7 @@ class Worth:
 
 def worth(case: RelaxedCase, offered: Offer) -> Worth | None:
     """Returns the worth of an offer of the whole rate; None if the judge refuses it."""
-    plan = applied(case, offered)
+    plan = apply_offer(case, offered)
     if plan is None:
         return None
     problem, service = case.problem, case.terms.service

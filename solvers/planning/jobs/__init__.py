@@ -40,7 +40,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     method = "jobs: greedy, improved"
     if work > 0 and exact.is_small(placement):
         small = JobPlacement(left, SPLITS_WHEN_SMALL)
-        search.stay(small)
+        search.place_staying(small)
         exact.search(small)
         small.work += placement.work
         if not less(placement.value, small.value):

@@ -28,8 +28,8 @@ def is_late(s: JobPlacement, job: int) -> bool:
     spec, state = s.room.jobs[job], s.room.problem.state
     if spec.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
         return False
-    left = (spec.deadline - state.now).total_seconds()
-    return left <= 0 or pace(s, job) * left < spec.units * (1 - 1e-9)
+    seconds = (spec.deadline - state.now).total_seconds()
+    return seconds <= 0 or pace(s, job) * seconds < spec.units * (1 - 1e-9)
 
 
 def pace(s: JobPlacement, job: int) -> float:
@@ -42,8 +42,8 @@ def pace(s: JobPlacement, job: int) -> float:
     pressure += sum(
         float(work.pressure[work.profile[other, fleet.kind[gpu]], sm]) for other, sm in sms.items() if other != job
     )
-    left = fleet.share_pressure * (fleet.spare[gpu] - sum(sms.values())) / 100
-    slower = (1 + work.sensitivity[profile] * pressure) * (1 + work.sensitivity[profile] * left)
+    outside = fleet.share_pressure * (fleet.spare[gpu] - sum(sms.values())) / 100
+    slower = (1 + work.sensitivity[profile] * pressure) * (1 + work.sensitivity[profile] * outside)
     slower *= fleet.clock[gpu] ** work.clock_exponent[profile]
     return float(work.pace[profile, sms[job]] / slower)
 
@@ -78,8 +78,8 @@ def reason(s: JobPlacement, job: int) -> str:
         "a price above its limit or above the cost of its wait": board.is_open[of] == 0,
     }
     if spec.deadline and now and not (_fastest(s, job) >= work.need[job]):
-        left = (spec.deadline - now).total_seconds()
-        return f"its deadline is in {left:.6g} s, and no GPU with room for it finishes it by then"
+        seconds = (spec.deadline - now).total_seconds()
+        return f"its deadline is in {seconds:.6g} s, and no GPU with room for it finishes it by then"
     open_ = np.ones(len(of), np.bool_)
     counts = []
     for words, fails in tests.items():

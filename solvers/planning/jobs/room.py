@@ -144,7 +144,7 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
     profile = np.full((len(jobs), len(types)), -1, np.int64)
     need = np.zeros(len(jobs))
     found: list[tuple[Floats, Floats, Floats, tuple[float, ...]]] = []
-    seen: dict[tuple[int, ...], int] = {}
+    number_of: dict[tuple[int, ...], int] = {}
     drawn: dict[Curve, Floats] = {}  # many jobs share their curves of pressure and watts
 
     def everywhere(curve: Curve) -> Floats:
@@ -167,14 +167,14 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
                 low = high = min(max(staying.sm_percent, low), high)
                 memory = max(memory, staying.memory_gib)
             key = (id(job_profile), low, high, hash(memory))
-            if key not in seen:
-                seen[key] = len(found)
+            if key not in number_of:
+                number_of[key] = len(found)
                 demand = job_profile.demand
                 numbers = (low, high, memory, demand.cpu_cores, demand.host_memory_gib, demand.sensitivity,
                            demand.clock_exponent, demand.power_exponent)  # fmt: skip
                 curves = (job_profile.units_per_second, demand.pressure, demand.power_w)
                 found.append((everywhere(curves[0]), everywhere(curves[1]), everywhere(curves[2]), numbers))
-            profile[number, place] = seen[key]
+            profile[number, place] = number_of[key]
     count = len(found)
     pace, pressure, power = (np.array([row[n] for row in found]).reshape(count, SM) for n in range(3))
     scalars = np.array([row[3] for row in found]).reshape(count, 8).T.copy()

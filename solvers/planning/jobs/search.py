@@ -13,8 +13,8 @@ EXCHANGE = 10  # of work: as many GPUs as could be looked at instead
 
 def search(placement: JobPlacement, budget: int) -> None:
     """Places running jobs, then all others, then makes improvements while `budget` (GPUs looked at) lasts."""
-    stay(placement)
-    stand(placement)
+    place_staying(placement)
+    place_running(placement)
     fill(placement)
     for _ in range(ROUNDS):
         before = placement.value
@@ -26,7 +26,7 @@ def search(placement: JobPlacement, budget: int) -> None:
             break
 
 
-def stay(s: JobPlacement) -> None:
+def place_staying(s: JobPlacement) -> None:
     """Places the running jobs that must stay, with the others of their GPU where only all together are valid.
 
     Where shares are priced, strangers on SMs that jobs do not use slow the services.
@@ -40,7 +40,7 @@ def stay(s: JobPlacement) -> None:
             s.left_out.add(job)
 
 
-def stand(s: JobPlacement) -> None:
+def place_running(s: JobPlacement) -> None:
     """Places the other running jobs where they run, if that is valid and no more expensive than waiting."""
     room, state = s.room, s.room.problem.state
     number = {job.name: place for place, job in enumerate(room.jobs)}

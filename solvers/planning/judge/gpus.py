@@ -20,8 +20,8 @@ def sm_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 def memory_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """sum of memoryGib of instances and jobs <= memoryGib of the GPU's type"""
-    asked = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
-    total = fsum(asked)
+    gib = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
+    total = fsum(gib)
     if at_most(total, gpu.type.memory_gib):
         return None
     return f"{total:.6g} GiB are used of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"

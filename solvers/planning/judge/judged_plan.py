@@ -51,8 +51,8 @@ class JudgedPlan:
         self._churn = Churn(problem)
         running = problem.state.jobs if problem.state else ()
         self._staying = {placed.job: placed for placed in running if not problem.jobs[placed.job].is_preemptible}
-        for left in plan.unserved:
-            self._unserved[left.service].append(left)
+        for entry in plan.unserved:
+            self._unserved[entry.service].append(entry)
         for out in plan.unplaced:
             self._unplaced[out.job].append(out)
         touched = {self._seat(instance) for instance in plan.instances}
@@ -97,8 +97,8 @@ class JudgedPlan:
         touched.update([self._unseat_job(placed) for placed in change.stop_jobs])
         touched.update([self._seat(instance) for instance in start])
         touched.update([self._seat_job(placed) for placed in change.start_jobs])
-        for service, left in change.unserved.items():
-            self._unserved[service] = [left] if left else []
+        for service, entry in change.unserved.items():
+            self._unserved[service] = [entry] if entry else []
         for job, out in change.unplaced.items():
             self._unplaced[job] = [out] if out else []
         self._judge_gpus(touched)
@@ -159,7 +159,7 @@ class JudgedPlan:
         if self._watts_matter:  # the busy time depends on them
             return list(change.stop), list(change.start)
         start: dict[tuple[object, ...], Instance] = {}
-        left = [instance for instance in change.start if start.setdefault(shape_of(instance), instance) is not instance]
+        twins = [twin for twin in change.start if start.setdefault(shape_of(twin), twin) is not twin]
         stop: list[Instance] = []
         retuned: list[Resident] = []
         for instance in change.stop:
@@ -176,7 +176,7 @@ class JudgedPlan:
             self._judge_load(line, gpu)
             self._churn.update(after.place, gpu)
         self._judge_slos(retuned)
-        return stop, [*start.values(), *left]
+        return stop, [*start.values(), *twins]
 
     def _take_over(self, problem: Problem) -> set[str]:
         """Takes over a new problem; returns the services that it changes."""
@@ -281,8 +281,8 @@ class JudgedPlan:
         self._idle_job_cost[name] = cost.idle_job_cost(job, self.problem.policy, lines, claims)
 
     def _judge_names(self) -> None:
-        for name, left in self._unserved.items():
-            self._broken.note(("unserved", name), name, (services.unserved_exists,), self.problem, name, left)
+        for name, entry in self._unserved.items():
+            self._broken.note(("unserved", name), name, (services.unserved_exists,), self.problem, name, entry)
         for name, out in self._unplaced.items():
             self._broken.note(("unplaced", name), name, (jobs.unplaced_exists,), self.problem, name, out)
 

@@ -18,16 +18,16 @@ from solvers.planning.search.promise import timeouts
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Lines before and after a change; `left` is the unserved rate of each changed service."""
+    """Lines before and after a change; `unserved` is the unserved rate of each changed service."""
 
     before: tuple[Instance, ...]
     after: tuple[Instance, ...]
-    left: dict[int, float]
+    unserved: dict[int, float]
 
 
 def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
     """Gives the instances that these services need their rates, and stops the others; returns what is unserved."""
-    left: dict[int, float] = {}
+    unserved: dict[int, float] = {}
     for service in services:
         if d.stirred.isdisjoint(d.homes[service]):  # none of their neighbours started or stopped
             gpus, slots = d.seats(service)
@@ -39,16 +39,16 @@ def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
         if len(seats.gpus) < least or not seats.caps.sum() > 0:
             for gpu, slot in sorted(zip(seats.gpus.tolist(), seats.slots.tolist(), strict=True), reverse=True):
                 d.stop(gpu, slot)
-            left[service] = total
+            unserved[service] = total
             continue
         rates = shared(d.line_rate[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - float(rates.sum())
-        left[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
-    return left
+        unserved[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
+    return unserved
 
 
-def difference(d: RunningBoard, services: Iterable[int], serial: int, left: dict[int, float]) -> Difference:
+def difference(d: RunningBoard, services: Iterable[int], serial: int, unserved: dict[int, float]) -> Difference:
     """Returns what changed since the board was last at rest, and updates its lines."""
     b, x = d.b, d.x
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
@@ -70,7 +70,7 @@ def difference(d: RunningBoard, services: Iterable[int], serial: int, left: dict
     for gpu in ({gpu for gpu, _ in seats} | d.stirred) & d.saved.keys():
         stays = {id(line) for line in d.lines[gpu] if id(line) not in fresh}
         before += [line for line in d.saved[gpu][-1] if line is not None and id(line) not in stays]
-    return Difference(tuple(before), tuple(after), left)
+    return Difference(tuple(before), tuple(after), unserved)
 
 
 def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:

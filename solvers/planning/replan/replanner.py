@@ -81,8 +81,8 @@ class Replanner:
         judged = judged_plan.verdict()
         cost = judged.cost.resource
         worth = float((prices * t.rate).sum())
-        unserved = {left.service: left for left in plan.unserved}
-        missed = sum(float(prices[t.number_of[name]]) * left.rate_per_second for name, left in unserved.items())
+        unserved = {entry.service: entry for entry in plan.unserved}
+        missed = sum(float(prices[t.number_of[name]]) * entry.rate_per_second for name, entry in unserved.items())
         per_worth = cost / (worth - missed) if worth > missed else 1.0
         return cls(
             problem, made, prices, judged_plan, plan, per_worth, unserved, len(plan.instances), broken,
@@ -119,10 +119,10 @@ class Replanner:
         self.judged_plan.settle()
         self.problem = problem
         self.serial += len(found.after)
-        for name, left in edit.unserved.items():
+        for name, entry in edit.unserved.items():
             self.unserved.pop(name, None)
-            if left:
-                self.unserved[name] = left
+            if entry:
+                self.unserved[name] = entry
         # Unserved rates are reported each time: small changes do not return to them, and a full plan may serve them.
         reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._missed()]
         reasons += self._drifted(verdict)
@@ -144,12 +144,12 @@ class Replanner:
 
     def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
         names = self.board.t.services
-        left = {
+        unserved = {
             names[s]: Unserved(names[s], rate, "small changes give no room; a full plan is due") if rate else None
-            for s, rate in found.left.items()
+            for s, rate in found.unserved.items()
             if rate or names[s] in self.unserved
         }
-        change = PlanEdit(stop=found.before, start=found.after, unserved=left)
+        change = PlanEdit(stop=found.before, start=found.after, unserved=unserved)
         return self.judged_plan.apply(change, problem), change
 
     def _held(self, services: Iterable[int], most: float) -> Difference:
@@ -157,7 +157,7 @@ class Replanner:
 
         A budget of watts may want them to carry even less: `most` of what they did.
         """
-        d, left = self.board, {}
+        d, unserved = self.board, {}
         for service in services:
             gpus, slots = d.seats(service)
             d.touched.add(service)
@@ -165,16 +165,16 @@ class Replanner:
             part = min(most, d.w.rate[service] / max(float(carried.sum()), 1e-300))
             d.x.rate[gpus, slots] = carried * part
             rest = float(d.w.rate[service] - (carried * part).sum())
-            left[service] = rest if rest > 1e-5 * d.w.rate[service] else 0.0
-        return difference(d, services, self.serial, left)
+            unserved[service] = rest if rest > 1e-5 * d.w.rate[service] else 0.0
+        return difference(d, services, self.serial, unserved)
 
     def _missed(self) -> list[str]:
         """Returns the services that are not served whole, the most expensive first."""
         services, price = self.problem.services, self.board.t.unserved_price
         missed = {
-            name: float(price[self.board.t.number_of[name]]) * max(left.rate_per_second, 1.0)
-            for name, left in self.unserved.items()
-            if left.rate_per_second > NONE_UNSERVED_SHARE * services[name].rate_per_second
+            name: float(price[self.board.t.number_of[name]]) * max(entry.rate_per_second, 1.0)
+            for name, entry in self.unserved.items()
+            if entry.rate_per_second > NONE_UNSERVED_SHARE * services[name].rate_per_second
         }
         return sorted(missed, key=lambda name: (-missed[name], name))
 

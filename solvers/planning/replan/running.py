@@ -64,10 +64,10 @@ def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
         return list(lines)
     if not all(_is_profiled(problem, line) for line in lines):
         return list(lines)  # the judge will refuse them as they are
-    from solvers.planning.explain.applied import renewed
+    from solvers.planning.explain.applied import predict_again
 
     order = sorted(range(len(lines)), key=lambda at: lines[at].place)  # in which they come back
-    predicted_lines, _ = renewed(problem, [lines[at] for at in order], (), {line.place for line in lines})
+    predicted_lines, _ = predict_again(problem, [lines[at] for at in order], (), {line.place for line in lines})
     found = list(lines)
     for at, line in zip(order, predicted_lines, strict=True):
         found[at] = replace(lines[at], exec_ms=line.exec_ms, latency_ms=line.latency_ms)
@@ -122,19 +122,19 @@ def _repaired(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -
     changing |= {s for s in missing if d.homes[s] and _count(d, s) < t.min_instances[s]}
     left_out = sum(map(len, d.lines)) < len(lines)
     d.forget()
-    left: dict[int, float] = {}
+    rests: dict[int, float] = {}
     if changing:
         settle(d, changing, prices)
-        left = assign(d, changing)
-        gained = any(left[s] < missing[s] - NONE_UNSERVED_SHARE * t.rate[s] or missing[s] < 0 for s in changing)
+        rests = assign(d, changing)
+        gained = any(rests[s] < missing[s] - NONE_UNSERVED_SHARE * t.rate[s] or missing[s] < 0 for s in changing)
         if not broken and not gained:  # nothing was gained, so nothing changes
             d.restore()
-            left = {s: missing[s] for s in changing}
+            rests = {s: missing[s] for s in changing}
     _stir_mistimed(d)
-    changed = difference(d, changing, len(lines), left)
+    changed = difference(d, changing, len(lines), rests)
     same = not changed.after and not changed.before and not left_out
     unserved = [
-        Unserved(t.services[s], rest) for s, rest in sorted(left.items()) if rest > NONE_UNSERVED_SHARE * t.rate[s]
+        Unserved(t.services[s], rest) for s, rest in sorted(rests.items()) if rest > NONE_UNSERVED_SHARE * t.rate[s]
     ]
     return ServicePlan(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
 

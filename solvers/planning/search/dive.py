@@ -125,9 +125,9 @@ def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: Dive
     """Meets the need that is left: solves an LP over old and new columns, rounds a few, and repeats."""
     while True:
         need = shop.need
-        left = int((need > 0).sum())
-        yield left
-        if not left:
+        short = int((need > 0).sum())
+        yield short
+        if not short:
             return
         empties = shop.pools.empties.astype(np.float64)
         master = PatternMaster(
@@ -164,8 +164,8 @@ def _round(shop: Workshop, course: Dive, master: PatternMaster, prices: Resource
             up -= 1
         services = shop.w.offer_service[column.offers]
         for _ in range(max(1, int(x + 1e-3))):
-            left = np.maximum(shop.t.rate[services] - shop.board.cover[services], 0.0)
-            worth = float((course.rate[services] * np.minimum(column.caps, left)).sum())
+            missing = np.maximum(shop.t.rate[services] - shop.board.cover[services], 0.0)
+            worth = float((course.rate[services] * np.minimum(column.caps, missing)).sum())
             price = column.cost + course.extra[column.pool]
             if worth >= depth.useful * price and shop.place(column):
                 placed += 1

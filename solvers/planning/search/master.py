@@ -88,10 +88,10 @@ class PatternMaster:
         services = self.service_of[np.concatenate([column.offers for column in new])]
         caps = np.concatenate([column.caps for column in new])
         rows = self.row[services]
-        kept = rows >= 0
-        part = np.minimum(caps[kept] / self.need[services[kept]], 1.0)
+        is_needed = rows >= 0
+        part = np.minimum(caps[is_needed] / self.need[services[is_needed]], 1.0)
         pool = np.array([column.pool for column in new])
-        at = np.concatenate([owner[kept] * (len(self.row) + 1) + rows[kept]])
+        at = np.concatenate([owner[is_needed] * (len(self.row) + 1) + rows[is_needed]])
         # several instances of one service on a GPU are one entry
         entries, place = np.unique(at, return_inverse=True)
         parts = np.bincount(place, part, minlength=len(entries)) if len(entries) else np.zeros(0)

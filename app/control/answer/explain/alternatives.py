@@ -9,9 +9,9 @@ from math import ceil
 import numpy as np
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.explain.applied import renewed
-from solvers.planning.explain.free_capacity import FreeCapacity, ground
-from solvers.planning.explain.gpu_groups import GpuGroup, empty, lot, taken
+from solvers.planning.explain.applied import predict_again
+from solvers.planning.explain.free_capacity import FreeCapacity, find_free_capacity
+from solvers.planning.explain.gpu_groups import GpuGroup, empty_gpu, gpu_group, used_gpu
 from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Plan
@@ -61,11 +61,11 @@ def find_alternatives(
     judged_plan = judged_plan or JudgedPlan(problem, plan, keep)
     before = judged_plan.verdict()
     rest = [line for line in plan.instances if line is not instance]
-    known = ground(problem, rest, plan.jobs)
+    known = find_free_capacity(problem, rest, plan.jobs)
     service = problem.services[instance.service]
     terms = ServiceTerms(service, problem.policy, problem.limits.get(service.tenant))
     notes = Notes()
-    looked = [options(problem, some, terms, notes) for some in _lots(problem, known, instance)]
+    looked = [options(problem, some, terms, notes) for some in _groups(problem, known, instance)]
     drafts = _drafts(looked, instance, terms)
     judged = [_judged(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
     judged.sort(
@@ -82,17 +82,19 @@ def find_alternatives(
     return InstanceAlternatives(instance, tuple(judged), unfit)
 
 
-def _lots(problem: Problem, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
+def _groups(problem: Problem, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
     """Yields the free capacity of the fleet, the GPU of the instance as a group of its own."""
-    for some in known.lots:
-        spots = []
-        for spot in some.spots:
-            places = tuple(place for place in spot.places if place != instance.place)
+    for some in known.groups:
+        others = []
+        for free in some.gpus:
+            places = tuple(place for place in free.places if place != instance.place)
             if places:
-                spots.append(replace(spot, places=places, node=problem.nodes[places[0][0]]))
-        yield lot(spots)
+                others.append(replace(free, places=places, node=problem.nodes[places[0][0]]))
+        yield gpu_group(others)
     gpu = known.at.get(instance.place)
-    yield lot([taken(problem, gpu) if gpu else empty(problem, problem.nodes[instance.node], [instance.place])])
+    yield gpu_group(
+        [used_gpu(problem, gpu) if gpu else empty_gpu(problem, problem.nodes[instance.node], [instance.place])]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,12 @@ def _drafts(looked: Sequence[ShapeOptions], instance: Instance, terms: ServiceTe
     """Returns the leanest draft by GPU type, variant, and use of empty GPUs, the cheapest first."""
     best: dict[tuple[object, ...], _Draft] = {}
     for option in looked:
-        for row in range(len(option.spot)):
+        for row in range(len(option.gpu)):
             draft = _draft(option, row, instance, terms)
             if draft is None or _is_same(draft, instance):
                 continue
-            spot = option.lot.spots[int(option.spot[row])]
-            key = (draft.gpu_type, draft.instances[0].variant, draft.opens, spot.places[0] == instance.place)
+            gpu = option.group.gpus[int(option.gpu[row])]
+            key = (draft.gpu_type, draft.instances[0].variant, draft.opens, gpu.places[0] == instance.place)
             if key not in best or _rank(draft) < _rank(best[key]):
                 best[key] = draft
     return sorted(best.values(), key=_rank)
@@ -131,9 +133,9 @@ def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTer
     most = float(caps.max())
     if not most > 0:
         return None
-    spot = looked.lot.spots[int(looked.spot[row])]
+    gpu = looked.group.gpus[int(looked.gpu[row])]
     copies = max(1, ceil(rate * ENOUGH_SHARE / most))
-    if copies > len(spot.places):
+    if copies > len(gpu.places):
         return None
     each = rate / copies
     sm = int(np.argmax(caps >= each * ENOUGH_SHARE))
@@ -151,11 +153,11 @@ def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTer
             clock_mhz=way.clock_mhz, rate_per_second=each, exec_ms=exec_ms,
             latency_ms=latency_at(batch, judged, each, service.percentile, wait),
         )
-        for number, place in enumerate(spot.places[:copies], 1)
+        for number, place in enumerate(gpu.places[:copies], 1)
     )  # fmt: skip
-    whole = spot.is_empty and terms.policy.pricing == "gpu"
-    price = spot.node.price_per_hour * copies * (1.0 if whole else sm / 100)
-    return _Draft(made, spot.gpu_type.name, spot.is_empty and made[0].place != instance.place, price)
+    whole = gpu.is_empty and terms.policy.pricing == "gpu"
+    price = gpu.node.price_per_hour * copies * (1.0 if whole else sm / 100)
+    return _Draft(made, gpu.gpu_type.name, gpu.is_empty and made[0].place != instance.place, price)
 
 
 def _is_same(draft: _Draft, instance: Instance) -> bool:
@@ -171,7 +173,7 @@ def _judged(
     places = {instance.place, *(line.place for line in draft.instances)}
     neighbours = [line for line in plan.instances if line.place in places and line is not instance]
     jobs = [job for job in plan.jobs if job.place in places]
-    after, after_jobs = renewed(problem, [*neighbours, *draft.instances], jobs, places)
+    after, after_jobs = predict_again(problem, [*neighbours, *draft.instances], jobs, places)
     there = PlanEdit(
         stop=(*neighbours, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs)
     )
@@ -210,7 +212,7 @@ def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float
         return f"even its fastest execution there takes {fastest:.4g} ms, which misses the SLO of {service.slo_ms:g} ms"
     alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
     node = min(alike, key=lambda node: (node.price_per_hour, node.name))
-    found = options(problem, lot([empty(problem, node, [(node.name, 0)])]), terms, Notes())
+    found = options(problem, gpu_group([empty_gpu(problem, node, [(node.name, 0)])]), terms, Notes())
     enough = (found.cap >= rate * ENOUGH_SHARE).any(axis=0) if found.cap.size else np.zeros(1, dtype=bool)
     if not enough.any():
         return "not even an empty GPU carries the rate alone"

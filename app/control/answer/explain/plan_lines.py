@@ -26,9 +26,9 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
     places |= {job.place for job in plan.jobs if job.units_per_second <= 0}
     if not places or not _is_profiled(problem, plan):
         return plan
-    from solvers.planning.explain.applied import renewed  # compiled loops: only where they are needed
+    from solvers.planning.explain.applied import predict_again  # compiled loops: only where they are needed
 
-    instances, jobs = renewed(problem, plan.instances, plan.jobs, places)
+    instances, jobs = predict_again(problem, plan.instances, plan.jobs, places)
     return replace(plan, instances=tuple(instances), jobs=tuple(jobs))
 
 
