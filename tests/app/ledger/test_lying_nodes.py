@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from agents.contract.reports import Copy, UsageInterval
+from app.ledger import accounting
 from app.store.database.database import Unavailable
 from tests.app.ledger.town import Ledger, ledger, usage
 
@@ -145,6 +146,31 @@ def test_what_overlaps_in_the_thousands_is_divided_quickly_and_exactly(town: Led
     hour_passes(town)
     assert town.rows("SELECT node FROM ledger_quarantine") == []
     assert money(town, "liar") == money(town, "node-2") == {"used": MONEY}
+
+
+def test_what_is_too_much_for_a_long_span_is_accounted_for_in_shorter_ones(
+    town: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "MOST_INTERVALS", 20)
+    town.now = NOON + 6 * HOUR
+    town.claim("liar", *claims(90, NOON, 4 * MINUTE, 4 * MINUTE))
+    town.passes(3 * MINUTE)
+    town.account()
+    assert money(town, "liar") == {"used": 6 * MONEY}
+    assert town.rows("SELECT FROM ledger_quarantine") == []
+
+
+def test_what_is_too_much_for_a_quarter_hour_is_quarantined_and_says_so(
+    town: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "MOST_INTERVALS", 2)
+    town.now = NOON + 6 * HOUR
+    town.claim("liar", *claims(90, NOON, 4 * MINUTE, 4 * MINUTE))
+    town.passes(3 * MINUTE)
+    town.account()
+    assert money(town, "liar") == {}
+    (row,) = town.rows("SELECT node, reason FROM ledger_quarantine")
+    assert (row.node, row.reason) == ("liar", "TooMuchUsage: it reports more than 2 intervals of usage")
 
 
 @contextmanager
