@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from agents.host.plaintext import plaintext_refusal
 from cli.contexts import ServerContext, reason
 from cli.exits import UNREACHABLE, Failed
 from cli.output import plain
@@ -68,6 +69,8 @@ class ApiClient:
             port = -1
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.username:
             raise Failed(f"server {connection.server!r} is not an address: use http(s)://HOST[:PORT]")
+        if connection.token and (refusal := plaintext_refusal(connection.server)):
+            raise Failed(refusal)
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 

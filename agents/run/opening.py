@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.gateway.followers import FOLLOWED, Followers
+from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
 from agents.node.node import NodeParts
@@ -104,7 +103,9 @@ def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, C
         raise ValueError(
             f"--gateway {options.gateway} must be like /run/gateway.sock or https://proxy:9444, or `followed`"
         )
-    if not _is_loopback(urlsplit(options.gateway).hostname or "localhost") and _is_loopback(options.host):
+    if options.gateway_token_file and (refusal := plaintext_refusal(options.gateway)):
+        raise ValueError(refusal)
+    if not is_loopback(urlsplit(options.gateway).hostname or "localhost") and is_loopback(options.host):
         reason = f"--gateway {options.gateway} is on another machine and cannot reach copies at {options.host}"
         raise ValueError(f"{reason}; set --host to an address of this node")
     from agents.gateway.client import SidecarRoutes
@@ -115,9 +116,3 @@ def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, C
 
     declaring, counting = sidecar(10.0), sidecar(COUNTS_SECONDS)  # the keeper's thread declares, the watch's counts
     return declaring, counting.counters
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"

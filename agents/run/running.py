@@ -17,6 +17,7 @@ from agents.control.assignments import begin_incarnation
 from agents.host.clocks import date
 from agents.host.local_socket import LocalServer
 from agents.host.ownership import require_own_folder
+from agents.host.plaintext import plaintext_refusal
 from agents.keeper.journal import JournalError
 from agents.node.node import LocalNode
 from agents.node.state_folder import Credential, StateFolder
@@ -46,6 +47,8 @@ def run_agent(options: AgentOptions, metrics: str = "") -> None:
         raise CannotRun(f"{options.folder / 'credential.json'} cannot be read: {error}") from error
     if credential is None:
         raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
+    if refusal := plaintext_refusal(credential.server):
+        raise CannotRun(refusal)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         memory = begin_incarnation(folder, date())

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agents.host.plaintext import plaintext_refusal
 from agents.talk import deadline
 
 CONNECT_SECONDS = 10.0
@@ -46,6 +47,9 @@ class Link:
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"server {server!r} must look like https://host:8080")
+        refusal = plaintext_refusal(server)
+        if refusal:
+            raise ValueError(refusal)
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from agents.host.plaintext import plaintext_refusal
 from cli import exits
 from cli.arguments import completes
 from cli.client import ApiClient
@@ -99,8 +100,8 @@ def change(args: argparse.Namespace, path: Path) -> int:
         entry["tenant"] = args.tenant
     remember(args.name, entry, select=args.use, path=path)
     print(plain(f"context {args.name} set"))
-    if entry["server"].startswith("http://") and not local(entry["server"]):
-        say(f"warning: {entry['server']} is not encrypted: anyone on the network path can read the token")
+    if refusal := plaintext_refusal(entry["server"]):
+        say(f"warning: no token is sent: {refusal}")
     return exits.OK
 
 
@@ -112,10 +113,6 @@ def _set_token(args: argparse.Namespace, entry: dict[str, str]) -> None:
     if args.token_stdin:
         entry.pop("tokenFile", None)
         entry["token"] = checked(sys.stdin.readline(), "stdin")
-
-
-def local(server: str) -> bool:
-    return any(server.startswith(f"http://{host}") for host in ("127.0.0.1", "localhost", "[::1]"))
 
 
 def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]]) -> int:

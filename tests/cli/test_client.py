@@ -212,3 +212,10 @@ def test_a_server_that_says_nothing_is_given_up_after_the_request_timeout() -> N
         with pytest.raises(Failed, match=r"no answer within 0\.05 s") as failed:
             client.get("/api/v1/services")
     assert failed.value.code == exits.UNREACHABLE and len(naps.taken) == 4
+
+
+def test_no_token_goes_to_another_machine_in_the_clear() -> None:
+    for server in ("http://far.example", "http://127.0.0.1.evil.example:8080"):
+        ApiClient(ServerContext(server)).close()
+        with pytest.raises(Failed, match="is not encrypted"):
+            ApiClient(ServerContext(server, token="gw_id_secret"))
