@@ -1,1 +1,1 @@
-"""What solvers are measured on: families of problems drawn from a seed, baselines, and public data."""
+"""Problems to measure solvers on: families drawn from a seed, baselines, and public data."""

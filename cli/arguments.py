@@ -89,7 +89,7 @@ def part(text: str) -> float:
 
 
 def whole(least: int, most: int = MOST) -> Callable[[str], int]:
-    """Whole numbers from `least` to `most`."""
+    """Returns a reader of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         # Ten digits at most: int() refuses thousands of them in words of its own.

@@ -1,4 +1,4 @@
-"""What the tables of `get` show of each kind."""
+"""The columns of `get` for each kind."""
 
 from __future__ import annotations
 

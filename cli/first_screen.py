@@ -63,7 +63,7 @@ def ending(with_fleet: bool) -> str:
 
 
 def _activation() -> list[str]:
-    """What puts `gpuwright` on the path of another terminal, where it is not: `make up` runs us from .venv."""
+    """Returns the command that puts `gpuwright` on another terminal's path, if it is not there: it runs from .venv."""
     script = Path(sys.prefix) / "bin" / "activate"
     return [f"source {shlex.quote(str(script))}"] if not shutil.which("gpuwright") and script.exists() else []
 

@@ -1,4 +1,4 @@
-"""What `gpuwright up` plans for: a fleet that is declared once, simulated, planned, and in part real."""
+"""The fleet of `gpuwright up`: declared once, simulated, planned, and in part real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts that write pages and files from the code share."""
+"""The common part of the scripts that generate pages and files from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mkdocs is told of these pages: links that leave docs/ lead to the repository's own files, by name."""
+"""A hook for mkdocs: links that leave docs/ become links to the repository's own files, by name."""
 
 from __future__ import annotations
 

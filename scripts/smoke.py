@@ -81,7 +81,7 @@ def _declared(up: Up) -> None:
 
 
 def _ran(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], None]) -> bool:
-    """Whether it came up, stood the look and left nothing after Ctrl-C."""
+    """Returns True if it came up, passed the check and left no process after Ctrl-C."""
     log = folder / f"{name}.log"
     try:
         with _running(folder / name, log, words) as up:
@@ -124,7 +124,7 @@ def _gpuwright(*words: str) -> None:
 
 
 def _processes_of(folder: Path) -> list[str]:
-    """Whoever names the folder: in its command, or in the configuration that it inherited."""
+    """Returns the processes that name the folder in their command or in their inherited configuration."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

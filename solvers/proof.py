@@ -30,7 +30,7 @@ class Proof:
 
     @property
     def is_proved(self) -> bool:
-        """Whether it is proved that no answer is better."""
+        """True if it is proved that no answer is better."""
         return self.value == self.bound
 
 

@@ -14,7 +14,7 @@ from agents.node.state_folder import AgentMemory
 
 @dataclass(frozen=True, slots=True)
 class ReportHeading:
-    """What tells one report from the next."""
+    """The fields that distinguish one report from the next."""
 
     node: str
     sequence: int

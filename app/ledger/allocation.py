@@ -18,7 +18,7 @@ MOST_PARTS = 1_000_000  # of stretches, one for each holder: some seconds of a p
 
 
 class TooMuchUsage(Exception):
-    """What a node reports of this time takes too much work to divide in one transaction."""
+    """A node's usage in this time takes too much work to divide in one transaction."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ def differences(
 
 
 def cost(nano_per_hour: int, start: int, stop: int) -> int:
-    """The price of a stretch: what has run up at its end, less what had at its beginning, each a whole number.
+    """Returns the price of a stretch: the cost up to its end minus the cost up to its beginning, each a whole number.
 
     So a stretch costs the same however it is cut, and a whole hour exactly the price of an hour.
     """
@@ -147,7 +147,7 @@ def _rate(rates: Sequence[GpuRate], at: int) -> int:
 
 
 def _divide_energy(found: Lines, energy_mj: Mapping[tuple[int, int], int]) -> None:
-    """A GPU's energy in a slice, divided as its time is."""
+    """Divides a GPU's energy in a slice like its time."""
     if not energy_mj:
         return
     for place, lines in _by_place(found):

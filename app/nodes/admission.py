@@ -24,7 +24,7 @@ Refused: TypeAlias = Mapping[tuple[str, str], Dropped]  # by node and id of usag
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What of a batch is not stored: the state of these reports, in their order, and this usage."""
+    """The parts of a batch that are not stored: the state of some reports, in their order, and refused usage."""
 
     ahead: Sequence[bool]
     refused: Refused

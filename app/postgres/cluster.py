@@ -68,8 +68,7 @@ class PostgresCluster:
 
     @property
     def socket_dir(self) -> str:
-        """The folder of the server's socket, by a path that is short enough (107 bytes) even if the folder's own is
-        not."""
+        """Returns a path to the folder of the server's socket that is short enough (107 bytes) for any folder."""
         if self._handle is None:
             self._handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return f"/proc/self/fd/{self._handle}"

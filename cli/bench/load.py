@@ -28,7 +28,7 @@ CONNECTS_AT_ONCE = 50
 
 @dataclass(slots=True)
 class LoadTally:
-    """What is measured."""
+    """The measurements of a load."""
 
     latencies_ms: list[float] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
 
 
 def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
-    """As JSON or YAML where that was asked for, else the lines."""
+    """Prints the value as JSON or YAML if requested, else the lines."""
     if not print_data(value, args.output):
         for line in lines:
             print(line)

@@ -28,7 +28,7 @@ class Neighbourhood:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """By every rule; promises by the latency table."""
+        """The judge's verdict by every rule, with SLOs by the latency table."""
         return judge(self.problem, self.plan, simulate=False, keeps=keep)
 
     def gpus(self) -> dict[tuple[str, int], JudgedGpu]:

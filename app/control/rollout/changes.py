@@ -59,7 +59,7 @@ class InstanceChange:
 
     @property
     def growth(self) -> float:
-        """By how much the instance's memory grows."""
+        """The growth of the instance's memory in GiB."""
         return (self.after.memory_gib if self.after else 0.0) - (self.before.memory_gib if self.before else 0.0)
 
 

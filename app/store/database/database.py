@@ -53,7 +53,7 @@ class OutcomeUnknown(Unavailable):
 
 
 def statement(name: str, sql: str) -> TextClause:
-    """A whole statement, named for what it answers; the name shows in logs, metrics and pg_stat_activity."""
+    """Returns a whole statement, named for what it answers; the name shows in logs, metrics and pg_stat_activity."""
     return text(f"/* {name} */ {sql}").execution_options(statement=name)
 
 

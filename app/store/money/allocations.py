@@ -185,7 +185,7 @@ def take_news(connection: Connection, node: str) -> int | None:
 
 
 def months_due(connection: Connection) -> list[datetime]:
-    """A day of each month that accounting may write to now."""
+    """Returns a day of each month that accounting may write to now."""
     first, now = connection.execute(FIRST_DUE).one()
     if first is None:
         return []

@@ -33,7 +33,7 @@ class GpuRequest:
 
     @property
     def is_part(self) -> bool:
-        """Whether the request shares a GPU with others."""
+        """True if the request shares a GPU with others."""
         return 0 < self.gpu_milli < GPU_MILLI
 
     @property

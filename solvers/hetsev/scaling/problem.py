@@ -86,7 +86,7 @@ class ScalingProblem:
 
 
 Actions = Mapping[str, int]
-"""By instance type: how many to start (positive) or stop (negative); missing types stay as they are."""
+"""The number of instances to start (positive) or stop (negative), by type; missing types stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)

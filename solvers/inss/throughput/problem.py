@@ -118,7 +118,7 @@ class ServedModel:
 
 
 Answer = Mapping[str, ServedModel]
-"""By model; a missing model could not be served together with the others."""
+"""The answer for each model; a missing model could not be served together with the others."""
 
 
 @dataclass(frozen=True, slots=True)

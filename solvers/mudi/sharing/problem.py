@@ -75,7 +75,7 @@ class SharingResident:
 
     @property
     def presses_no_less_with_more(self) -> bool:
-        """Whether its pressure never falls with SM%; if so for all, one answer is smallest in every component."""
+        """True if its pressure never falls with SM%; if so for all, a single answer is smallest in every component."""
         return all(before <= after for (_, before), (_, after) in pairwise(self.pressure))
 
 

@@ -60,5 +60,5 @@ class Drift:
 
     @property
     def known(self) -> Mapping[str, ProfileCorrection]:
-        """By model/variant/gpuType."""
+        """The known corrections, by model/variant/gpuType."""
         return self._known
