@@ -159,6 +159,28 @@ def test_a_version_that_was_never_given_out_is_answered_at_once(server: RunningS
     assert ask(server, edge, known + 10**6, wait=60).json["version"] == known  # the database was restored
 
 
+def test_case_23_a_bad_address_costs_only_itself(server: RunningServer, edge: str, node: str) -> None:
+    addresses = {"good": "10.0.0.1:9000", "scope": "[2001:db8::1%;x]:80", "metadata": "169.254.169.254:80"}
+    there = [
+        {"id": name, "instance": "i-1", "gpu": 0, "stage": "ready", "address": address}
+        for name, address in addresses.items()
+    ]
+    answer = send(server, node, report("node-1", next(sequences), copies=there))
+    assert answer.status == 200
+    dropped = {part["what"]: part["reason"] for part in answer.json["dropped"]}
+    assert dropped == {"copy scope": "bad_address", "copy metadata": "bad_address"}
+    version(server, edge, {"shop/search": ["good"]})
+    state = server.request("GET", "/api/v1/nodes/node-1/state").json["copies"]
+    assert {copy["id"]: copy.get("address", "") for copy in state} == {
+        "good": "10.0.0.1:9000",
+        "scope": "",
+        "metadata": "",
+    }
+    (event,) = server.request("GET", "/api/v1/events?reason=copy_not_routed&name=node-1").json["items"]
+    assert event["severity"] == "alarm"
+    assert "169.254.169.254" in event["message"]
+
+
 # Counts
 
 
@@ -236,3 +258,14 @@ def test_a_gateways_token_names_its_gateway(server: RunningServer) -> None:
         {"scope": "node", "gateway": "edge-1"},
     ):
         assert server.request("POST", "/api/v1/tokens", body).status == 422
+
+
+def test_what_a_gateway_leaves_out_becomes_an_event_of_that_gateway(server: RunningServer) -> None:
+    token = server.token("gateway", gateway="picky")
+    left_out = [{"node": "node-1", "copy": "bad", "reason": "HAProxy refuses it"}]
+    for sequence in range(1, 20):
+        assert put(server, token, counts(sequence) | {"leftOut": left_out}, "picky").status == 200
+    (event,) = server.request("GET", "/api/v1/events?reason=copy_not_routed&kind=Gateway").json["items"]
+    assert (event["name"], event["kind"]) == ("picky", "Gateway")
+    assert event["times"] <= 3, "however often it is reported"
+    assert "bad: node node-1: HAProxy refuses it" in event["message"]
