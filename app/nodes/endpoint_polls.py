@@ -145,7 +145,12 @@ class EndpointPolls:
         """Reads one consistent moment, and nothing of nodes whose reports and assignments have not changed."""
         version = endpoints.version(connection)
         stamps = endpoints.stamps(connection)
-        nodes = {node: held for node, held in self._nodes.items() if stamps.get(node) == held.stamp}
+        nodes = {
+            node: held
+            for node, held in self._nodes.items()
+            # What is not assigned any more is looked up again: it is routed for a day only.
+            if stamps.get(node) == held.stamp and all(copy.assigned is not None for copy in held.copies.copies)
+        }
         changed = stamps.keys() - nodes.keys()
         for row in endpoints.of_nodes(connection, changed) if changed else ():
             nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))

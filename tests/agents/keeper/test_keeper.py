@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,8 @@ import pytest
 
 from agents.keeper.copies import Stage
 from agents.runtime import proc
+from agents.talk.copy_client import TcpCopyClient
+from agents.templates import Probe
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 
@@ -81,6 +84,27 @@ def test_a_restarted_agent_keeps_what_runs(one: Machine) -> None:
         node.offer(assigned(1, served("search-1")))
         until(lambda: ready(node, "search-1"), "it is ready still")
         assert copy_of(node, "search-1").running == first.running
+
+
+def test_only_agents_of_this_node_control_a_copy(one: Machine) -> None:
+    stranger = TcpCopyClient()
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        copy = copy_of(node, "search-1")
+        for probe in (
+            Probe("POST", "/v1/drain"),
+            Probe("PUT", "/v1/batch", '{"batch": 1}'),
+            Probe("POST", "/v1/warmup"),
+        ):
+            assert stranger.ask(copy.port, probe).status == 401
+    with running(one, incarnation=2) as node:
+        filled = node.keeper.filler.fill(copy)
+        assert filled.set_batch is not None
+        assert around(one.folder).drivers.talk.ask(copy.port, filled.set_batch, batch=2, batch_timeout_ms=0).ok
+        node.offer(assigned(2))
+        until(lambda: not node.keeper.copies(), "the next agent has drained it")
+    assert stat.S_IMODE((one.folder / "state" / "control.key").stat().st_mode) == 0o600
 
 
 def test_what_ended_while_nobody_looked_held_its_share_until_an_agent_last_recorded_something(one: Machine) -> None:

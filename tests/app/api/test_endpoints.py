@@ -181,6 +181,34 @@ def test_case_23_a_bad_address_costs_only_itself(server: RunningServer, edge: st
     assert "169.254.169.254" in event["message"]
 
 
+def test_case_25_a_withdrawn_instance_is_routed_for_a_day(server: RunningServer, edge: str, database: Database) -> None:
+    note_assigned(server.database_url, "node-7", "i-7", "lab/classify")
+    copy = {"id": "old", "instance": "i-7", "gpu": 0, "stage": "ready", "address": "10.0.0.7:9000"}
+    sent = report("node-7", instances=[instance("i-7", tenant="bank", service="payments")], copies=[copy])
+    assert send(server, server.token("node", node="node-7"), sent).status == 200
+
+    def services() -> dict[str, list[str]]:
+        found = ask(server, edge, wait=1).json["services"]
+        return {line["service"]: [copy["id"] for copy in line.get("copies", ())] for line in found}
+
+    until(lambda: services().get("lab/classify") == ["old"], "the assigned service counts, not the reported one")
+    assert "bank/payments" not in services()
+
+    def withdraw(hours: int) -> None:
+        since = f"now() - interval '{hours} hours'"
+        statements = (
+            f"UPDATE assigned SET withdrawn_at = {since} WHERE node = 'node-7'",
+            "SELECT advance_endpoint()",  # anything that is news for gateways
+        )
+        for sql in statements:
+            database.write(lambda connection, sql=sql: connection.exec_driver_sql(sql))  # type: ignore[misc]
+
+    withdraw(hours=23)
+    assert database.read(lambda c: endpoints.of_nodes(c, ["node-7"]))[0].services == {"i-7": "lab/classify"}
+    withdraw(hours=25)
+    until(lambda: "lab/classify" not in services(), "a day later it is not routed")
+
+
 # Counts
 
 
