@@ -62,9 +62,7 @@ def read_data(connection: Connection, who: Principal, request: PageRequest, coun
     body = plan_wire.body(connection, generation) if generation else None
     services = overview.services(connection, generation, body or {}, tenant, counted)
     shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}
-    nodes = fleet_map.nodes(connection)
-    if tenant:
-        nodes = _of_tenant(nodes, shown)
+    nodes = _of_tenant(connection, shown) if tenant else fleet_map.nodes(connection)
     return ConsoleData(
         at=at,
         tenant=tenant,
@@ -94,10 +92,11 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
     return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
-def _of_tenant(nodes: list[MapNode], own: dict[str, Any]) -> list[MapNode]:
+def _of_tenant(connection: Connection, own: dict[str, Any]) -> list[MapNode]:
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
     names = {line["node"] for line in (*own.get("instances", ()), *own.get("jobs", ()))}
-    return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes if node.name in names]
+    nodes = fleet_map.named_nodes(connection, names)
+    return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes]
 
 
 def _proved(connection: Connection) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ HOURS = 48
 MINUTES = 30
 EVENTS = 20_000
 PLANS = 2_000
+NODES = 10_000
 OWN = SERVICES_EACH * (HOURS + MINUTES)  # rows of loads of a tenant
 LARGE = {"object", "service_load", "service_load_hour", "event", "plan", "own_plan"}
 SEED = f"""
@@ -42,12 +43,16 @@ SEED = f"""
            '{{"model": "m", "slo": {{"latencyMs": 80, "percentile": 98}}, "ratePerSecond": 9}}', '{{}}', 1,
            tenant * 1000 + n, NULL, '{{}}', now(), now()
     FROM generate_series(1, {TENANTS}) AS tenant, generate_series(1, {SERVICES_EACH}) AS n;
+    INSERT INTO object
+    SELECT gen_random_uuid(), 'Node', '', 'node-' || n, '{{}}', '{{"gpuType": "v100-16gb", "gpus": 1}}', '{{}}', 1,
+           100000 + n, NULL, '{{}}', now(), now()
+    FROM generate_series(0, {NODES} - 1) AS n;
     INSERT INTO service_load_hour
     SELECT tenant, name, date_trunc('hour', now()) - hour * interval '1 hour', 3600, 9000, 9000, 1, 2
-    FROM object, generate_series(3, {HOURS} + 2) AS hour;
+    FROM object, generate_series(3, {HOURS} + 2) AS hour WHERE kind = 'Service';
     INSERT INTO service_load (tenant, service, at, seconds, requests, answers)
     SELECT tenant, name, now() - minute * interval '1 minute', 60, 540, 540
-    FROM object, generate_series(1, {MINUTES}) AS minute;
+    FROM object, generate_series(1, {MINUTES}) AS minute WHERE kind = 'Service';
     INSERT INTO event (at, last_at, reason, severity, kind, tenant, name, message, fingerprint)
     SELECT now() - n * interval '1 minute', now() - n * interval '1 minute', 'unserved', 'warning', 'Service',
            CASE WHEN n % 200 = 7 THEN 't7' ELSE 't' || 1 + n % 6 END, 's' || n % 40, '',
@@ -95,7 +100,7 @@ def test_case_20_a_tenants_page_reads_its_own_part_of_the_loads(database: Databa
     with rows_read(database) as found:
         counted = WindowCache().read(database, who.tenant)
         data = database.read(lambda connection: read_data(connection, who, PageRequest(), counted))
-    assert len(data.services) == SERVICES_EACH
+    assert len(data.services) == len(data.nodes) == SERVICES_EACH
     assert data.services[0]["attained"] is not None
     assert found.total < 4 * OWN, found.rows
     assert not {table for _, table in found.whole_tables} & LARGE, found.whole_tables

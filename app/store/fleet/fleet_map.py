@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,18 +11,17 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-NODES = statement(
-    "nodes_on_the_map",
-    """
+_NODES = """
     SELECT object.name, object.spec ->> 'gpuType' AS gpu_type, CAST(object.spec ->> 'gpus' AS int) AS gpus,
            node_state.received_at, node_detail.detail -> 'gpus' AS ailing
     FROM object
     LEFT JOIN node_state ON node_state.node = object.name
     LEFT JOIN node_detail ON node_detail.node = object.name
-    WHERE object.kind = 'Node' AND object.tenant = ''
+    WHERE object.kind = 'Node' AND object.tenant = '' {named}
     ORDER BY object.name
-    """,
-)
+"""
+NODES = statement("nodes_on_the_map", _NODES.format(named=""))
+NAMED_NODES = statement("named_nodes_on_the_map", _NODES.format(named="AND object.name = ANY(CAST(:names AS text[]))"))
 MEMORY = statement(
     "memory_of_gpu_types",
     """
@@ -44,7 +43,13 @@ class MapNode:
 
 
 def nodes(connection: Connection) -> list[MapNode]:
+    """Returns every declared node."""
     return [MapNode(*row) for row in connection.execute(NODES)]
+
+
+def named_nodes(connection: Connection, names: Collection[str]) -> list[MapNode]:
+    """Returns the declared nodes of these names."""
+    return [MapNode(*row) for row in connection.execute(NAMED_NODES, {"names": list(names)})] if names else []
 
 
 def memory_gib(connection: Connection) -> dict[str, float]:

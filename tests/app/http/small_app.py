@@ -118,6 +118,16 @@ def api() -> FastAPI:
         time.sleep(seconds)
         return {"seconds": seconds}
 
+    at_once: list[None] = []
+
+    @app.get("/api/v1/slo")
+    def heavy(seconds: float) -> dict[str, int]:
+        at_once.append(None)
+        time.sleep(seconds)
+        found = len(at_once)
+        at_once.pop()
+        return {"at_once": found}
+
     @app.get("/api/v1/boom")
     def boom() -> None:
         raise RuntimeError(f"postgresql://u:{CANARY}@db/x {token('admin')} password={CANARY}\r\n\x1b[2J\u202e")

@@ -332,6 +332,23 @@ def test_slow_requests_of_one_token_leave_room_for_others(start: Start) -> None:
     assert {client.answer().status for client in slow} == {200}
 
 
+def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_at_a_time(start: Start) -> None:
+    server = start(capacity={"heavy": 2})
+
+    def at_once(*callers: str) -> set[int]:
+        clients = [(server.client(), who) for who in callers]
+        for client, who in clients:
+            client.send(request("GET", "/api/v1/slo?seconds=0.1", who))
+        return {client.answer().json["at_once"] for client, _ in clients}
+
+    assert at_once("admin", "admin", "admin", "admin") == {1}
+    assert at_once("admin", "other", "viewer", "tenant", "admin", "other") <= {1, 2}
+    slow = server.client()
+    slow.send(request("GET", "/api/v1/slo?seconds=0.3"))
+    assert server.ask("GET", "/api/v1/services").status == 200
+    assert slow.answer().status == 200
+
+
 def test_a_queue_that_is_full_answers_503(start: Start) -> None:
     server = start(capacity={"working": 1, "working_each": 1, "queue": 1})
     clients = [server.client() for _ in range(5)]
