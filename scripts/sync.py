@@ -134,7 +134,7 @@ def stamp(name: str) -> Path:
 
 
 def fingerprint(name: str) -> str:
-    """Compares by content, not by time: a fresh clone and a switched branch have new times and old content."""
+    """Returns a hash of content, not of times: fresh clones and switched branches have new times and old content."""
     digest = hashlib.sha256(sys.version.encode())
     for path in (ROOT / "pyproject.toml", _requirements("tools"), _requirements(name)):
         digest.update(path.read_bytes())
