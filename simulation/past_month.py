@@ -42,7 +42,7 @@ NO_SNAPSHOT = "UPDATE plan SET snapshot = '[\"00\"]'"
 
 
 def store_past_month(database_url: str, nodes: Sequence[str], services: int) -> None:
-    """Fills a migrated database whose lease nobody holds."""
+    """Fills a migrated database whose lease is free."""
     database = Database(database_url, pool_size=1, direct=True)
     try:
         epoch = database.write(lambda connection: lease.take(connection, "history", 1e6))

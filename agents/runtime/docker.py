@@ -2,8 +2,8 @@
 
 A container is limited like a process: it runs as the agent's user (MPS serves only one), cannot gain privileges,
 and has no capability and a read-only root. It shares the host's network, because it listens on loopback like any
-copy, and the host's IPC, because MPS needs one /dev/shm. Images are never pulled: a missing one is an error. Whoever
-may talk to the Engine is root on its machine, and that includes such an agent.
+copy, and the host's IPC, because MPS needs one /dev/shm. Images are never pulled: a missing one is an error. A user
+who may talk to the Engine is root on its machine, and that includes such an agent.
 
 Whether a copy lives is read from /proc, as for processes: forty copies cost no request to the Engine.
 """

@@ -1,8 +1,8 @@
 """Keeps the copies' output within bounds: one file each, to which the copy itself appends.
 
 A pipe would need a reader that never dies: without one the copy blocks, or is killed by SIGPIPE. A file needs none.
-The agent cuts a file that has grown: it copies the end aside and empties the file under the copy, which goes on
-appending. Only a line that is printed in between is lost. While the agent is away, nothing is cut.
+The agent cuts a file that has grown: it copies the end aside and empties the file under the copy, which continues
+to append. Only a line that is printed in between is lost. While the agent is away, nothing is cut.
 """
 
 from __future__ import annotations

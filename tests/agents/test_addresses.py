@@ -1,4 +1,4 @@
-"""Addresses of copies: one spelling for every program, and none that leads where no copy can be."""
+"""Addresses of copies: one spelling for every program, and none that points where no copy can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports and assignments as bytes: what is understood, what is refused, and one version apart either way."""
+"""Reports and assignments as bytes: what is accepted, what is refused, and one version apart in either direction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rule decides for node and planner if one more copy fits on a GPU."""
+"""Node and planner share one rule for whether another copy fits on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent with its own extra alone: nothing of solvers, databases and web frameworks comes along or is imported."""
+"""The agent with only its own extra: no solvers, databases or web frameworks are installed or imported."""
 
 from __future__ import annotations
 

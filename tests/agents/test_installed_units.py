@@ -1,4 +1,4 @@
-"""What deploy/ ships: units that systemd accepts and that keep instances alive, and an image whose parts exist."""
+"""The contents of deploy/: units that systemd accepts and that keep instances alive, and an image whose parts exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent's own user alone may see, and where a token must never be."""
+"""Files that only the agent's own user may read, and places where a token must never appear."""
 
 from __future__ import annotations
 

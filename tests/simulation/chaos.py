@@ -64,7 +64,9 @@ class Chaos:
     seed: int
     struck: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    _spells: list[tuple[float, Callable[[], None]]] = field(default_factory=list)  # when a fault ends, and what ends it
+    _spells: list[tuple[float, Callable[[], None]]] = field(
+        default_factory=list
+    )  # when a fault ends, and the call that ends it
     _hit_at: dict[str, float] = field(default_factory=dict)  # by service
     _marks: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: the highest (epoch, generation)
     _ready: dict[str, int] = field(default_factory=dict)
@@ -279,7 +281,7 @@ class Chaos:
 
         def back() -> None:
             self.simulation.post.silence(names, "as usual")
-            for name in names:  # what was placed elsewhere meanwhile is stopped here
+            for name in names:  # copies that were placed elsewhere meanwhile are stopped here
                 self._hit(self.simulation.fleet.nodes[name].alive())
 
         self._later(20, 300, back)

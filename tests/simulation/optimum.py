@@ -18,7 +18,7 @@ Standing = tuple[frozenset[str], ...]  # instances on each GPU
 
 @dataclass(frozen=True, slots=True)
 class ServiceShape:
-    """The only shape of a service: what an instance takes, and what it serves."""
+    """The only shape of a service: an instance's size and the load it serves."""
 
     sm_percent: float
     rate_per_second: float

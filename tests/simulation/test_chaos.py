@@ -1,4 +1,4 @@
-"""Random faults on a fleet in virtual time: what must never happen does not, and after the last fault all is well."""
+"""Random faults on a fleet in virtual time: invariants hold, and after the last fault the fleet recovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def settled(chaos: Chaos) -> list[str]:
 
 
 def converged(chaos: Chaos) -> list[str]:
-    """What never came to be as it should within so many cycles after the last fault."""
+    """The expectations that were not met within so many cycles after the last fault."""
     ends = chaos.simulation.clock.seconds + CYCLES * chaos.simulation.planner.cycle_seconds
     while chaos.simulation.clock.seconds < ends:
         chaos.advance(5)

@@ -1,4 +1,4 @@
-"""A profile that promises too much: its service misses the SLO until measuring has corrected it, once and for all."""
+"""A profile that promises too much: its service misses the SLO until measurements have corrected it, for good."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, pr
 from tests.support.soak import scaled
 
 TRUTH = 1.15
-LEARNT_SECONDS = 780.0  # by then it is corrected, and what that asks for is rolled out
+LEARNT_SECONDS = 780.0  # by then it is corrected, and the corrected plan is rolled out
 
 
 def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept(database_url: str) -> None:
     documents = [gpu_type(), policy(), node("node-0"), node("node-1")]
     documents += [model("a"), model("b"), profile("a"), profile("b")]
-    # Just over twice the time of a batch: what takes 15 % longer misses it by far.
+    # Just over twice the time of a batch: a service 15 % slower misses it by far.
     documents += [service("a", 120.0, slo_ms=60), service("b", 80.0, slo_ms=60)]
     shapes = all_noisy({"shop/a": steady, "shop/b": steady}, 0.02)
     wrong = {("a", "fp16", "v100-16gb"): TRUTH}
@@ -36,4 +36,6 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         assert min(attained_shares(before, after).values()) >= 0.98
         (row,) = fleet.database.read(corrections.read_all)
         assert row.latency_factor == factors[-1]
-        assert len(fleet.history.since(before.at)) <= 4  # what was added while the promise was missed goes again
+        assert (
+            len(fleet.history.since(before.at)) <= 4
+        )  # copies that were added while the promise was missed are removed

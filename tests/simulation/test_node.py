@@ -1,4 +1,4 @@
-"""A light node does with an assignment what an agent does: make before break, in room, and says what it did."""
+"""A light node treats an assignment as an agent does: make before break, within its room, and reports it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def instance(name: str, gpu: int = 0, sm: float = 40, memory: float = 2.0, batch
 
 
 class Driven:
-    """A node of two GPUs, told what to run and let go on."""
+    """A node of two GPUs that receives assignments and advances in time."""
 
     def __init__(self) -> None:
         self.clock = Clock()

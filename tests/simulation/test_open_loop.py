@@ -1,4 +1,4 @@
-"""Requests go out when they are due, whatever became of earlier ones, and each is reported once."""
+"""Requests are sent when they are due, whatever became of earlier ones, and each is reported once."""
 
 from __future__ import annotations
 

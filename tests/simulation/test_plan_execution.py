@@ -1,4 +1,4 @@
-"""A right plan, carried out: the fleet's own ground truth finds every promise kept, and nothing held back."""
+"""A right plan, carried out: the fleet's own ground truth finds every promise met, and nothing held back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that is deleted and declared again takes up work again, simulated or real."""
+"""A node that is deleted and declared again resumes work, simulated or real."""
 
 from __future__ import annotations
 

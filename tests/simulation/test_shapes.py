@@ -1,4 +1,4 @@
-"""Load moves as it is told to, the same way every time."""
+"""Load shapes are as configured, and the same every time."""
 
 from __future__ import annotations
 

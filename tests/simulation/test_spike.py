@@ -1,4 +1,4 @@
-"""Four times the load within half a minute: served from what the fleet has room for, and given back afterwards."""
+"""Four times the load within half a minute: served from the fleet's spare room, which is given back afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis throws faults at the simulated fleet, in any order and for any time, and shrinks what breaks it."""
+"""Hypothesis injects faults into the simulated fleet, in any order and for any time, and shrinks failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Not enough GPUs for all: guarantees come back from borrowers, and after a loss what weighs least goes short."""
+"""Not enough GPUs for all: guarantees are reclaimed from borrowers, and after a loss the lightest go short."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(*services: dict[str, Any], nodes: int = 2, tenants: dict[str, float] |
 
 
 def gpus(fleet: SimulatedFleet, tenant: str) -> float:
-    """What of GPUs the tenant's copies hold that serve now."""
+    """The GPUs, in parts, held by the tenant's copies that serve now."""
     return sum(
         copy.wanted.sm_percent / 100
         for node in fleet.nodes.values()
@@ -48,7 +48,7 @@ def gpus(fleet: SimulatedFleet, tenant: str) -> float:
 
 
 def gpus_alone(fleet: Any, tenant: str) -> int:
-    """GPUs that nobody but this tenant runs on: all of them are its own, whatever part its shapes use."""
+    """GPUs on which only this tenant runs: they are its own entirely, whichever part its shapes use."""
     places: dict[str, set[str]] = {}
     for at in fleet.nodes.values():
         for copy in at.alive():
@@ -61,7 +61,7 @@ def changes_within(simulation: Simulation, seconds: float) -> list[Any]:
 
 
 def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url: str) -> None:
-    """lab borrows what shop leaves idle; then shop asks for more than its guarantee."""
+    """lab borrows the GPUs that shop leaves idle; then shop needs more than its guarantee."""
     declared = world(service("lab/x", 1500.0), service("shop/y", 60.0), tenants={"shop": 2.0, "lab": 1.0})
     with simulated(database_url, declared, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}) as simulation:
         simulation.advance(300, TICK)
@@ -76,7 +76,7 @@ def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url:
 
 
 def after_a_loss(simulation: Simulation) -> dict[str, float]:
-    """Two of four nodes are gone; what is attained once the new plan has had six cycles."""
+    """Two of four nodes are gone; returns the attainment once the new plan has had six cycles."""
     fleet, history = simulation.fleet, simulation.history
     simulation.advance(240, TICK)
     assert all(fleet.ready(name) for name in fleet.declared)

@@ -1,4 +1,4 @@
-"""A day's slow wave on four GPUs: what changing costs, held against the cheapest course of a day known beforehand."""
+"""A day's slow wave on four GPUs: the cost of changes, against the cheapest course of a day known beforehand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST = 0.5
 
 
 def carries(name: str) -> float:
-    """What one instance carries, by the contract."""
+    """The load that one instance carries, by the contract."""
     most, _ = max_rate(8, EXEC_MS[name] * MARGIN, SLO_MS, 98)
     return min(most, UTILIZATION * 8 * 1000 / EXEC_MS[name])
 
@@ -56,7 +56,7 @@ def cheapest() -> PlanSequence:
 
 
 def churn(changed: list[AssignmentChange]) -> float:
-    """The price of what was started, wherever it came from."""
+    """The price of the copies that were started, wherever they came from."""
     started = [change for change in changed if change.what in ("start", "move", "resize")]
     return sum(MOVE_PRICE * PRICE * SM[change.owner.removeprefix("shop/")] / 100 for change in started)
 
@@ -68,7 +68,7 @@ def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(da
     assert 1 + truth_of(declared).problem.policy.exec_margin == MARGIN
     with simulated(database_url, declared, all_noisy(shapes, 0.01)) as simulation:
         history: History = simulation.history
-        simulation.advance(STEP_SECONDS, TICK)  # what the first hour starts is free, there as here
+        simulation.advance(STEP_SECONDS, TICK)  # starts in the first hour are free, in both
         began, mark = simulation.clock.seconds, history.mark(simulation.fleet)
         simulation.advance(STEP_SECONDS * (STEPS - 1), TICK)
         best = cheapest()

@@ -33,7 +33,7 @@ def belongs(pid: int, pipe: Path) -> bool:
 def daemon_pid(pipe: Path) -> int | None:
     """Returns the PID of the running daemon, which it writes to a file."""
     try:
-        pid = int(read_start(pipe / PID_FILE, 32))  # whoever runs on the GPU may have put anything there
+        pid = int(read_start(pipe / PID_FILE, 32))  # any user of the GPU may have written anything there
     except (OSError, ValueError):
         return None
     return pid if belongs(pid, pipe) else None

@@ -45,11 +45,11 @@ class SolverProcess:
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
-        """Ends it, whatever it does."""
+        """Ends it, even in the middle of an order."""
         self._is_closed = True
         if process := self._process:
             process.kill()
-        self._thread.submit(self._end).result()  # the thread stays, to refuse who waits for a turn
+        self._thread.submit(self._end).result()  # the thread stays, to refuse callers that wait for a turn
 
     def _ask(self, order: object, seconds: float) -> Any:
         process = self._started()

@@ -23,7 +23,7 @@ class KeptSums:
 
 
 class WindowCache:
-    """Sums for all tenants and for each, one at a time; whoever comes meanwhile gets the sums of before."""
+    """Sums for all tenants and for each, one at a time; callers meanwhile get the previous sums."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptSums] = OrderedDict()

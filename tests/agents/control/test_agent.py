@@ -1,4 +1,4 @@
-"""The agent against a real server: it joins, reports, follows, and remembers what it must."""
+"""The agent against a real server: it joins, reports, follows its assignment, and remembers what it must."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_case_10_stale_assignments_are_refused_and_counted(tmp_path: Path) -> No
 
 
 def test_case_10_the_newest_decision_wins_in_any_order(tmp_path: Path) -> None:
-    """Each twice, late, and shuffled: what is held in the end is the same, and what came too late is counted."""
+    """Each twice, late, and shuffled: the final state is the same, and late decisions are counted."""
     rng = random.Random(5)
     decisions = [assignment(epoch, generation) for epoch in (1, 2) for generation in (1, 2, 3)]
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Reports that a server would refuse for their size or their number: the agent finds by itself what is taken."""
+"""Reports that a server would refuse for their size or number: the agent finds out what the server accepts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def joining(api: RunningServer, folder: Path) -> Credential:
 
 
 def crashed(agent: Agent, folder: Path, count: int) -> None:
-    """So many copies came and went, and the control plane has not been told of any."""
+    """So many copies came and went, and none has been reported to the control plane."""
     node = agent._node
     for number in range(count):
         began = datetime.now(UTC) - timedelta(hours=9) + number * timedelta(seconds=7)

@@ -1,4 +1,4 @@
-"""The turn of tokens against a real server, killed at every line of it, and with answers lost on the way."""
+"""Token rotation against a real server: killed at every line, and with answers lost on the way."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, 
 def test_case_24_a_successor_that_became_void_is_dropped_and_another_one_asked_for(
     api: RunningServer, folder: StateFolder
 ) -> None:
-    """As when a request of before the restart arrives after the one of now, and ends what that one gave."""
+    """As when a request from before the restart arrives after the current one, and voids the token that one gave."""
     before = credential(folder)
     link = Link(before.server, before.token)
     void = link.request("POST", "/api/v1/nodes/node-1/token", b"{}")
@@ -164,7 +164,7 @@ def _killed_at(line: int, folder: StateFolder) -> bool:
 
 
 class _Killer:
-    """Counts the lines of the turn and of what writes its files."""
+    """Counts the lines of the rotation and of the code that writes its files."""
 
     def __init__(self, left: int) -> None:
         self._left = left

@@ -1,4 +1,4 @@
-"""A file is replaced whole, and only when it says something else."""
+"""A file is replaced as a whole, and only when its content changes."""
 
 from __future__ import annotations
 

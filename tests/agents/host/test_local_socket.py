@@ -1,4 +1,4 @@
-"""Somebody on the machine who asks the agent, and somebody beside him who dawdles."""
+"""A local client that asks the agent, and another that stalls."""
 
 from __future__ import annotations
 

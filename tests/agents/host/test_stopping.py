@@ -1,4 +1,4 @@
-"""A job that must go is asked before it is made to."""
+"""A job that must stop is asked first and forced later."""
 
 from __future__ import annotations
 

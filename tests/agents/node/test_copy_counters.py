@@ -1,4 +1,4 @@
-"""What copies have served: a gateway that does not answer holds up the look at the devices seldom."""
+"""Counters of copies: a gateway that does not answer rarely delays the reading of the devices."""
 
 from __future__ import annotations
 

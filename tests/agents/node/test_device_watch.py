@@ -1,4 +1,4 @@
-"""The watch of a whole node in virtual time: power, memory, minutes and energy."""
+"""The device watch of a whole node in virtual time: power, memory, minutes and energy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock(made: VirtualNode) -> int | None:
 
 
 def busy(made: VirtualNode, part: float) -> None:
-    """What it does from now on."""
+    """Sets its load from now on."""
     context = made.process("search").context
     assert context is not None
     made.machine.busy(made.uuids[0], context, part)

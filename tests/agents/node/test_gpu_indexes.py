@@ -1,4 +1,4 @@
-"""An index means the device that it was first given to, whatever falls off the bus or is put in later."""
+"""An index always means the device it was first given to, even when devices fall off the bus or are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knobs: turned once where they shall stand elsewhere, again after a while, and never but where they were asked to."""
+"""Knobs are set only where they were requested and differ, and retried after a while."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: V
     filled = made.node.keeper.filler.fill(copy)
     knobs.set_batch(copy, filled, 6, 5.0, 0.0)
     assert (process.batch, process.batch_timeout_ms) == (6, 5.0)
-    process.batch = 1  # nobody turns it back but the process itself
+    process.batch = 1  # only the process itself changes it back
     knobs.set_batch(copy, filled, 6, 5.0, 1000.0)
     assert process.batch == 1
     knobs.set_batch(copy, filled, 6, 7.0, 1001.0)

@@ -1,4 +1,4 @@
-"""What a node keeps over the end of its agent."""
+"""State that a node keeps when its agent ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A minute is told from its beginning on, so that any report of it says all that an earlier one said."""
+"""A minute is reported from its beginning, so that every report of it includes the earlier ones."""
 
 from __future__ import annotations
 

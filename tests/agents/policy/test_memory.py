@@ -98,7 +98,7 @@ def test_a_service_that_took_more_than_its_limit_makes_a_job_go() -> None:
 
 
 def test_a_momentary_shortage_stops_no_job() -> None:
-    """What was measured a second ago still holds a process that has ended since, and it looks like a stranger's."""
+    """The measurement of a second ago still contains a process that has ended since, and looks like a stranger's."""
     settings, full = MemorySettings(short_seconds=2.0), [service("s", 20.0, used=20.0), job("a", 20.0, used=20.0)]
     stale, fresh = DeviceMemory(40.0, 45.0), DeviceMemory(40.0, 40.0)
     state = Guard()
@@ -119,7 +119,7 @@ def test_a_job_comes_back_when_there_has_been_room_and_some_to_spare_for_a_while
     assert moves == Moves()
     state, moves = look(state, roomy, now=129.0)
     assert moves == Moves()
-    assert look(state, tight, now=129.5)[0].roomy_since is None  # it begins anew
+    assert look(state, tight, now=129.5)[0].roomy_since is None  # it starts over
     back, moves = look(state, roomy, now=130.0)
     assert moves == Moves(bring_back=("a",))
     assert back == Guard()

@@ -1,4 +1,4 @@
-"""No service runs out of device memory, whoever comes, grows and goes: the guard against a model of a GPU."""
+"""No service runs out of device memory as processes come, grow and go: the guard against a model of a GPU."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TINY = 1e-6
 
 @dataclass
 class Process:
-    """One process on the model's GPU: it holds what it has taken, and MPS refuses what is beyond its limit."""
+    """One process on the model's GPU: it keeps the memory it has taken, and MPS refuses more than its limit."""
 
     name: str
     limit_gib: float
     job: bool
     used_gib: float = 0.0
     leaving: bool = False
-    says: bool = True  # whether the device tells what it holds
+    says: bool = True  # whether the device reports the memory it holds
 
 
 class OneGpu(RuleBasedStateMachine):
-    """Services wait until they are admitted; jobs run where there is room. The model knows what is really in use."""
+    """Services wait until they are admitted; jobs run where there is room. The model knows the memory really in use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class OneGpu(RuleBasedStateMachine):
         self.processes: list[Process] = []
         self.waiting: list[tuple[str, float]] = []  # services
         self.jobs: dict[str, float] = {}  # wanted, with their limits
-        self.driver_gib = 1.9  # what it keeps to itself: more than the headroom
+        self.driver_gib = 1.9  # it reserves more than the headroom for itself
         self.state = Guard()
         self.moves = Moves()
         self.now = 0.0
@@ -128,7 +128,7 @@ class OneGpu(RuleBasedStateMachine):
             for process in self.processes
         ]
 
-    # What must hold.
+    # The invariants.
 
     @invariant()
     def nobody_ran_out_of_memory(self) -> None:

@@ -1,4 +1,4 @@
-"""The agent's /metrics: what a real Prometheus parser reads in them, and a server that nobody can tie up."""
+"""The agent's /metrics, read by a real Prometheus parser, and a server that no client can tie up."""
 
 from __future__ import annotations
 

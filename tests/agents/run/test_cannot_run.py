@@ -1,4 +1,4 @@
-"""What `gpuwright agent run` cannot run with is said in one line, before anything is started or changed."""
+"""`gpuwright agent run` reports in one line what it cannot run with, before anything is started or changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def refused(folder: Path, *words: str) -> str:
-    """What is said instead of running."""
+    """The message that is printed instead of running."""
     command = [sys.executable, "-m", "cli.main", "agent", "run", "--device", "simulated", "--state-dir", str(folder)]
     ran = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2, ran.stderr

@@ -1,4 +1,4 @@
-"""`gpuwright agent run` against a real server: what is assigned there runs here, through ends and new beginnings."""
+"""`gpuwright agent run` against a real server: what is assigned there runs here, across stops and restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every runtime promises, whatever it starts copies with. A runtime's tests inherit it."""
+"""The promises of every runtime, no matter how it starts copies. A runtime's tests inherit it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def forgotten(runtime: CopyRuntime, copy: str) -> bool:
 
 
 def running_now(pid: int) -> bool:
-    """Not even as a zombie of somebody who does not wait: those count as gone."""
+    """Zombies whose parent does not wait count as gone."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Copies that were taken over, and strangers of the same user, against the runtime that looks after them."""
+"""Copies that were taken over, and other processes of the same user, against the runtime that manages them."""
 
 from __future__ import annotations
 

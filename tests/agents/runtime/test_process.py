@@ -74,7 +74,7 @@ def test_a_copy_outlives_the_agent_that_started_it_and_keeps_printing(tmp_path: 
 @pytest.mark.parametrize(
     "hiding",
     [
-        # What setproctitle does to the memory that /proc/PID/environ shows.
+        # As setproctitle does to the memory that /proc/PID/environ shows.
         "import ctypes; n = open('/proc/self/stat').read().rsplit(')')[1].split(); a, b = int(n[47]), int(n[48])\n"
         "ctypes.memset(a, 0, b - a); assert set(open('/proc/self/environ', 'rb').read()) == {0}",
         "import os; n = os.open('/dev/null', 1); os.dup2(n, 1); os.dup2(n, 2)",

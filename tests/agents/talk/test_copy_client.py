@@ -1,4 +1,4 @@
-"""What the agent hears from a copy, however the copy behaves."""
+"""The agent's client of a copy, however the copy behaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent does about a control plane that is hostile or broken: it lives, and waits for better."""
+"""The agent under a control plane that is hostile or broken: it survives, and waits for a better one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a copy that was taken over can say of itself: nothing that stops its node from being heard, or looked after."""
+"""A copy that was taken over cannot keep its node from being heard or managed, whatever it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that make sense are taken; what makes none is dropped, counted, and spoils nothing else."""
+"""Figures that make sense are used; others are dropped and counted, and spoil nothing else."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_flood_of_wanted_lines_is_cut() -> None:
 
 @given(st.dictionaries(st.floats(0.01, 1e6), st.integers(0, 1000), max_size=20))
 def test_a_histogram_never_looks_faster_than_it_was(latencies: dict[float, int]) -> None:
-    """Whatever edges a source has: the share within any edge of ours is at most what the source could prove."""
+    """For any edges of a source: the share within any edge of ours is at most what the source can prove."""
     total, lines = 0, []
     for edge in sorted(latencies):
         total += latencies[edge]

@@ -1,4 +1,4 @@
-"""Whatever an assignment asks for: the program, the number of words and the environment are the template's own."""
+"""The program, the number of words and the environment come from the template alone, for any assignment."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_probes_hold_arguments_as_data(models: Path) -> None:
     assert made.health and made.warm_up and made.set_batch
     assert made.health.path == "/models/a%2F..%2Fb%22%7D%2C%7Bbatch%7D/ready"
     assert json.loads(made.warm_up.body) == {"model": 'a/../b"},{batch}', "n": 1, "more": {"a": {}}}
-    # What is filled in at each use finds its own places only.
+    # Values filled in at each use land in their own places only.
     assert made.set_batch.body.count("{batch}") == 1
     live = made.set_batch.body.replace("{batch}", "8").replace("{batch_timeout_ms}", "2.5")
     assert json.loads(live) == {"name": 'a/../b"},{batch}', "batch": 8, "ms": 2.5}

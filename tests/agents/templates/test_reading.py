@@ -1,4 +1,4 @@
-"""A template file that says what it may not, or that others may write, is refused by file and field."""
+"""A template file with forbidden content, or that others may write, is refused by file and field."""
 
 from __future__ import annotations
 

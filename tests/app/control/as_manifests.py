@@ -16,7 +16,7 @@ POLICY = {
 
 
 def manifests(problem: Problem) -> list[dict[str, Any]]:
-    """Every field written out. Prices stand in the nodes' regions; accuracy is left to `variants`."""
+    """Writes every field. Prices are those of the nodes' regions; accuracy is left to `variants`."""
     prices: dict[str, dict[tuple[str, str], float]] = {name: {} for name in problem.gpu_types}
     for node in problem.nodes.values():
         known = prices[node.gpu_type].setdefault((node.region, node.purchase), node.price_per_hour)

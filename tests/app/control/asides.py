@@ -1,4 +1,4 @@
-"""Questions for a desk that go wrong."""
+"""Questions to a desk that fail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Dies(Aside):
 
 @dataclass(frozen=True, slots=True)
 class Pid(Aside):
-    """Says which process answers."""
+    """Returns the PID of the process that answers."""
 
     def answered(self) -> tuple[int, int]:
         return os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)

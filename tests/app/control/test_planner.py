@@ -1,4 +1,4 @@
-"""The planner over a simulated fleet and a real Postgres: what leads, what is told, and what is left alone."""
+"""The planner over a simulated fleet and a real Postgres: leadership, assignments, and what it leaves alone."""
 
 from __future__ import annotations
 

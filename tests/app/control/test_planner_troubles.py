@@ -1,4 +1,4 @@
-"""A planner among people who ask for odd things, and with a database that goes away in the middle of everything."""
+"""A planner under odd requests, and with a database that goes away in the middle of everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuwright bench power`: one object of rows, and a picture where one is wanted."""
+"""`gpuwright bench power`: one object of rows, and a picture on request."""
 
 from __future__ import annotations
 

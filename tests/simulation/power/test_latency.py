@@ -1,4 +1,4 @@
-"""Latency comes back under the SLO wherever clock and batch inside their frames, and the watts, allow it."""
+"""Latency returns below the SLO wherever clock and batch within their ranges, and the watts, allow it."""
 
 from __future__ import annotations
 

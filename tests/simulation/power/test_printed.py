@@ -1,4 +1,4 @@
-"""Algorithm 1 as printed, line by line: it is only of use as a baseline if it is what was printed."""
+"""Algorithm 1 as printed, line by line: as a baseline it must be what the paper printed."""
 
 from __future__ import annotations
 

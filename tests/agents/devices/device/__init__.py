@@ -1,4 +1,4 @@
-"""The conformance suite of devices and MPS, the stages it is played on, and a test for each implementation."""
+"""The conformance suite of devices and MPS, the stages it runs on, and a test for each implementation."""
 
 import pytest
 

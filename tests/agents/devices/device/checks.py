@@ -1,4 +1,4 @@
-"""The list that every check of the conformance suite is on, and what checks are written with."""
+"""The registry of the conformance suite's checks, and the helpers that checks are written with."""
 
 from __future__ import annotations
 

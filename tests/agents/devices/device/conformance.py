@@ -1,4 +1,4 @@
-"""What every device and its MPS must do, simulated or real: one list of checks, each run on a fresh machine.
+"""The contract of every device and its MPS, simulated or real: one list of checks, each run on a fresh machine.
 
 A check takes a `Made` and raises AssertionError, or lets a DeviceError through, where the implementation falls
 short. An implementation runs them all:

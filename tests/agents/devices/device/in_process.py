@@ -136,7 +136,7 @@ class InProcess:
         assert limits.folder.parent == ROOT
         uuid, pid = limits.folder.name, next(self._pids)
         assert limits.uuid == uuid
-        self.work_for(1.0)  # to start takes a while: what kept clients out a moment ago may be over
+        self.work_for(1.0)  # starting takes a while: a fault that kept clients out a moment ago may be over
         try:
             if not self.machine.slots[uuid].daemon.up:
                 return ModelledClient(self.machine, uuid, pid, self.machine.open_outside(uuid, pid, memory_gib), None)

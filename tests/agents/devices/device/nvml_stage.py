@@ -43,7 +43,7 @@ KEYS = {
 
 
 class NvmlStage:
-    """A Stage: what it does, it does to files and processes."""
+    """A Stage that acts on files and processes."""
 
     def __init__(self, folder: Path, pipes: Path) -> None:
         self.state = NvmlState(folder / "nvml", gpus=GPUS)

@@ -1,4 +1,4 @@
-"""What every device must do: be found, read, set, put back, and tell what happened to it."""
+"""Checks that every device must pass: it is found, read, set and restored, and reports its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every MPS must do: one daemon per GPU, limits for each client, and faults that stay where they are."""
+"""Checks that every MPS must pass: one daemon per GPU, limits for each client, and faults that stay local."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class OverDriver:
-    """A Stage over a driver that serves a folder; `close` ends it and whatever was started."""
+    """A Stage over a driver that serves a folder; `close` ends it and all that it started."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What the conformance suite does to a machine behind its device's back, so that one test fits every implementation.
+"""The conformance suite's way to a machine behind its device's back, so that one test fits every implementation.
 
 An implementation is plugged in by a `Made`: its device, its MPS, and the stage with the fault switches of whatever
 stands in for the hardware. The machine on the stage has three GPUs of one kind, and nothing runs on it.
@@ -15,12 +15,12 @@ from agents.seams.device import Ability, Device, Mps
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is set on a GPU, seen from behind and not through the device."""
+    """A GPU's actual settings, read from behind and not through the device."""
 
     locked_mhz: int | None
     cap_w: float
     exclusive: bool
-    energy_j: float  # used since the driver was loaded; the counter says it in mJ
+    energy_j: float  # used since the driver was loaded; the counter is in mJ
 
 
 class StagedClient(Protocol):
@@ -71,7 +71,7 @@ class Stage(Protocol):
         """Every reading of it fails, with an error of no known kind."""
 
     def setters(self, uuid: str, how: Literal["work", "ignored", "no_permission"]) -> None:
-        """`ignored`: they say success and change nothing."""
+        """`ignored`: they report success and change nothing."""
 
     def unsupported(self, uuid: str, ability: Ability) -> None:
         """The device cannot do this (READ_POWER, READ_ENERGY, READ_ECC, LOCK_CLOCKS, CAP_POWER, COMPUTE_MODE)."""
@@ -83,7 +83,7 @@ class Stage(Protocol):
         """Let the machine be for that long, so that energy is used; a real clock may make it 0.2 s at most."""
 
     def preset(self, uuid: str, cap_w: float, exclusive: bool) -> None:
-        """What somebody else had set before the device was opened; called before its first change."""
+        """Settings made by others before the device was opened; called before its first change."""
 
     def truth(self, uuid: str) -> Truth: ...
 
@@ -99,7 +99,7 @@ class Stage(Protocol):
         """The driver lists a process that does not exist any more; its PID."""
 
     def reopen(self) -> tuple[Device, Mps]:
-        """As an agent after kill -9 finds it: the old device is not closed, a new one is opened beside it."""
+        """As an agent after kill -9 finds it: the old device is not closed, and a new one is opened as well."""
 
     # MPS.
     def client(self, environment: Mapping[str, str], memory_gib: float = 0.5) -> StagedClient:

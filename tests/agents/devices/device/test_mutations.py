@@ -30,7 +30,7 @@ class LosesAll(SimulatedDevice):
 
 
 class ForgetsPower(SimulatedDevice):
-    """What is put back lacks the power limit."""
+    """Restores all settings but the power limit."""
 
     def restore(self) -> None:
         for slot in self._machine.slots.values():
@@ -60,7 +60,7 @@ class TellsTwice(SimulatedDevice):
 
 
 class ListsTheDead(SimulatedDevice):
-    """Whatever the driver lists is believed to run."""
+    """Every process that the driver lists is believed to run."""
 
     def _exists(self, slot: SimulatedSlot, pid: int) -> bool:
         return True
@@ -97,7 +97,7 @@ class BelievesSuccess(SimulatedDevice):
 
 
 class RemembersTheLastBefore(SimulatedDevice):
-    """The original is what was set before the last change, not before the first."""
+    """Takes the setting before the last change, not before the first, for the original."""
 
     def cap_power(self, uuid: str, watts: float | None) -> Applied:
         if uuid in self._machine.slots:
@@ -106,7 +106,7 @@ class RemembersTheLastBefore(SimulatedDevice):
 
 
 class MissesEnergy(SimulatedDevice):
-    """One thing a device cannot say makes an error of the whole reading."""
+    """One missing value turns the whole reading into an error."""
 
     def read(self, uuid: str) -> GpuReading:
         self._able(uuid, Ability.READ_ENERGY)
@@ -114,7 +114,7 @@ class MissesEnergy(SimulatedDevice):
 
 
 class SaysYes(SimulatedMps):
-    """Terminates nobody, and says it did."""
+    """Terminates no client, and claims it did."""
 
     def terminate(self, uuid: str, pid: int) -> bool:
         return pid in self.clients(uuid)

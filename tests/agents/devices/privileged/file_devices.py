@@ -20,7 +20,7 @@ AS_BOUGHT = {"clock": None, "power": 250_000, "mode": 0}
 
 
 class FileBoard:
-    """Devices as a JSON file says; every write is appended to a history beside it."""
+    """Devices described by a JSON file; every write is appended to a history next to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""A root helper that runs, and what may be asked of it and of its devices."""
+"""A running root helper, and questions to it and to its devices."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Helper:
         self.preset(faults=faults)
 
     def preset(self, **values: Any) -> None:
-        """Somebody else has set the first device so."""
+        """The first device as somebody else has set it."""
         devices = json.loads((self.where / "board.json").read_text())
         devices[GPU] |= values
         (self.where / "board.json").write_text(json.dumps(devices))
@@ -76,7 +76,7 @@ class Helper:
         (self.where / "board.json").write_text(json.dumps(devices))
 
     def writes(self) -> list[str]:
-        """What was ever written to any device, in order."""
+        """All writes to all devices, in order."""
         path = self.where / "board.history"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -85,7 +85,7 @@ class Helper:
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def ask_raw(self, sent: bytes) -> bytes:
-        """What it answers to these bytes, until it hangs up."""
+        """Its answer to these bytes, until it hangs up."""
         with self.connected() as connection:
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(sent)

@@ -1,4 +1,4 @@
-"""What the agent has set stays set when the root helper is restarted under it."""
+"""Settings of the agent survive a restart of the root helper."""
 
 from __future__ import annotations
 

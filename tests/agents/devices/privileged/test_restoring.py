@@ -1,4 +1,4 @@
-"""What the root helper has set is put back: at its end, and after a death by its next start."""
+"""The root helper restores what it has set: when it ends or, after a crash, when it next starts."""
 
 from __future__ import annotations
 

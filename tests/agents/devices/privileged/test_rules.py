@@ -1,4 +1,4 @@
-"""What the root helper decides without a driver, a clock or a socket."""
+"""The root helper's decisions, without a driver, a clock or a socket."""
 
 from __future__ import annotations
 

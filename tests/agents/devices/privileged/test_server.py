@@ -1,4 +1,4 @@
-"""The root helper as a real process: who may speak, what is refused, and what a hostile peer cannot do."""
+"""The root helper as a real process: who may connect, what is refused, and what a hostile peer cannot do."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
 
 
 def spoken_as(uid: int, socket: Path, line: bytes, gid: int = NOBODY) -> bytes:
-    """What a process of another user is answered."""
+    """The answer that a process of another user gets."""
     program = (
         "import os, socket, sys\n"
         f"os.setgroups([]); os.setgid({gid}); os.setuid({uid})\n"

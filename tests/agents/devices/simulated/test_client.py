@@ -1,4 +1,4 @@
-"""A client of a simulated MPS daemon, against a daemon that is a socket in the test's own hand."""
+"""A client of a simulated MPS daemon, against a daemon that is a socket controlled by the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.caller import until
 
 
 class Daemon:
-    """Says what the test tells it to, one connection at a time."""
+    """Sends what the test scripts, one connection at a time."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The simulated driver as a process: it outlives who started it, and nobody who talks to it can stall it."""
+"""The simulated driver as a process: it outlives its parent, and no client can stall it."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def test_clients_that_come_and_go_leave_nothing_behind(stage: OverDriver) -> Non
         line = next(line for line in (driver / "status").read_text().splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1])
 
-    churn(scaled(2000, 200))  # whatever is allocated once
+    churn(scaled(2000, 200))  # lets one-time allocations happen
     descriptors, memory_kib = len(list((driver / "fd").iterdir())), resident_kib()
     churn(scaled(20_000, 500))
     assert len(list((driver / "fd").iterdir())) == descriptors

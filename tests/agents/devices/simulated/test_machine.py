@@ -1,4 +1,4 @@
-"""The model of a machine: power, clock, heat and memory follow from who works, and faults hit whom they should."""
+"""The model of a machine: power, clock, heat and memory follow the load, and faults hit the right processes."""
 
 from __future__ import annotations
 

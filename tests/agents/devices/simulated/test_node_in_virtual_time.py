@@ -1,4 +1,4 @@
-"""A node's keeper over a simulated machine in virtual time: the model is enough to be handed over on."""
+"""A node's keeper over a simulated machine in virtual time: the model is detailed enough for hand-overs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ TICK_SECONDS = 0.25
 
 
 class VirtualNode:
-    """A keeper without threads, and a clock that moves when it is told to."""
+    """A keeper without threads, and a clock that the test moves."""
 
     def __init__(self, folder: Path, gpus: int = 1) -> None:
         self.now = 100.0
-        self.behaviour = Behaviour()  # of what is started from now on
+        self.behaviour = Behaviour()  # of processes started from now on
         self.machine = Machine(["v100-16gb"] * gpus, now=self.now)
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
@@ -59,7 +59,7 @@ class VirtualNode:
         self.keeper.offer(assigned(self.generation, *instances))
 
     def passes(self, seconds: float) -> Iterator[float]:
-        """Time goes on; the test looks after every tick."""
+        """Advances time; the test looks after every tick."""
         until = self.now + seconds
         while self.now < until:
             self.now += TICK_SECONDS

@@ -1,4 +1,4 @@
-"""Processes of the model in virtual time: they come up under limits, answer, drain and exit, or fail as told."""
+"""Processes of the model in virtual time: they start under limits, answer, drain and exit, or fail on demand."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_who_misses_mps_is_a_process_of_the_device_and_no_client() -> None:
 def test_a_process_that_crashes_is_gone_at_that_moment() -> None:
     node = Node(Behaviour(crashes_seconds=10.0, busy=1.0))
     running = node.start(sm_percent=100)
-    node.now = 60.0  # nobody looked in between
+    node.now = 60.0  # without a look in between
     assert not node.runtime.alive(running)
     used_j = (node.device.read(node.uuid).energy_mj or 0) / 1000
     assert used_j == pytest.approx(40 * 60 + 260 * 8, rel=0.01)

@@ -1,4 +1,4 @@
-"""Whatever a GPU does, it is not used again sooner than its back-off, and no other GPU pays for it."""
+"""A flapping GPU is never used before its back-off ends, and no other GPU pays for it."""
 
 from __future__ import annotations
 

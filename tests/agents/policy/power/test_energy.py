@@ -1,4 +1,4 @@
-"""The energy total: what the counter said, whatever became of the counter."""
+"""The energy total: it follows the counter through resets, gaps and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_restarted_counter_adds_its_value_and_watts_fill_the_gap() -> None:
     before = add_reading(Energy(), 5_000_000, 100.0, 0.0)
     after = add_reading(before, 300_000, 100.0, 10.0)  # 1,000 J by watts, 300 J of them after the reset
     assert (after.total_mj, after.estimated_mj, after.resets) == (1_000_000, 700_000, 1)
-    # Nobody knows what was drawn before the reset: only what the counter holds is sure.
+    # The energy drawn before the reset is unknown: only the counter's value is certain.
     assert add_reading(before, 300_000, None, 10.0).total_mj == 300_000
 
 
@@ -72,7 +72,7 @@ def test_the_total_only_grows_for_any_reading(readings: list[tuple[int | None, f
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=50), st.data())
 def test_resets_lose_nothing_where_watts_are_right(joules: list[int], data: st.DataObject) -> None:
-    """A counter of what was drawn each second, reset between any two readings."""
+    """A counter of the joules drawn each second, reset between any two readings."""
     energy, counter, total = add_reading(Energy(), 0, 0.0, 0.0), 0, 0
     for second, drawn in enumerate(joules, 1):
         counter = drawn if data.draw(st.booleans()) and drawn < counter else counter + drawn

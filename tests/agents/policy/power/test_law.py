@@ -22,7 +22,7 @@ CALM = GpuPeriod(
 
 
 def following(period: GpuPeriod, move: PowerMove) -> GpuPeriod:
-    """The same period again, a second later, with what was asked for in force."""
+    """The same period again, a second later, with the requested settings in force."""
     instances = tuple(
         replace(instance, batch=move.batches.get(instance.id, instance.batch)) for instance in period.instances
     )
@@ -32,7 +32,7 @@ def following(period: GpuPeriod, move: PowerMove) -> GpuPeriod:
 def after(
     periods: int, period: GpuPeriod, state: PowerState | None = None, tuned: PowerSettings | None = None
 ) -> PowerMove:
-    """The same measurements over and over, whatever is moved."""
+    """The same measurements over and over, no matter what is changed."""
     move = PowerMove(state or PowerState(), None, {})
     for _ in range(periods):
         move = step(move.state, period, tuned or PowerSettings())
@@ -221,7 +221,7 @@ def test_an_instance_that_is_gone_is_forgotten() -> None:
     assert (move.batches, dict(move.state.late)) == ({}, {})
 
 
-# Whatever is measured
+# For any measurement
 
 FLOATS = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 

@@ -134,5 +134,5 @@ def test_the_energy_total_is_what_the_simulated_gpu_drew_under_any_driver_faults
         if second % 30 == 29:
             node.machine.reload_driver()
     assert node.energy.resets == 3
-    # The first reading counts nothing, and what was drawn between the last reading and a reset is told by watts.
+    # The first reading counts nothing, and watts give the energy between the last reading and a reset.
     assert node.energy.total_mj / 1000 == pytest.approx(drawn, rel=0.02)

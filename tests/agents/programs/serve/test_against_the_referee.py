@@ -1,4 +1,4 @@
-"""The server that runs is the batch server that plans are judged by: the same arrivals, the same latencies.
+"""The real server behaves as the batch server that judges plans: same arrivals, same latencies.
 
 The server and its stub are the real ones, on a loop whose time is virtual.
 """

@@ -1,4 +1,4 @@
-"""A batch starts when it is full or its oldest has waited long enough, and takes all that wait, up to its size."""
+"""A batch starts when it is full or its oldest request has waited long enough; it takes all waiting ones that fit."""
 
 from __future__ import annotations
 

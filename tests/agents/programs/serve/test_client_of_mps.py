@@ -1,4 +1,4 @@
-"""The compute stub as a CUDA client: its share slows it, its memory is claimed, and it ends when its context does."""
+"""The compute stub as a CUDA client: its share slows it, its memory is claimed, and it ends with its context."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Daemon:
         self.listener.settimeout(60)
 
     def meet(self, answer: dict[str, Any]) -> tuple[socket.socket, Any, dict[str, Any]]:
-        """The connection, its lines, and what the client said first."""
+        """The connection, its lines, and the client's first message."""
         connection, _ = self.listener.accept()
         connection.settimeout(60)
         lines = connection.makefile()

@@ -1,4 +1,4 @@
-"""Requests that control the server: only the agent that started it may send them."""
+"""Control requests to the server: only the agent that started it may send them."""
 
 from __future__ import annotations
 

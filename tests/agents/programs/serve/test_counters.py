@@ -1,4 +1,4 @@
-"""What the server counts, the agent reads."""
+"""The agent reads exactly what the server counts."""
 
 from __future__ import annotations
 

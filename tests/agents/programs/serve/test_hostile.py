@@ -1,4 +1,4 @@
-"""Slow and hostile clients cost themselves, and nobody else."""
+"""Slow and hostile clients harm only themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real models: what our adapters ask of ONNX Runtime, PyTorch and the CUDA driver, answered by small stand-ins.
+"""Real models: the calls our adapters make to ONNX Runtime, PyTorch and the CUDA driver, over small stand-ins.
 
 None of the three is installed where the everyday suite runs. The stand-ins offer the calls that the adapters make, as
 those libraries document them, and compute `2 * x`.

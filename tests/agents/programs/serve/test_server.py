@@ -123,7 +123,7 @@ def test_sigterm_is_a_drain() -> None:
         taken = [pool.submit(copy.infer) for _ in range(2)]
         copy.wait_figure("queue", 2)
         copy.process.send_signal(signal.SIGTERM)
-        # Nobody else will come to fill the batch: it starts.
+        # No other request will fill the batch: it starts.
         assert [each.result().json["batch"] for each in taken] == [2, 2]
         assert copy.exit_code() == 0
 
@@ -134,7 +134,7 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
         with serving("--batch", "4", "--latency", "1:0;4:3", "--batch-timeout-ms", "1") as copy, clients(8) as pool:
 
             def call(copy: Copy = copy) -> tuple[int, int]:
-                """Ask until told that it drains, or cut off before an answer; good answers and refusals."""
+                """Sends requests until it drains or cuts off; counts good answers and refusals."""
                 connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=60)
                 good = 0
                 while True:

@@ -1,4 +1,4 @@
-"""What a job has done survives its end."""
+"""A job's progress survives its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gpuwright-train as a process: it steps, saves, ends and goes on."""
+"""gpuwright-train as a process: it steps, saves, ends and resumes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def saved(path: Path) -> int:
 
 
 def save_more(process: subprocess.Popen[str], path: Path) -> None:
-    """Told again until there was a step to save."""
+    """Repeats the request until there was a step to save."""
     before = saved(path)
 
     def has_saved() -> bool:

@@ -1,4 +1,4 @@
-"""How fast a job steps."""
+"""The pace of a job's steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor on this machine, which has no GPU: what it says, and that it hangs, breaks and changes nothing."""
+"""The doctor on this machine, which has no GPU: its findings, and that it neither hangs nor changes anything."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_without_a_root_helper_only_root_can_set_anything() -> None:
 
 
 def as_nobody(program: str) -> str:
-    """What a program prints that runs as another user."""
+    """The output of a program that runs as another user."""
     preamble = "import os\nfrom pathlib import Path\nimport agents.run.doctor.mps\n"
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     done = subprocess.run(

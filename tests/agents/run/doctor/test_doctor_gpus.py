@@ -32,7 +32,7 @@ class Examined:
     report: dict[str, Any]
 
     def level(self, check: str) -> str:
-        """The worst of what was found there."""
+        """The worst of the findings there."""
         levels = [found["level"] for found in self.report["findings"] if found["check"] == check]
         return next((level for level in ("fail", "warn", "ok") if level in levels), "")
 

@@ -1,4 +1,4 @@
-"""A node that misses some GPUs keeps its indexes through problem, plan, assignment, explanation and replay."""
+"""A node with missing GPUs keeps its indexes through problem, plan, assignment, explanation and replay."""
 
 from __future__ import annotations
 

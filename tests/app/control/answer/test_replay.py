@@ -1,4 +1,4 @@
-"""A recorded decision is made again from what is on record alone, and what differs is named."""
+"""A recorded decision is repeated from the record alone, and differences are named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.proofs.replays import decisions
 
 
 class Silent:
-    """A solver that nobody may ask."""
+    """A solver that must not be asked."""
 
     def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for a plan")
@@ -93,7 +93,7 @@ def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Recor
 
 
 def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: list[Record]) -> None:
-    """Out of time is no property of a problem: it is on record, and nobody is asked."""
+    """Out of time is no property of a problem: it is on record, and no solver is asked."""
     quick = next(record for record in records if record.recipe["kind"] == "quicken")
     failed = replace(quick, recipe=quick.recipe | {"followed": ["out_of_time"] * 2})
     replay(failed, Silent())

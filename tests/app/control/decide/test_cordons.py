@@ -1,4 +1,4 @@
-"""Emptying nodes and GPUs: what leaves, what stays and why, and what is late."""
+"""Draining nodes and GPUs: what moves, what stays and why, and what is late."""
 
 from __future__ import annotations
 

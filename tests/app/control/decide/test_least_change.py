@@ -1,4 +1,4 @@
-"""Where a full plan cannot be carried out, what fits beside what stands is: nobody waits for a cheaper fleet."""
+"""Where a full plan cannot be carried out, what fits next to the current plan is done rather than wait."""
 
 from __future__ import annotations
 

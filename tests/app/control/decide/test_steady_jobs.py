@@ -1,4 +1,4 @@
-"""Jobs stay where they run unless going elsewhere pays for a start anew."""
+"""Jobs stay where they run unless moving pays for a restart."""
 
 from __future__ import annotations
 

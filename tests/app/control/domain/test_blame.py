@@ -1,4 +1,4 @@
-"""A declaration that the solver fails on each time is named, and takes down nothing that stands."""
+"""A declaration on which the solver fails every time is named, and disturbs nothing that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason is one word, one severity and one sentence."""
+"""Every reason has one word, one severity and one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quick step is judged by what it changes: cost, changes and predictions are those of the whole judged anew."""
+"""A quick step is judged by what it changes: cost, changes and predictions equal those of a full judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next cycle finds the fast lane's plan as it stands: it is asked at the rates that the step was made for."""
+"""The next cycle keeps the fast lane's plan: it is solved at the rates that the step was made for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CYCLE = SolveBudget(seconds=None, work=2)
 
 
 def kept_or_worth_it(problem: Problem, quick: QuickStep) -> bool:
-    """Whether a whole cycle, asked with the step as what runs, keeps it all, or saves more than its moves cost."""
+    """Whether a whole cycle, with the step as the current plan, keeps it all or saves more than its moves cost."""
     problem = problem.with_rates(quick.rates)
     problem = replace(problem, state=RunningState(running=quick.plan.instances, jobs=quick.plan.jobs))
     repeated = solve(problem, CYCLE)

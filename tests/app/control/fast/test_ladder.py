@@ -67,7 +67,7 @@ def line(service: str, node: str, gpu: int, **fields: object) -> Instance:
 
 
 def running(problem: Problem, *lines: Instance, jobs: tuple[PlacedJob, ...] = ()) -> tuple[Problem, Plan]:
-    """These run, and carry all that is asked of whom they serve; nobody asks anything of the others."""
+    """These run and carry all the load of their services; other services have no load."""
     rates: dict[str, float] = {}
     for instance in lines:
         rates[instance.service] = rates.get(instance.service, 0.0) + instance.rate_per_second

@@ -1,4 +1,4 @@
-"""When the fast lane is called: at once where load or latency has moved, and never for noise."""
+"""The fast lane is called at once where load or latency has moved, and never for noise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Seen:
 def calls(
     readings: Iterable[Seen], plan: Callable[[float], PlannedLoad], moving: bool = False, answer: bool = False
 ) -> list[tuple[int, CapacityNeed]]:
-    """Tick by tick, a second each. `answer`: what was called for is planned for from then on."""
+    """Tick by tick, a second each. `answer`: rates that were called for are planned for from then on."""
     watches: dict[str, LoadWatch] = {}
     found, rate = [], 0.0
     for tick, reading in enumerate(readings):
@@ -95,7 +95,7 @@ def test_a_ramp_to_four_times_takes_a_few_calls_and_what_is_planned_for_runs_ahe
     found = calls(ramp, planned(100.0), answer=True)
     assert 1 <= len(found) <= 8
     assert found[-1][0] <= 140
-    assert 400.0 <= found[-1][1].rate_per_second <= 900.0  # the cycle takes back what is too much
+    assert 400.0 <= found[-1][1].rate_per_second <= 900.0  # the cycle removes the excess
     early = [call.rate_per_second for tick, call in found if tick <= 112]
     assert max(early) >= 400.0  # eight seconds before the load is there
 

@@ -1,4 +1,4 @@
-"""minInstances beyond the fleet takes no copy that serves away, and what is missing is named."""
+"""minInstances beyond the fleet's size displaces no copy that serves, and the shortfall is named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def decided(world: Snapshot) -> Decision:
 
 @pytest.fixture(scope="module")
 def occupied() -> Snapshot:
-    """Two copies stand, on four GPUs."""
+    """Two copies run, on four GPUs."""
     world = asking(snapshot(search=100.0), 2)
     return replace(world, in_force=decided(world).desired, target=1)
 

@@ -1,4 +1,4 @@
-"""What is predicted of lines is found anew by the judge's own reading."""
+"""Predictions for a plan's lines agree with the judge's own reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problem() -> Problem:
 
 
 def line(service: str) -> Instance:
-    """As it is told to a node: nothing is predicted of it."""
+    """As it is assigned to a node, without predictions."""
     return Instance(f"{service}1", f"t/{service}", "n1", 0, "v", 2, 20.0, 40, 1.0, 1200.0, 20.0)
 
 

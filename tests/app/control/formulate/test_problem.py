@@ -1,4 +1,4 @@
-"""What files declare is the problem that is solved: every default, price, variant, limit and running instance of it."""
+"""Files become the problem that is solved, with every default, price, variant, limit and running instance."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_contracts_example_is_a_problem() -> None:
     assert (service.tenant, service.variants, service.slo_ms, service.percentile) == ("shop", ("fp16",), 80, 98)
     assert problem.limits == {"shop": Limit(16, 20)}
     job = problem.jobs["lab/finetune"]
-    assert job.units == 1000  # what the State says is left of 200,000
+    assert job.units == 1000  # the remainder of 200,000 by the State
     assert job.deadline == datetime(2026, 12, 1, tzinfo=UTC)
     assert problem.state == RunningState(
         datetime(2026, 11, 20, 10, 30, tzinfo=UTC),

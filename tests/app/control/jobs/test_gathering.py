@@ -1,4 +1,4 @@
-"""Jobs that come alone wait a little for others; what services need waits for nobody."""
+"""Jobs that arrive alone wait briefly for others; the needs of services never wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's life: each phase has its own reason, and what was saved is never lost, nor anything counted twice."""
+"""A job's life: each phase has its own reason, saved progress is never lost, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def says(
 
 @dataclass
 class Course:
-    """A job through time; `told` is what it was told last."""
+    """A job through time: its states and events so far."""
 
     work: JobWork = WORK
     states: Mapping[str, JobState] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def test_preempted_by_a_spike_and_resumed_elsewhere_where_it_was_saved() -> None
     assert course.go(60, THERE).phase is JobPhase.STARTING
     state = course.go(80, THERE, says(THERE, 1, 150, 80))
     assert (state.phase, state.done, state.repeated) == (JobPhase.RUNNING, 150, 0)
-    # A late word of the first instance changes nothing any more.
+    # A late report of the first instance changes nothing any more.
     assert course.go(81, THERE, says(HERE, 3, 139, 23)).done == 150
 
 
@@ -242,7 +242,7 @@ OPS = st.one_of(
 
 @dataclass
 class Truth:
-    """A job that really runs: where it is, what it has saved, what it has said."""
+    """A job that really runs: its place, its saved progress, its reports."""
 
     place: JobPlace | None = None
     up: bool = False
@@ -298,7 +298,7 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
             case "late" if truth.reports:
                 arrived = [truth.reports[max(0, len(truth.reports) - 1 - value)]]
         state = course.go(seconds, truth.place, *arrived)
-        # Never more than was really done, and exactly what the running process says.
+        # Never more than was really done, and exactly what the running process reports.
         assert state.done <= truth.furthest
         if kind == "report" and arrived and arrived[0].units > 0 and state.phase is not JobPhase.FINISHED:
             assert state.done == truth.position

@@ -1,4 +1,4 @@
-"""A job's lifetime beside a service: queued, placed, pushed aside by a spike, resumed, finished; each step once."""
+"""A job next to a service: queued, placed, displaced by a spike, resumed, finished; each step once."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Fleet:
         return NOON + timedelta(seconds=self.now)
 
     def cycle(self) -> None:
-        """A whole cycle: jobs go on what services leave."""
+        """A whole cycle: jobs run on the GPUs that services leave free."""
         known = Snapshot(
             self.at, 1, (GPU_TYPE, NODE, JOB), {"n1": NodeStatus("n1", "reporting")}, self.in_force(),
             jobs={name: state.facts for name, state in self.states.items()},

@@ -1,4 +1,4 @@
-"""The throughput-oriented queue: who comes first, who rests after a failed placement, and what is remembered of it."""
+"""The throughput-oriented queue: its order, the pause after a failed placement, and what it remembers of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def job(name: str, steps: int = 3600, hours: float | None = None, **fields: Any)
 
 
 def snapshot(*declared: DeclaredObject, gpus: int = 1, busy: dict[int, float] | None = None, **fields: Any) -> Snapshot:
-    """One owned node; `busy` is what services hold of each GPU."""
+    """One owned node; `busy` is the part of each GPU that services hold."""
     node = DeclaredObject(
         "Node", "", "n1", {"gpuType": "big", "gpus": gpus, "cpuCores": 64, "memoryGib": 256, "purchase": "owned"}
     )

@@ -1,4 +1,4 @@
-"""Jobs in the database: a state comes back as it was written, and nodes' reports are read as what they say of jobs."""
+"""Jobs in the database: a state is read back as written, and nodes' reports become observations of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's metrics: what is gone leaves no series behind, and every phase is timed."""
+"""The planner's metrics: removed objects leave no series behind, and every phase is timed."""
 
 from __future__ import annotations
 

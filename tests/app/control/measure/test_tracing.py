@@ -1,4 +1,4 @@
-"""A cycle is one trace: its phases are parts of one span, sent to a collector where one is named."""
+"""A cycle is one trace: its phases are children of one span, sent to a collector if one is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learnt of profiles goes on record under the leader's epoch."""
+"""Corrections of profiles are recorded under the leader's epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader hears is kept, also where the database does not take it at once."""
+"""A leader keeps the reports it hears, even when the database does not accept them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes say of what they run: of what one was told, no other one is heard."""
+"""Nodes report what they run: about an assignment, only the node that has it is believed."""
 
 from __future__ import annotations
 

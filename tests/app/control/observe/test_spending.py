@@ -1,4 +1,4 @@
-"""What a tenant spent is what the ledger booked for it in this month."""
+"""A tenant's spending is what the ledger booked for it this month."""
 
 from __future__ import annotations
 

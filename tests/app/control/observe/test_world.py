@@ -1,4 +1,4 @@
-"""The world that a leader holds follows what is declared, and is the same one while nothing is."""
+"""The world that a leader holds follows the declarations, and stays the same object while they do not change."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def replace_struct(instance: S, **fields: object) -> S:
 
 
 def served(desired: Desired) -> dict[str, float]:
-    """By service, what its instances carry by their rates."""
+    """The capacity of each service's instances, by their rates."""
     found: dict[str, float] = {}
     for wanted in desired.values():
         for instance in wanted.instances:

@@ -1,4 +1,4 @@
-"""Judges steps without knowing how they were found: room, capacity, hand-overs, and every order there is."""
+"""Judges steps without knowing how they were found: room, capacity, hand-overs, and every possible order."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_service_that_has_nothing_else_does_not_wait() -> None:
 
 
 def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, FleetStatus]:
-    """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants what it leaves, and has no copy."""
+    """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants its old room, and has no copy."""
     old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
     assigned = {"n1": a_node(*old, *more), "n2": a_node()}
     new = [an_instance(f"new-{gpu}", "usual", gpu, variant="int8", sm=21) for gpu in (0, 1)]

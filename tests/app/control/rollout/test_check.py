@@ -1,4 +1,4 @@
-"""A step that fails is taken back, stops the rollout, and says why."""
+"""A step that fails is undone, stops the rollout, and gives its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When capacity was lost on the way and nothing moves any more, the least important gives way."""
+"""When capacity was lost on the way and no move is possible, the least important instance yields."""
 
 from __future__ import annotations
 

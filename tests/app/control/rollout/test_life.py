@@ -1,4 +1,4 @@
-"""A newer plan takes over from the state of the one before; an earlier plan is restored as far as possible."""
+"""A newer plan takes over from the state of its predecessor; an earlier plan is restored as far as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may act: what is done at once, what waits for a person, what is only shown."""
+"""The modes of acting: what is done at once, what waits for a person, what is only shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An order that starts copies before it stops others is found whenever there is one; the rest is named."""
+"""An order that starts copies before it stops others is found if there is one; the remaining moves are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan that waits for approval expires when what it was made from no longer holds."""
+"""A plan that awaits approval expires when its premises no longer hold."""
 
 from __future__ import annotations
 

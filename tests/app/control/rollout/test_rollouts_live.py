@@ -1,4 +1,4 @@
-"""Whole rollouts over nodes that take their time, each its own: room, capacity and the target, at every moment."""
+"""Whole rollouts over nodes, each with delays of its own: room, capacity and the target, at every moment."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_newer_plan_takes_over_anywhere_on_the_way(fleets: tuple[Desired, Desi
     fleet = Fleet(assigned, Random(seed))
     first = order(assigned, target, PATIENT)
     state = roll(fleet, first.target, RolloutState(first.sequence), PATIENT, when)
-    back = order(fleet.assigned, assigned, PATIENT)  # to what was before, as far as there is a way back
+    back = order(fleet.assigned, assigned, PATIENT)  # to the previous state, as far as there is a way back
     begun = begin(state or RolloutState(), fleet.assigned, back.target, PATIENT)
     assert roll(fleet, back.target, begun, PATIENT) is None
     assert placed_instances(fleet.assigned) == placed_instances(back.target)

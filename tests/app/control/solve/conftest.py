@@ -1,4 +1,4 @@
-"""One pair of warm processes for all tests here: whatever one test does to them, the next finds them again."""
+"""One pair of warm processes for all tests here: each test leaves them fit for the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following rates: made of problem, plan and rates alone, while a whole plan is being searched."""
+"""Following the rates: computed from problem, plan and rates alone, while a whole plan is being searched."""
 
 from __future__ import annotations
 

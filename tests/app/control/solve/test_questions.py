@@ -1,4 +1,4 @@
-"""A desk answers in a process of its own, behind everyone else; its death and its slowness are told, and mended."""
+"""A desk answers in a process of its own, at low priority; its death and its slowness are reported and repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The solver's process: low, alone, the same by work as anywhere, and never the planner's death."""
+"""The solver's process: low priority, alone, deterministic by work, and never the planner's death."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.solvers.planning.random_problems import random_problem
 
-LONG = 600.0  # seconds: whoever would wait them out was not killed
+LONG = 600.0  # seconds: a process that waits them out was not killed
 PROBLEM = family("A", 8, 4, 0)
 
 
@@ -165,7 +165,7 @@ def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
         assert (answer.outcome, answer.plan) == (SolveOutcome.CRASHED, None)
         assert answer.message == "the solver's process ended with SIGKILL"
         until(lambda: not any(map(is_alive, forked)), "the end of all three")
-    else:  # one that it forked: what that had sent stands
+    else:  # one that it forked: its earlier messages remain valid
         assert answer.outcome is SolveOutcome.SOLVED
     assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 

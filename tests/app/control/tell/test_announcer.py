@@ -1,4 +1,4 @@
-"""What follows from a cycle: gateways, objects, events, metrics and money hear of it, once."""
+"""The consequences of a cycle: gateways, objects, events, metrics and money are informed, once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
 
 
 def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
-    """A cycle that planned this, in one go: what it decided stands already."""
+    """A cycle that planned this in one step: its decisions are in force already."""
     snapshot_then = snapshot(rate, minute, mode)
     question = formulate(snapshot_then)
     answer = Inline().solve(question.problem, seconds=60.0, work=2)

@@ -1,4 +1,4 @@
-"""What the planner says of services and tenants, in words that stay while what they say does."""
+"""The planner's conditions of services and tenants, in words that stay while their meaning does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that could be given back, and the cheapest GPUs to rent for what is unserved."""
+"""Nodes that could be returned, and the cheapest GPUs to rent for unserved load."""
 
 from __future__ import annotations
 

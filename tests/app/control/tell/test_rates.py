@@ -1,4 +1,4 @@
-"""The cost rate of a plan is divided as money is: every part of every GPU is somebody's."""
+"""The cost rate of a plan is divided as money is: every part of every GPU has an owner."""
 
 from __future__ import annotations
 

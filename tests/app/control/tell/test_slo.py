@@ -1,4 +1,4 @@
-"""Whether promises are kept: what is late or fails is missed, and alarms want a long and a short window to agree."""
+"""Whether SLOs are met: late or failed requests are misses, and alarms need a long and a short window to agree."""
 
 from __future__ import annotations
 

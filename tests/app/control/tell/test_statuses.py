@@ -1,4 +1,4 @@
-"""Conditions reach the objects on change alone, with an event for each turn, and never from a leader of the past."""
+"""Conditions reach the objects only on change, with an event for each turn, and never from a former leader."""
 
 from __future__ import annotations
 

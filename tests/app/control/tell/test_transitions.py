@@ -1,4 +1,4 @@
-"""What turned between two looks is an event, once, and what stays is none."""
+"""A change between two looks is one event; an unchanged state is none."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ UUID = "GPU-00000000-1111-2222-3333-000000000000"
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """Short: a socket's path holds 107 bytes. Whatever runs in it at the end is killed."""
+    """Short: a socket's path holds 107 bytes. Processes that still run in it at the end are killed."""
     made = Path(tempfile.mkdtemp(prefix="mps-"))
     yield made
     for pipe in made.iterdir():
@@ -32,7 +32,7 @@ def mps(root: Path) -> MpsControl:
 
 @pytest.fixture
 def hasty(root: Path) -> MpsControl:
-    """For what hangs for good."""
+    """For programs that hang for good."""
     return MpsControl(root, fake_mps.program(), deadline_seconds=0.3, terminate_seconds=0.3, quit_seconds=0)
 
 

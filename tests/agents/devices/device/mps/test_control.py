@@ -1,4 +1,4 @@
-"""Daemons that die, hang, break off and say what is no answer."""
+"""MPS daemons that die, hang, break off, or reply with garbage."""
 
 from __future__ import annotations
 

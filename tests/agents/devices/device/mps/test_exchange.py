@@ -1,4 +1,4 @@
-"""A run of a program ends by its deadline, whatever the program does."""
+"""A program that is run ends by its deadline, no matter how it behaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A control program that prints garbage, breaks off, dawdles or says nothing: never a hang, never a false client."""
+"""A control program that prints garbage, breaks off, stalls or stays silent: never a hang, never a false client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.soak import scaled
 
 RUNS = scaled(soak=1_000, everyday=100)
 SERVER, CLIENTS = 7001, (8123, 8456, 91234)
-# What it does when asked for servers alone, for servers and their clients, and to cut a client off.
+# Its behaviour when asked for servers alone, for servers and their clients, and to cut a client off.
 PROGRAM = """#!/bin/sh
 asked=$(cat)
 case "$asked" in

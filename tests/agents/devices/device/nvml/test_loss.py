@@ -1,4 +1,4 @@
-"""GPUs that fall off the bus, hang, or lie, and the others that go on."""
+"""GPUs that fall off the bus, hang, or lie, and the others, which keep working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU goes back to is on disk before it is changed, and void after a reboot."""
+"""A GPU's original settings are on disk before it is changed, and void after a reboot."""
 
 from __future__ import annotations
 

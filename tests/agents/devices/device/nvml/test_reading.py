@@ -1,4 +1,4 @@
-"""What the real binding says of GPUs, read over the stand-in for NVML."""
+"""Readings of GPUs through the real binding over the stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_one_reading_that_fails_takes_no_other_along(device: NvmlDevice, state: 
 def test_processes_under_mps_and_without_are_listed_once_each(device: NvmlDevice, state: NvmlState) -> None:
     state.process(0, os.getpid(), 1.5, under_mps=True)
     state.process(0, os.getppid(), None)
-    state.process(0, 4_194_303, 1.0)  # nobody's PID: the driver lists the dead for a while
+    state.process(0, 4_194_303, 1.0)  # no process has this PID: the driver lists dead ones for a while
     expected = {GpuProcess(os.getpid(), 1.5), GpuProcess(os.getppid(), None)}
     assert set(device.processes(FIRST)) == expected
 

@@ -1,4 +1,4 @@
-"""Read, write, read back: the writes that reach the driver, and what is said when they have no effect."""
+"""Read, write, read back: which writes reach the driver, and which error follows when they have no effect."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_lock_without_effect_is_reported(device: NvmlDevice, state: NvmlState)
     ("mhz", "read_mhz", "reasons", "held"),
     [
         (1200, 1200, 0, True),
-        (1200, 1185, 0, True),  # one step beside
+        (1200, 1185, 0, True),  # one step off
         (1200, 1980, 0, False),
         (1200, 1980, 0x4, False),  # faster than locked, throttled or not
         (1200, 900, 0, False),

@@ -1,4 +1,4 @@
-"""Every code of NVML has a meaning, and the exceptions are asked by code."""
+"""Every NVML code has a meaning, and exceptions are told apart by code."""
 
 from __future__ import annotations
 

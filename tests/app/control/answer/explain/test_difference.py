@@ -1,4 +1,4 @@
-"""What changes between two plans is told by service, counted as the contract counts changes."""
+"""The difference between two plans is given by service, and counts changes as the contract does."""
 
 from __future__ import annotations
 

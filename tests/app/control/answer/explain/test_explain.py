@@ -1,4 +1,4 @@
-"""What is said of services, instances and jobs is so: prices are the judge's, and changes named serve."""
+"""Explanations of services, instances and jobs are true: prices are the judge's, and changes have a named purpose."""
 
 from __future__ import annotations
 

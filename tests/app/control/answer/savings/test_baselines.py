@@ -1,4 +1,4 @@
-"""Baselines judged by plain loops: they carry the load, their GPUs are not overfull, the sums are right."""
+"""Baselines judged by plain loops: they carry the load, no GPU is overfull, and the sums are right."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_baseline_carries_the_load_on_gpus_that_are_not_overfull(baseline: Bas
 
 
 def plan_of(problem: Problem, rates: dict[str, float]) -> Plan:
-    """One instance of each service, two to a GPU of the large type; their shapes matter to nobody here."""
+    """One instance of each service, two to a GPU of the large type; their shapes do not matter here."""
     return Plan(
         tuple(
             Instance(name, name, "n-1", number // 2, "fp16", 1, 0.0, 20 + 20 * (number % 2), 1.2, 1530, rate)
@@ -123,7 +123,7 @@ def test_what_tenants_pay_is_what_the_gpus_cost(pricing: str, baseline: Baseline
 
 
 def test_one_instance_a_gpu_is_counted_by_hand() -> None:
-    """On a whole v100 a batch of 8 takes 22.1 ms: a rate of r needs ceil(r / what it carries) GPUs at 1.2."""
+    """On a whole v100 a batch of 8 takes 22.1 ms: a rate of r needs ceil(r / its capacity) GPUs at 1.2."""
     problem = fleet()
     most = 0.0
     for batch, alone in ((1, 7.9), (8, 22.1)):

@@ -1,4 +1,4 @@
-"""Savings come from the record of the plan in force, once an hour; releases from what is no longer paid for."""
+"""Savings come from the record of the plan in force, once an hour; releases from nodes no longer paid for."""
 
 from __future__ import annotations
 

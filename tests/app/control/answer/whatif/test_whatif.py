@@ -1,4 +1,4 @@
-"""What a change would do is told by two plans found alike, and the snapshot stays what it was."""
+"""The effect of a change is the difference of two plans found alike, and the snapshot stays as it was."""
 
 from __future__ import annotations
 

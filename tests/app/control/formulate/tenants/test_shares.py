@@ -1,4 +1,4 @@
-"""Entitlements: guarantees first, the rest by priority and weight, and no thrash on the way there."""
+"""Entitlements: guarantees first, the rest by priority and weight, and no thrashing on the way there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_sharing_gives_no_tenant_more_than_it_needs_and_levels_the_others(
     assert all(0 <= found[name] <= needs[name] + CLOSE for name in needs)
     level = max((found[name] / weights[name] for name in needs), default=0)
     for name in needs:
-        if found[name] < needs[name] - CLOSE:  # who does not get all it needs stands at the highest level
+        if found[name] < needs[name] - CLOSE:  # a tenant that does not get all it needs is at the highest level
             assert found[name] / weights[name] == pytest.approx(level, rel=1e-6, abs=1e-6)
             assert sum(found.values()) == pytest.approx(amount, rel=1e-6, abs=1e-5)
 
@@ -96,7 +96,7 @@ def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply()
 def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cycles_and_then_rests(
     given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float], seed: int
 ) -> None:
-    """Someone holds everything at first. A cycle moves at most a third of what runs, and loads breathe by 1 %."""
+    """One tenant holds everything at first. A cycle moves at most a third of the copies, and loads vary by 1 %."""
     terms, demands, gpus = given_
     r = Random(seed)
     lucky = r.choice(sorted(terms))
@@ -110,16 +110,16 @@ def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cy
             most = limits.get(tenant, Limit()).gpus
             wants[tenant] = sum(by.values()) if most is None else min(sum(by.values()), most)
         step = gpus / 3
-        for tenant in terms:  # what goes makes room for what comes
+        for tenant in terms:  # departures make room for arrivals
             used[tenant] = max(wants[tenant], used[tenant] - step) if used[tenant] > wants[tenant] else used[tenant]
         for tenant in sorted(terms):
-            free = gpus * 1.06 - sum(used.values())  # nobody fills a fleet to the last per cent of its GPUs
+            free = gpus * 1.06 - sum(used.values())  # no fleet is filled to the last per cent of its GPUs
             used[tenant] += max(min(wants[tenant] - used[tenant], step, free), 0.0)
         history.append(dict(used))
     share = fair_shares(terms, demands, gpus)
     for tenant in terms:
         settled = history[9][tenant]
-        # Who is last in line lives on what the breathing of the others leaves.
+        # The last in line lives on what the variation of the others leaves.
         assert settled == pytest.approx(share[tenant], rel=0.07, abs=0.03 * gpus)
         requested = within(terms[tenant], demands[tenant])
         assert settled >= min(requested * 0.98, terms[tenant].guarantee_gpus) - CLOSE

@@ -1,4 +1,4 @@
-"""Corrections: bounded, with evidence, in few steps one way, and none for noise."""
+"""Corrections: bounded, backed by evidence, in few steps one way, and none for noise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def course(
     truth: float, minutes: int, seed: int = 0, noise: float = 0.02, before: ProfileCorrection | None = None,
     start: int = 0, **fields: Any,
 ) -> list[ProfileCorrection]:  # fmt: skip
-    """Minute by minute, with two instances that run as they really do whatever the correction is."""
+    """Minute by minute, with two instances whose true speed does not depend on the correction."""
     draw = random.Random(seed)
     known, observations, found = before or ProfileCorrection(KEY), list[Observation](), []
     for minute in range(start, start + minutes):

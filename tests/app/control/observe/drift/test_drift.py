@@ -1,4 +1,4 @@
-"""Profiles watched at work: from what nodes say to a correction that settles, while plans follow it."""
+"""Profiles under observation: from nodes' reports to a correction that settles, while plans follow it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def instance(name: str, gpu: int, sm_percent: int = 30) -> Instance:
 
 
 def question(correction: Correction, *running: Instance) -> Problem:
-    """What a planner poses: the profile with its correction, and what stands."""
+    """The problem that a planner poses: the profile with its correction, and the current plan."""
     factor = correction.latency_factor
     latency = {batch: tuple((sm, ms * factor) for sm, ms in curve) for batch, curve in PROFILE.latency_ms.items()}
     profile = replace(PROFILE, latency_ms=latency)
@@ -79,7 +79,7 @@ def test_another_profile_is_another_mark() -> None:
 
 
 def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]:
-    """A fleet that runs as it really does, and a planner that plans by what it learns; the factors it went through."""
+    """Runs a fleet at its true speed and a planner that learns; returns the factors it went through."""
     correction = drift.known[KEY].correction if KEY in drift.known else Correction()
     factors = [correction.latency_factor]
     for second in range(start * 60 + 5, (start + minutes) * 60, 10):

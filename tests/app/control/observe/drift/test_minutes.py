@@ -1,4 +1,4 @@
-"""Which minutes count: those that went as planned, on a GPU where nothing came, went or was slowed down."""
+"""The minutes that count: those that went as planned, on a GPU where nothing came, went or was throttled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def watched(
     at_second: dict[int, dict[str, Any]] | None = None, generation: int = 1, exec_ms: float = 23.0,
     shed_since: ShedSince = no_shedding,
 ) -> list[Observation]:  # fmt: skip
-    """Words every ten seconds; `at_second` changes what those say that come then."""
+    """Reports every ten seconds; `at_second` changes the content of those from then on."""
     node, found = NodeMinutes(), list[Observation]()
     for second in range(5, minutes * 60 + 10, 10):
         within = second % 60

@@ -1,4 +1,4 @@
-"""What came between two words of a node or gateway, whatever became of the words between."""
+"""Increments between two reports of a node or gateway, whatever happened to the reports between."""
 
 from __future__ import annotations
 

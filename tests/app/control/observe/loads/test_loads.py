@@ -1,4 +1,4 @@
-"""What services are asked: gateways before nodes, nothing twice, and nothing that shrinks for want of news."""
+"""The load of services: gateways before nodes, nothing counted twice, and no decline for lack of news."""
 
 from __future__ import annotations
 

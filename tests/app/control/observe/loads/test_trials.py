@@ -1,4 +1,4 @@
-"""What a copy on trial has shown: whole minutes of it, and misses only where they are certain."""
+"""Evidence of a copy on trial: whole minutes of it, and misses only where they are certain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ON_TRIAL = {"i-1": an_instance("i-1", rate=100)}  # 98 % within 80 ms
 
 
 def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
-    """What is known when minutes of so many answers in time, and so many late, were heard."""
+    """The evidence after minutes with so many answers in time, and so many late."""
     trials = Trials()
     assert trials.of(ON_TRIAL) == {}
     trials.take(received_report("n", 50, served(5000, latency_ms=500)).report)

@@ -1,4 +1,4 @@
-"""A node speaks of what it was told to run, and of nothing else."""
+"""A node is believed only about what it was assigned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half the nodes are lost: variants give way first, then what weighs least is left out, then gateways shed."""
+"""Half the nodes are lost: variants step down first, then the lightest services are left out, then gateways shed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: P
 
 
 def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: Problem, before: Plan) -> None:
-    """Also when the solver is down: what stands is then all there is."""
+    """Also when the solver is down: the current plan is then all there is."""
     problem, lost = half(whole, before)
     running = running_plan(problem)
     expected = {name: ExpectedLoad(1500.0, observed_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}

@@ -1,4 +1,4 @@
-"""Too little capacity: waiting first, then 503 for the share that cannot be answered in time."""
+"""Too little capacity: requests wait first, then 503 for the share that cannot be answered in time."""
 
 from __future__ import annotations
 
