@@ -126,7 +126,8 @@ ENTRYPOINT ["gpuwright"]
 
 FROM server AS api
 USER root
-RUN install -d -m 0755 -o 64821 -g 64821 /keys/database /keys/postgres /keys/admin /keys/gateway /keys/nodes
+RUN install -d -m 0755 -o 64821 -g 64821 /keys/database /keys/postgres /keys/admin /keys/gateway \
+    /keys/nodes/v100-1 /keys/nodes/v100-2 /keys/nodes/l4-1 /keys/nodes/l4-2 /keys/nodes/t4-1 /keys/nodes/t4-2 /keys/nodes/gpu-1
 USER 64821:64821
 COPY --from=for-api /opt/gpuwright /opt/gpuwright
 COPY deploy/testbed/answers /usr/local/bin/

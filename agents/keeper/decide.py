@@ -142,8 +142,10 @@ def _obstacle(
     if lacking is not None:
         staying = [copy for copy in on_gpu if copy.rising and (copy.id not in leaving or copy.instance == name)]
         return lacking if missing(want.instance, memory_gib, staying, rules) else WAIT
-    replacing = any(copy.instance == name for copy in on_gpu)
-    return WAIT if replacing and _handing_over(on_gpu, name) else None
+    replaced = [copy for copy in on_gpu if copy.instance == name]
+    if len(replaced) > 1:
+        return WAIT  # a hand-over has two copies: one that failed is gone before the next starts
+    return WAIT if replaced and _handing_over(on_gpu, name) else None
 
 
 def _handing_over(on_gpu: Collection[NodeCopy], but: str) -> bool:

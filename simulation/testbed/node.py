@@ -26,7 +26,7 @@ from agents.talk.link import LinkError
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
 STATE = Path("/var/lib/gpuwright-agent")
 MODELS = STATE / "models"
-TOKENS = Path("/keys/nodes")
+TOKEN = Path("/keys/nodes/join.token")  # of this node alone
 WORLD = Path("/etc/gpuwright/testbed.yaml")
 METRICS = "0.0.0.0:9400"
 MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here needs that much
@@ -47,7 +47,7 @@ def await_membership(node: str, gpu_type: str, gpus: int) -> None:
     error_text = ""
     while not folder.credential():
         try:
-            token = (TOKENS / f"{node}.token").read_text().strip()
+            token = TOKEN.read_text().strip()
             join(folder, SERVER, token, node, {"gpuType": gpu_type, "gpus": gpus, **MACHINE})
         except (OSError, LinkError, msgspec.MsgspecError) as error:
             if str(error) != error_text:

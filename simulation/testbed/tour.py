@@ -26,7 +26,7 @@ SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
 GATEWAY = os.environ.get("TESTBED_GATEWAY", "haproxy:8000")
 ADMIN = Path("/keys/admin")
 GATEWAY_TOKEN = Path("/keys/gateway/gateway.token")
-NODE_TOKENS = Path("/keys/nodes")
+NODE_TOKENS = Path("/keys/nodes")  # a volume for each node
 REAL_NODE = "gpu-1"  # of the profile `gpu`
 DAY_SECONDS = 86_400
 PATIENCE_SECONDS = 300.0
@@ -109,7 +109,7 @@ def declare_example(link: Link, world: list[dict[str, Any]]) -> None:
         write_file(GATEWAY_TOKEN, ask(link, "POST", "/api/v1/tokens", wanted)["token"], 0o444)
     for node in (*(manifest["metadata"]["name"] for manifest in world if manifest["kind"] == "Node"), REAL_NODE):
         made = ask(link, "POST", "/api/v1/jointokens", {"node": node, "expiresInSeconds": DAY_SECONDS})
-        write_file(NODE_TOKENS / f"{node}.token", made["token"], 0o444)
+        write_file(NODE_TOKENS / node / "join.token", made["token"], 0o444)
 
 
 def say(text: str) -> None:

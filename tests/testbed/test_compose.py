@@ -99,6 +99,27 @@ def test_what_is_written_lies_in_named_volumes(name: str) -> None:
         assert source in COMPOSED["volumes"] or (name == "chaos" and "docker.sock" in volume), volume
 
 
+def test_a_node_gets_the_keys_of_no_other() -> None:
+    nodes = {name: part for name, part in PARTS.items() if "simulation.testbed.node" in part.get("entrypoint", ())}
+    assert len(nodes) == 7
+    for name, part in nodes.items():
+        keys = [volume for volume in part["volumes"] if volume.startswith("keys-")]
+        assert keys == [f"keys-{name}:/keys/nodes:ro"]
+    for maker in ("keys", "tour"):
+        assert {f"keys-{name}" for name in nodes} <= {volume.split(":")[0] for volume in PARTS[maker]["volumes"]}
+        for volume in PARTS[maker]["volumes"]:
+            source, target = volume.split(":")[:2]
+            node = target.removeprefix("/keys/nodes/")
+            assert node == target or source in (f"keys-{node}", "keys-gpu")
+
+
+def test_what_nodes_share_a_network_with_keeps_its_metrics_from_them() -> None:
+    """The planner's need no token."""
+    shared = set(PARTS["v100-1"]["networks"])
+    assert not shared & set(PARTS["planner-1"]["networks"])
+    assert set(PARTS["prometheus"]["networks"]) & set(PARTS["planner-1"]["networks"])
+
+
 def test_ports_are_of_this_machine_alone() -> None:
     published = [port for part in PARTS.values() for port in part.get("ports", ())]
     assert published and all(port.startswith("127.0.0.1:") for port in published)

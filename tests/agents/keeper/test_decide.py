@@ -113,6 +113,12 @@ def test_one_hand_over_at_a_time_on_a_gpu() -> None:
     assert started(decide(wanted, there, NODE, OVERLAP)) == ["a", "c"]
 
 
+def test_no_third_copy_is_started_while_one_that_failed_is_on_its_way_out() -> None:
+    there = [copy(want("a", 60)), copy(want("a", 70), Stage.ENDING, 2)]
+    assert started(decide([want("a", 70)], there, NODE, OVERLAP)) == []
+    assert started(decide([want("a", 70)], there[:1], NODE, OVERLAP)) == ["a"]
+
+
 def test_two_that_want_each_others_room_in_strict_are_named_and_neither_is_stopped() -> None:
     there = [copy(want("a", 60)), copy(want("b", 40))]
     decision = decide([want("a", 40), want("b", 60)], there, NODE, STRICT)
