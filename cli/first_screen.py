@@ -13,7 +13,7 @@ from cli.fleet import DeclaredFleet
 def first_screen(
     data_dir: Path, server: str, database_url: str, token: str, context: str, log: str, seconds: float
 ) -> str:
-    """Where it is and what to type next."""
+    """Describes where the server is and what to type next."""
     lines = [
         "",
         f"gpuwright is at {server} (ready after {seconds:.1f} s)",

@@ -37,7 +37,7 @@ class LoadSource:
 
 
 class LoadGenerator:
-    """Poisson arrivals at a service; each request is sent when it is due, whatever happened to earlier ones."""
+    """Poisson arrivals at a service; each request is sent when it is due, no matter what happened to earlier ones."""
 
     def __init__(self, host: str, port: int, source: LoadSource) -> None:
         self.source = source

@@ -19,7 +19,7 @@ MOST_WAITING = 100_000  # requests without a connection; more of them fail at on
 
 
 class TimedAnswer(NamedTuple):
-    """When a request was due, how long its answer took, and what it was."""
+    """The time a request was due, the latency of its answer, and the answer."""
 
     due: float
     latency_ms: float

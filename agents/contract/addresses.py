@@ -27,7 +27,7 @@ class BadAddress(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CopyAddress:
-    """Where a copy listens. An IPv4 address is never written as IPv6, so that every program spells it alike."""
+    """The address of a copy. An IPv4 address is never written as IPv6, so that every program spells it alike."""
 
     host: IpAddress
     port: int

@@ -1,4 +1,4 @@
-"""Tells if another copy fits on a GPU next to the copies that hold something there: one rule for node and planner."""
+"""Decides whether another copy fits on a GPU next to the copies already there: one rule for node and planner."""
 
 from __future__ import annotations
 

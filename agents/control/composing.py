@@ -1,4 +1,4 @@
-"""Composes a report from what the agent remembers, what its node is like, and what the control plane must be told."""
+"""Composes a report from the agent's memory, its node's state, and the news that the control plane must receive."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ VARIABLE = "GPUWRIGHT_ALLOW_PLAINTEXT"
 
 
 def is_loopback(host: str) -> bool:
-    """Tells if only this machine answers at `host`; a name counts only if it is localhost."""
+    """Returns whether only this machine answers at `host`; a name counts only if it is localhost."""
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"

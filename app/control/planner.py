@@ -85,7 +85,7 @@ class Planner:
         return leads
 
     def world_moved(self) -> bool:
-        """Tells if a declaration changed since the last cycle; statuses do not count.
+        """Returns whether a declaration changed since the last cycle; statuses do not count.
 
         Jobs that arrive alone wait a little for others: `advance` calls for their cycle.
         """

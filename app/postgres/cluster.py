@@ -16,7 +16,7 @@ from app.postgres.admission import append_privately
 from app.postgres.faults import PostgresError
 from app.postgres.owner import ServerUser
 
-SUPERUSER = "postgres"  # no password: reached over the socket by whoever started the server
+SUPERUSER = "postgres"  # no password: reached over the socket by the user who started the server
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}

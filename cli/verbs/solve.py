@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None] | None:
-    """Tells of each better plan or bound: on one line of a terminal, or a line each where that was asked for."""
+    """Reports each better plan or bound: on one line of a terminal, or on a line each if requested."""
     terminal = sys.stderr.isatty()
     if not terminal and not verbose:
         return None

@@ -43,7 +43,7 @@ class JobRounds:
     _advanced_at: datetime | None = None
 
     def others_arrived(self, store: PlannerStore) -> bool:
-        """Tells if anything but jobs is declared differently than in the last cycle; jobs alone begin a window."""
+        """Returns whether any declaration but jobs has changed since the last cycle; jobs alone begin a window."""
         if self._declared is None:
             return True
         arrivals = count_arrivals(self._declared, store.world())
@@ -68,7 +68,7 @@ class JobRounds:
             self._window = self._window.arrived(view.at.timestamp(), ended)
 
     def is_due(self, now: datetime) -> bool:
-        """Tells if the gathered jobs are to be planned now."""
+        """Returns whether the gathered jobs are to be planned now."""
         return self._window.is_due(now.timestamp())
 
 

@@ -18,7 +18,7 @@ from app.store.plans import plan_reads
 
 
 def is_rollback_asked(store: PlannerStore) -> bool:
-    """Tells if a rollback of the plan in force was requested and is not answered yet."""
+    """Returns whether a rollback of the plan in force was requested and is not answered yet."""
 
     def is_asked(connection: Connection) -> bool:
         return _rollback_request(connection, plan_reads.in_force(connection)) is not None

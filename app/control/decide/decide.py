@@ -77,7 +77,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
-    """Tells if the current rollout is to finish first, as its plan still serves all load."""
+    """Returns whether the current rollout is to finish first, as its plan still serves all load."""
     if not snapshot.is_rolling:
         return None
     if question.falls_short:

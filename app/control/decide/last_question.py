@@ -29,7 +29,7 @@ class LastQuestion:
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
-        """Tells if asking again would give the same answer."""
+        """Returns whether asking again would give the same answer."""
         now = snapshot.at
         if question.fingerprint != self.fingerprint or self.at is None or self.around != plan_conditions(snapshot):
             return False

@@ -24,7 +24,7 @@ EQUAL_SHARE = 1e-9
 
 
 def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
-    """Tells if so much would be handed over that the plan is another fleet."""
+    """Returns whether so much would be handed over that the plan is another fleet."""
     running = sum(len(wanted.instances) for wanted in snapshot.in_force.values())
     return bool(running) and handed_over(changes) > max(FEW_HANDOVERS, MOST_SHARE * running)
 
@@ -51,7 +51,7 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
 
 
 def is_preferred(small: Plan, large: Plan) -> bool:
-    """Tells if the smaller plan leaves no more unserved, or the larger one is too large to find an order of steps."""
+    """Returns whether the smaller plan leaves no more unserved, or the larger is too large to find an order."""
     if handed_over(large.changes) > MOST_HANDOVERS:
         return True
     smaller, larger = small.certificate, large.certificate

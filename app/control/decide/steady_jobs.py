@@ -64,7 +64,7 @@ def _same(placed: PlacedJob, other: PlacedJob) -> bool:
 
 
 def _pays(units: float, before: float, after: float) -> bool:
-    """Tells if it finishes sooner by more than a restart takes."""
+    """Returns whether it finishes sooner by more than a restart takes."""
     if before <= 0:
         return after > 0
     now, then = units / before, units / max(after, 1e-12)

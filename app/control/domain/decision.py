@@ -68,7 +68,7 @@ class SolverAnswer:
 
     @property
     def is_least_change(self) -> bool:
-        """Tells if nothing moves but what the rates that changed need."""
+        """Returns whether nothing moves but what the rates that changed need."""
         return self.recipe.get("kind") == RecipeKind.FOLLOW
 
 

@@ -220,7 +220,7 @@ def _next_readings(before: tuple[tuple[float, float], ...], now: float, rate: fl
 
 
 def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
-    """Tells if a load that rose a moment ago keeps rising beyond what was planned for since."""
+    """Returns whether a load that rose a moment ago keeps rising beyond what was planned for since."""
     if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
     return _extrapolated(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level

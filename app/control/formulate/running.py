@@ -55,7 +55,7 @@ def _instance(assigned: AssignedInstance, name: str, node: str, clock_mhz: float
 
 
 def _still_fits(assigned: AssignedInstance, service: Service | None, problem: Problem, node: str) -> bool:
-    """Tells whether the problem still allows this instance: its service's manifest may have changed."""
+    """Returns whether the problem still allows this instance: its service's manifest may have changed."""
     if service is None or assigned.variant not in service.variants or service.model != assigned.model:
         return False
     profile = problem.profile(service.name, assigned.variant, node)

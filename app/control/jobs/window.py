@@ -51,7 +51,7 @@ class GatheringWindow:
         return GatheringWindow(self.width_ms, now if self.since is None else self.since, self.jobs + jobs)
 
     def is_due(self, now: float) -> bool:
-        """Tells whether the gathered jobs should be planned now."""
+        """Returns whether the gathered jobs should be planned now."""
         if self.since is None:
             return False
         return self.jobs >= MOST_JOBS or (now - self.since) * 1000 >= self.width_ms

@@ -66,5 +66,5 @@ def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: flo
 
 
 def is_out(gpu: AilingGpu) -> bool:
-    """Tells whether nothing can run on this GPU."""
+    """Returns whether nothing can run on this GPU."""
     return gpu.fenced or gpu.health == "failed"

@@ -12,7 +12,7 @@ TINY = 1e-6  # of a rate
 
 
 def serves(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
-    """Tells if it serves, as far as its node and its gateway have reported."""
+    """Returns whether it serves, as far as its node and its gateway have reported."""
     status = observed.instances.get(instance.id)
     return (
         status is not None and status.stage == "ready" and status.routed and node not in observed.silent | observed.lost
@@ -59,7 +59,7 @@ class CapacityLedger:
         self._least = {name: min(rules.min_instances.get(name, 1), count) for name, count in counts.items()}
 
     def spares(self, service: str, rate: float, instances: int) -> bool:
-        """Tells if the service can lose so much and still serve what the plan serves."""
+        """Returns whether the service can lose so much and still serve what the plan serves."""
         need = self._need[service]
         enough = rate <= TINY * need or self._rate[service] - rate >= need * (1 - TINY) - TINY
         return enough and (not instances or self._count[service] - instances >= self._least[service])
@@ -77,7 +77,7 @@ class CapacityLedger:
         self.now[instance] = rate
 
     def serves(self, service: str) -> bool:
-        """Tells if any copy of the service serves."""
+        """Returns whether any copy of the service serves."""
         return self._count[service] > 0
 
     def share(self, service: str) -> float:

@@ -105,7 +105,7 @@ def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Ins
 
 
 def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
-    """Tells if the running process can take the new settings: its limits and its largest batch never change."""
+    """Returns whether the running process can take the new settings: its limits and its largest batch never change."""
     return (
         was.template == shall.template
         and (was.args or {}) == (shall.args or {})
@@ -117,7 +117,7 @@ def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
 
 
 def has_other_batch(change: InstanceChange) -> bool:
-    """Tells if what it carries depends on a setting that its node has yet to apply."""
+    """Returns whether what it carries depends on a setting that its node has yet to apply."""
     was, shall = change.before, change.after
     if was is None or shall is None:
         return False

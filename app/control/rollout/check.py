@@ -81,14 +81,14 @@ def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
 
 
 def _is_current(node: str, observed: FleetStatus) -> bool:
-    """Tells if the node has applied its last assignment."""
+    """Returns whether the node has applied its last assignment."""
     return observed.generations.get(node, 0) >= observed.assigned_generations.get(node, 0)
 
 
 def _is_settled(
     instance: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
 ) -> bool:
-    """Tells if it serves with the assigned process."""
+    """Returns whether it serves with the assigned process."""
     status = observed.instances.get(instance.id)
     if status is None or not _is_current(node, observed) or not serves(instance, node, observed) or status.copies > 1:
         return False
@@ -99,13 +99,13 @@ def _is_settled(
 
 
 def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
-    """Tells if a job's old process has ended; the queue follows the new one."""
+    """Returns whether a job's old process has ended; the queue follows the new one."""
     status = observed.instances.get(job.id)
     return _is_current(node, observed) and (status is None or (status.copies <= 1 and _is_shaped(job, status)))
 
 
 def _is_shaped(instance: AssignedInstance, status: InstanceStatus) -> bool:
-    """Tells if the serving copy has the assigned shape; a node that reports none is trusted."""
+    """Returns whether the serving copy has the assigned shape; a node that reports none is trusted."""
     return not status.sm_percent or (
         abs(status.sm_percent - instance.sm_percent) < 0.01 and abs(status.memory_gib - instance.memory_gib) < 0.01
     )

@@ -39,7 +39,7 @@ def settings(
 
 
 def is_raised(assigned: NodeDesired | None, target: NodeDesired, index: int) -> bool:
-    """Tells if the device is already assigned at least the target's clock and cap."""
+    """Returns whether the device is already assigned at least the target's clock and cap."""
     was = next((gpu for gpu in assigned.gpus if gpu.index == index), None) if assigned else None
     shall = next((gpu for gpu in target.gpus if gpu.index == index), None)
     return was is None or shall is None or raised(was, shall) == raised(was, was)

@@ -10,7 +10,7 @@ from app.control.rollout.scene import Scene
 
 
 def is_stuck(scene: Scene, made: Collection[InstanceChange]) -> bool:
-    """Tells if no change is under way that a waiting change may be waiting for.
+    """Returns whether no change is under way that a waiting change may be waiting for.
 
     For a service without any serving copy, only changes that can block it count, and no canary does.
     """

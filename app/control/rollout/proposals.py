@@ -1,4 +1,4 @@
-"""Tells if a plan that waits for approval may still be approved: the state it was made from must still hold."""
+"""Decides whether a plan that awaits approval may still be approved: the state it was made from must still hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells if one more copy fits on a GPU by the node's own rule, and by what only the planner knows."""
+"""Decides whether one more copy fits on a GPU: by the node's own rule, and by facts that only the planner knows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _company(gpu: GpuLimits, new: AssignedInstance, there: list[AssignedInstance
 
 
 def is_over_full(instances: Iterable[AssignedInstance], gpu: GpuLimits) -> bool:
-    """Tells if these cannot all run on the GPU while nothing is handed over."""
+    """Returns whether these cannot all run on the GPU while nothing is handed over."""
     found: list[AssignedInstance] = []
     for instance in instances:
         if shortfall_on(gpu, instance, found):

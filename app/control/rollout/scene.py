@@ -32,7 +32,7 @@ Place = tuple[str, int]
 
 
 class Scene:
-    """Tells which changes are possible, and makes them one by one; each counts for the next."""
+    """Finds the changes that are possible, and makes them one by one; each counts for the next."""
 
     def __init__(
         self, assigned: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
@@ -127,7 +127,7 @@ class Scene:
                 return self.room_for(change) or self._on_trial(change)
 
     def _is_under_way(self, change: InstanceChange) -> bool:
-        """Tells if a starting copy is worth waiting for; a copy that has only begun to start is replaced at once."""
+        """Returns whether a starting copy is worth waiting for; one that has only just begun is replaced at once."""
         step = self.pending.get(change.id)
         if step is None or change.before is None:
             return False

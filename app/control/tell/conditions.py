@@ -88,7 +88,7 @@ def describe_service(
 def describe_served(
     service: Service, carried: float, unserved: Unserved | None, why: Unserved | None, mode: str
 ) -> Statement:  # fmt: skip
-    """Tells whether the plan serves the whole rate; if not, why, and the least change that would help."""
+    """Describes whether the plan serves the whole rate; if not, why, and the least change that would help."""
     rate = service.rate_per_second
     if unserved is None:
         return Statement("Served", TRUE, Reason.SERVED, f"the plan serves all {rate:.4g} requests a second")
@@ -105,7 +105,7 @@ def describe_served(
 
 
 def describe_attained(service: Service, share: float | None) -> Statement:
-    """Tells whether as many requests are answered in time as the SLO asks for."""
+    """Describes whether as many requests are answered in time as the SLO asks for."""
     slo = f"{service.percentile:g} % within {service.slo_ms:g} ms"
     if share is None:
         return Statement("SloAttained", UNKNOWN, Reason.SLO_ATTAINED, f"no requests lately; the SLO is {slo}")
@@ -116,7 +116,7 @@ def describe_attained(service: Service, share: float | None) -> Statement:
 
 
 def describe_budget(tenant: str, account: BudgetAccount, currency: str) -> Statement:
-    """Tells whether the tenant keeps its budget, and what follows if not."""
+    """Describes whether the tenant keeps its budget, and what follows if not."""
     amount = f"{account.per_month:.12g} {currency}".strip()
     budget = f"the budget of {amount} a month"
     if account.is_over:

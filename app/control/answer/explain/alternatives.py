@@ -161,7 +161,7 @@ def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTer
 
 
 def _is_same(draft: _Draft, instance: Instance) -> bool:
-    """Tells if the draft differs from the instance only in share or batch, which the instance explains itself."""
+    """Returns whether draft and instance differ only in share or batch, which the instance explains itself."""
     first = draft.instances[0]
     return (first.place, first.variant) == (instance.place, instance.variant)
 
@@ -197,7 +197,7 @@ def _judged(
 
 
 def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float) -> str:
-    """Says why no GPU of this type could carry the rate, or how much of one it would take."""
+    """Returns why no GPU of this type could carry the rate, or how much of one it would take."""
     service = terms.service
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
         return "the service does not admit it in gpuTypes"

@@ -114,7 +114,7 @@ def _shape(instance: JSON) -> tuple[JSON, ...]:
 
 
 def _tuning(instance: JSON, other: JSON) -> bool:
-    """Tells if batch, timeout, clock and rate are the same."""
+    """Returns whether batch, timeout, clock and rate are the same."""
     return all(
         abs(instance[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
         for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")

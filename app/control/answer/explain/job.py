@@ -86,7 +86,7 @@ def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
 
 
 def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
-    """Says how fast a whole GPU of each other type would be."""
+    """Returns how fast a whole GPU of each other type would be."""
     there = {node.gpu_type for node in problem.nodes.values()}
     parts = [
         f"{name} {value_at(profile.units_per_second, 100):.4g}"

@@ -33,7 +33,7 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
 
 
 def _is_profiled(problem: Problem, plan: Plan) -> bool:
-    """Tells if every line has a profile where it runs; what has changed or ended since may have none."""
+    """Returns whether every line has a profile where it runs; what has changed or ended since may have none."""
     return all(
         problem.profile(instance.service, instance.variant, instance.node) is not None for instance in plan.instances
     ) and all(

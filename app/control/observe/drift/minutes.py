@@ -177,7 +177,7 @@ def _observation(
 
 
 def _is_late(instance: InstanceMinute, prediction: Prediction, seconds: float) -> bool | None:
-    """Tells whether it missed its SLO by more than chance, at no more than its planned load; None if unknown."""
+    """Returns whether it missed its SLO by more than chance, at no more than its planned load; None if unknown."""
     answers = float(sum(instance.latency_counts))
     requests = answers + instance.errors
     if requests < LEAST_REQUESTS or requests / seconds > OVERLOAD_FACTOR * prediction.rate_per_second:
@@ -196,7 +196,7 @@ def _is_batch(instance: InstanceMinute, prediction: Prediction) -> bool:
 
 
 def _is_company(instance: InstanceMinute, here: Sequence[InstanceMinute], prediction: Prediction) -> bool:
-    """Tells whether its neighbours are as predicted: during a rollout some may still be missing."""
+    """Returns whether its neighbours are as predicted: during a rollout some may still be missing."""
     services = {other.id for other in here if other.service and other.id != instance.id}
     return services == prediction.neighbours and sum(bool(other.job) for other in here) == prediction.neighbour_jobs
 

@@ -90,13 +90,13 @@ class LoadWindow:
         return tuple(self.samples)
 
     def is_late(self, since: float) -> bool:
-        """Tells whether the SLO was missed since then, over the whole time."""
+        """Returns whether the SLO was missed since then, over the whole time."""
         recent = [(requests, in_time) for at, requests, in_time in self._answered if at > since]
         requests, in_time = sum(entry[0] for entry in recent), sum(entry[1] for entry in recent)
         return self.percentile > 0 and requests > 0 and in_time < requests * self.percentile / 100
 
     def _is_long(self, last: float, now: float) -> bool:
-        """Tells whether the bucket is nearly full without the time up to now."""
+        """Returns whether the bucket is nearly full without the time up to now."""
         return self._seconds + (now - last) / 2 >= BUCKET_SECONDS - 1e-6 or self._seconds >= BUCKET_SECONDS / 2
 
     def _closed(self, at: float) -> LoadBucket:
