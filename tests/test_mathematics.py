@@ -185,7 +185,7 @@ def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, perce
         f"Up to {finish.MOST_SIMULATED_INSTANCES} instances are simulated",
         f"Up to {scope.MOST_GPUS} GPUs and {scope.MOST_SERVICES} services",
         f"at most {every_placement.MOST_PLACEMENTS:,}",
-        f"drifts {100 * replanner.DRIFT:g} % above",
+        f"drifts {100 * replanner.DRIFT_SHARE:g} % above",
     ],
 )
 def test_constants_are_those_quoted(phrase: str) -> None:

@@ -8,7 +8,7 @@ from math import inf
 
 from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
-from solvers.planning.judge.tolerances import BUDGET
+from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
@@ -147,7 +147,7 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     """Names the limits that no plan can keep."""
     budget_w = problem.policy.power_budget_w
     idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
-    if budget_w is None or idle_w <= budget_w * (1 + BUDGET):
+    if budget_w is None or idle_w <= budget_w * (1 + BUDGET_SHARE):
         return ()
     return (
         f"powerBudgetW: {budget_w:g} W is less than the {idle_w:g} W that the idle fleet draws; no plan can keep it",

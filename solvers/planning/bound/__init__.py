@@ -13,7 +13,7 @@ from solvers.planning.bound.fleet import PriceEvaluation, fleet, look_at
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
-from solvers.planning.bound.search import NEAR, BoundSearch, Round
+from solvers.planning.bound.search import NEAR_SHARE, BoundSearch, Round
 from solvers.planning.bound.start import evened, first_prices
 from solvers.planning.search.tables import Floats, Tables
 
@@ -72,5 +72,5 @@ def bound_at(tables: Tables, prices: Floats) -> float:
     while True:
         evaluation = look_at(f, prices)
         best = max(best, evaluation.bound)
-        if not halve(f, evaluation.worth, prices, NEAR)[0]:
+        if not halve(f, evaluation.worth, prices, NEAR_SHARE)[0]:
             return attainable(f).above(best)

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet
 
-FINEST = 1e4  # prices are multiples of 1 / this, or nothing is rounded
+UNITS_A_PRICE = 1e4  # prices are multiples of 1 / this, or nothing is rounded
 MOST_BITS = 2_000_000
 
 
@@ -45,9 +45,10 @@ def attainable(f: BoundFleet) -> Attainable:
             can[m.service[(c.at_lo > 0).any(axis=1)]] = True
     cost = t.unserved_price * np.maximum(f.need, 1.0)
     sure, otherwise = float(cost[~can].sum()) * (1 - 1e-9), float(t.unserved_price[can].min(initial=np.inf))
-    units = [round(pool.price_per_hour * FINEST) for pool in t.pools]
+    units = [round(pool.price_per_hour * UNITS_A_PRICE) for pool in t.pools]
     exact = all(
-        abs(n / FINEST - p.price_per_hour) <= 1e-12 * p.price_per_hour for n, p in zip(units, t.pools, strict=True)
+        abs(n / UNITS_A_PRICE - p.price_per_hour) <= 1e-12 * p.price_per_hour
+        for n, p in zip(units, t.pools, strict=True)
     )
     divisor = gcd(*units) if units else 0
     whole = policy.pricing == "gpu" and policy.energy_price_per_kwh == 0 and exact and divisor > 0
@@ -61,4 +62,4 @@ def attainable(f: BoundFleet) -> Attainable:
             take = min(step, left)
             sums |= sums << (n // divisor * take)
             left, step = left - take, 2 * step
-    return Attainable(sums, divisor / FINEST, sure, otherwise)
+    return Attainable(sums, divisor / UNITS_A_PRICE, sure, otherwise)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.lines import full_ratios
 from solvers.planning.bound.market import (
-    TURNS,
+    SEARCH_TURNS,
     ClassPattern,
     GpuClass,
     KnapsackScratch,
@@ -26,9 +26,9 @@ from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 # The rates of a valid plan add up to a service's rate within 1e-5 of it, and less than 1e-5 unserved counts as 0.
-NEED = 1 - 2e-5
-SAFETY = 1e-9  # relative, for the rounding of sums of float64; each term is rounded upward
-FINE = 1e-4  # of a GPU's price: how well a class's own prices are searched
+NEED_SHARE = 1 - 2e-5
+SAFETY_SHARE = 1e-9  # relative, for the rounding of sums of float64; each term is rounded upward
+FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
 @dataclass
@@ -61,7 +61,7 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
     w = world(t)
     full_ratio = np.zeros((len(t.loads), len(t.batches)))
     full_ratios(w, full_ratio)
-    need = t.rate * NEED
+    need = t.rate * NEED_SHARE
     made = markets(t, w, full_ratio, need)
     shared_need = np.where(t.is_dedicated, 0.0, need)
     s = scratch(made)
@@ -106,7 +106,7 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> PriceEvaluation:
+def look_at(f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS) -> PriceEvaluation:
     """Computes the bound of these prices over all classes."""
     worth = np.zeros(len(f.markets))
     patterns: list[ClassPattern] = []
@@ -124,7 +124,7 @@ def value(f: BoundFleet, prices: Floats, worth: Floats) -> float:
     served = worth_of_rates(f, prices)
     beyond = np.maximum(worth[market_of(f)] - f.fixed, 0.0) * f.count
     size = float(served.sum() + (np.abs(worth[market_of(f)]) + f.fixed) @ f.count)
-    return float(served.sum() - beyond.sum()) - SAFETY * size
+    return float(served.sum() - beyond.sum()) - SAFETY_SHARE * size
 
 
 def market_of(f: BoundFleet) -> Ints:

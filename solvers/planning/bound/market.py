@@ -14,8 +14,8 @@ from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
-MARGIN = 0.97  # of the best line: worse ones stay coarse
-TURNS = 8  # knapsacks in one search for a class's own prices
+MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
+SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 
 @dataclass
@@ -85,7 +85,7 @@ class KnapsackScratch:
 def scratch(markets: list[Market]) -> KnapsackScratch:
     groups = max((len(m.turns) for m in markets), default=0)
     layers = max((int(m.turns.sum()) for m in markets), default=0)
-    seen = 2 * TURNS
+    seen = 2 * SEARCH_TURNS
     return KnapsackScratch(
         np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)), np.zeros((seen, SM), dtype=np.int64),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
@@ -181,7 +181,7 @@ def part_of_class(
         ends.append(np.where(is_there, np.maximum(found * UP, TINY), 0.0).astype(np.float32))
     made = GpuClass(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
     looked = finer(
-        w, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, MARGIN, made.at_lo, made.at_hi
+        w, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, MARGIN_SHARE, made.at_lo, made.at_hi
     )
     return made, looked
 
@@ -217,8 +217,8 @@ def look(
             break
         rest = np.delete(worths, place)
         target = max(floor, float(rest.max(initial=0.0)) - tolerance)
-        found += search(m, prices, s, place, target, tolerance, TURNS)
-        turns_left[place] -= TURNS
+        found += search(m, prices, s, place, target, tolerance, SEARCH_TURNS)
+        turns_left[place] -= SEARCH_TURNS
         if m.classes[place].own[2] >= worths[place]:
             turns_left[place] = 0
         worths[place] = min(worths[place], m.classes[place].own[2])

@@ -14,8 +14,8 @@ from solvers.planning.search.tables import Floats, Ints
 INF = highspy.kHighsInf
 
 
-WIDE = 1.15  # prices that the master may name are within this factor of those that have proved themselves
-WIDEST = 1.5
+WIDE_FACTOR = 1.15  # prices that the master may name are within this factor of those that have proved themselves
+WIDEST_FACTOR = 1.5
 
 PRIMAL, DUAL = 4, 1  # HiGHS's numbers of its simplex strategies: columns are added, so the basis stays primal feasible
 
@@ -43,7 +43,7 @@ class BoundMaster:
         self.family, self.families, self.shape = family, int(family.max(initial=-1)) + 1, np.maximum(centre, 1e-12)
         self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
         self.part = self.shape / self.money[family]  # of a family's money, by a request a second
-        self.wide = np.full(self.families, WIDE)
+        self.wide = np.full(self.families, WIDE_FACTOR)
         self._box(centre)
         services, markets = self.families, len(f.markets)
         self.class_row = np.cumsum([services + markets, *(2 * len(m.classes) for m in f.markets)])
@@ -160,7 +160,9 @@ class BoundMaster:
         short, over = amounts[: self.families], amounts[self.families : 2 * self.families]
         hits = ((short > 1e-7) & could_rise) | (over > 1e-7)
         self.is_boxed = bool(hits.any())
-        self.wide = np.where(hits, np.minimum(self.wide**1.25, WIDEST), np.maximum(np.sqrt(self.wide), WIDE))
+        self.wide = np.where(
+            hits, np.minimum(self.wide**1.25, WIDEST_FACTOR), np.maximum(np.sqrt(self.wide), WIDE_FACTOR)
+        )
         self.idle_rounds = np.where(np.array(solution.col_dual)[self.base :] > 1e-9, self.idle_rounds + 1, 0)
         for m in self.fleet.markets:
             for place, c in enumerate(m.classes):

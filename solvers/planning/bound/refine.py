@@ -10,7 +10,7 @@ from solvers.planning.bound.fleet import BoundFleet, split
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
 
-LEAST_WIDTH = 0.015  # of pressure: finer classes gain less than 1 % in all
+LEAST_WIDTH_PRESSURE = 0.015  # of pressure: finer classes gain less than 1 % in all
 
 Fate = dict[tuple[int, int], tuple[int, ...]]  # (market, place) before -> places after
 
@@ -25,7 +25,7 @@ def halve(f: BoundFleet, worth: Floats, prices: Floats, near: float) -> tuple[in
         shift = 0
         for place in range(len(m.classes)):
             c = m.classes[place + shift]
-            if is_used and c.hi - c.lo > LEAST_WIDTH and float(c.own[2]) >= top - near * m.scale:
+            if is_used and c.hi - c.lo > LEAST_WIDTH_PRESSURE and float(c.own[2]) >= top - near * m.scale:
                 work += split(f, m, place + shift, prices)
                 fate[m.number, place] = (place + shift, place + shift + 1)
                 shift += 1

@@ -13,8 +13,8 @@ from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.search.tables import Floats, Ints
 
-NEAR = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
-TRIES = 12  # multiples of the first prices, where worths do not scale with them
+NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
+SCALE_TRIES = 12  # multiples of the first prices, where worths do not scale with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class BoundSearch:
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
         low, high = 0.0, 1.0
-        for _ in range(TRIES):
+        for _ in range(SCALE_TRIES):
             middle = 0.5 * (low + high)
             tried = self.look(evaluation.prices * middle)
             if bool((tried.worth[market_of(self.fleet)] > self.fleet.fixed * (1 + 1e-9) + 1e-12).any()):
@@ -74,7 +74,7 @@ class BoundSearch:
         while True:
             before = self.rough
             evaluation = self.look(self.centre)
-            done, fate = halve(self.fleet, evaluation.worth, self.centre, NEAR)
+            done, fate = halve(self.fleet, evaluation.worth, self.centre, NEAR_SHARE)
             self.work += done
             if not done:
                 return

@@ -11,10 +11,10 @@ from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at
 from solvers.planning.search.prices import resource_dual
 from solvers.planning.search.tables import SM, Floats
 
-STEPS = 200
-PACE = 0.1
-TOWARDS = 0.3
-SOFT = 0.03  # distance from breaking even at which a market still gets some of a service's money
+DUAL_STEPS = 200
+PACE_SHARE = 0.1
+TOWARDS_SHARE = 0.3
+SOFT_SHARE = 0.03  # distance from breaking even at which a market still gets some of a service's money
 
 
 def even_prices(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
@@ -47,7 +47,7 @@ def demand(f: BoundFleet, prices: Floats, even: Floats, extra: Floats) -> Floats
     """Returns the GPUs in demand on each market: services spend where their prices are closest to breaking even."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.where(np.isfinite(even), even / np.maximum(even.min(axis=1, keepdims=True), 1e-300) - 1.0, np.inf)
-    weight = np.exp(-np.minimum(np.maximum(off, 0.0) / SOFT, 700.0))
+    weight = np.exp(-np.minimum(np.maximum(off, 0.0) / SOFT_SHARE, 700.0))
     weight[~np.isfinite(even)] = 0.0
     total = weight.sum(axis=1, keepdims=True)
     weight = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
@@ -64,10 +64,12 @@ def evened(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats, steps: int
     for step in range(steps):
         even, least = even_prices(f, evaluation, extra)
         wanted = demand(f, least, even, extra)
-        extra = np.maximum(0.0, extra + PACE * scale / (1 + step / 10) * np.clip((wanted - count) / count, -1.0, 1.0))
+        extra = np.maximum(
+            0.0, extra + PACE_SHARE * scale / (1 + step / 10) * np.clip((wanted - count) / count, -1.0, 1.0)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where((evaluation.prices > 0.0) & np.isfinite(least), least / evaluation.prices, 1.0)
-        evaluation = look_at(f, np.minimum(evaluation.prices * np.clip(ratio, 0.2, 5.0) ** TOWARDS, f.most_price))
+        evaluation = look_at(f, np.minimum(evaluation.prices * np.clip(ratio, 0.2, 5.0) ** TOWARDS_SHARE, f.most_price))
         yield evaluation
 
 
@@ -77,7 +79,7 @@ def first_prices(f: BoundFleet) -> Floats:
     price = np.array(
         [m.share_price + float(f.fixed[m.pools] @ f.count[m.pools]) / float(f.count[m.pools].sum()) for m in f.markets]
     )
-    found, _ = resource_dual(shares(f), price, count, f.need, f.most_price, STEPS)
+    found, _ = resource_dual(shares(f), price, count, f.need, f.most_price, DUAL_STEPS)
     return found
 
 

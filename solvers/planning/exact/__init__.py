@@ -14,7 +14,7 @@ import numpy as np
 from solvers.planning.exact.patterns import Codes, Patterns, choices
 from solvers.planning.exact.placements import exact_placements
 from solvers.planning.exact.scope import applies, is_whole
-from solvers.planning.exact.search import ENOUGH, ExactSearch, Verdict
+from solvers.planning.exact.search import ENOUGH_SHARE, ExactSearch, Verdict
 from solvers.planning.search.realise import NOBODY, PlacedInstances
 from solvers.planning.search.tables import Floats, Ints, Tables
 
@@ -58,9 +58,9 @@ def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
         yield state.report()
         if state.is_done():
             return
-        v, worth, rounds = space.priced(number, ENOUGH, begin)
+        v, worth, rounds = space.priced(number, ENOUGH_SHARE, begin)
         state.spent += rounds
-        refuted |= chosen @ space.worths(v, range(len(worth))) < ENOUGH - 1e-9
+        refuted |= chosen @ space.worths(v, range(len(worth))) < ENOUGH_SHARE - 1e-9
         if refuted[at]:
             continue
         verdict, picked = yield from _decide(space, number, v, worth, state)
@@ -126,7 +126,7 @@ class CandidatePatterns:
 
 def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
     """Lists each GPU's patterns that can be part of an answer next to the best patterns of all other GPUs."""
-    slack = float(number @ worth) - ENOUGH
+    slack = float(number @ worth) - ENOUGH_SHARE
     gpus: list[tuple[int, Codes, Floats]] = []
     is_whole = True
     for pool in np.flatnonzero(number):

@@ -14,9 +14,9 @@ from solvers.planning.exact.options import options
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
-ROUNDS = 100
-STEPS = 50  # of a search, for each pattern that it may find
-CLOSE = 1e-7  # of the prices' bound to the mix
+PRICE_ROUNDS = 100
+STEPS_A_PATTERN = 50  # of a search, for each pattern that it may find
+CLOSE_SHARE = 1e-7  # of the prices' bound to the mix
 
 
 class Patterns:
@@ -67,7 +67,7 @@ class Patterns:
         used = np.flatnonzero(number)
         v, best, found = begin, np.inf, (begin, np.zeros(len(number)))
         done = 0
-        for _ in range(ROUNDS):
+        for _ in range(PRICE_ROUNDS):
             worth = self.worths(v, used)
             done += 1
             bound = float(number @ worth)
@@ -79,7 +79,7 @@ class Patterns:
             prices, _, _, mixed, _ = mix(
                 *block_arrays(columns), number[used].astype(np.float64), 0.0, np.ascontiguousarray(v[self.served])
             )
-            if best - mixed <= CLOSE * best:
+            if best - mixed <= CLOSE_SHARE * best:
                 break
             v = np.zeros(len(v))
             v[self.served] = prices
@@ -92,7 +92,7 @@ class Patterns:
             return np.zeros((0, 1), dtype=np.int32), True
         of = self.options[site]
         codes, rates = _room(of, limit)  # rows that are never written take no memory
-        floor = np.array([least, float(limit * STEPS)])
+        floor = np.array([least, float(limit * STEPS_A_PATTERN)])
         count = find_patterns(of, self.t.rate, v, floor, False, codes, rates, limit)
         return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
 

@@ -12,7 +12,7 @@ from solvers.planning.exact.master import block_arrays, complete, mix, worths
 from solvers.planning.search.tables import Floats, Ints
 
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance
-ENOUGH = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
+ENOUGH_SHARE = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class ExactSearch:
     def _look(self, branch: Branch) -> bool:
         """Refutes the branch, finds an answer in it (True), or puts its halves on the stack."""
         rates, tops, start, end = block_arrays(branch.rates)
-        v, used, much, _, bound = mix(rates, tops, start, end, np.ones(len(start)), ENOUGH, branch.prices)
-        if bound < ENOUGH:
+        v, used, much, _, bound = mix(rates, tops, start, end, np.ones(len(start)), ENOUGH_SHARE, branch.prices)
+        if bound < ENOUGH_SHARE:
             return False
         of = np.searchsorted(start, used, side="right") - 1
         chosen = start.copy()
@@ -66,7 +66,7 @@ class ExactSearch:
             self.chosen = tuple(int(ids[p - first]) for ids, p, first in zip(branch.ids, chosen, start, strict=True))
             return True
         best = worths(rates, tops, start, end, v)
-        floor = best - (best.sum() - ENOUGH * v.sum()) - 1e-12
+        floor = best - (best.sum() - ENOUGH_SHARE * v.sum()) - 1e-12
         masks = [part @ v >= least for part, least in zip(branch.rates, floor, strict=True)]
         remaining = [part[mask] for part, mask in zip(branch.rates, masks, strict=True)]
         ids = [part[mask] for part, mask in zip(branch.ids, masks, strict=True)]

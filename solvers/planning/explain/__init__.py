@@ -22,7 +22,7 @@ from solvers.planning.problem import Problem
 
 __all__ = [
     "CUT",
-    "IN_FULL",
+    "FULL_SERVICES",
     "NOTHING_HELPS",
     "STEPS",
     "Relaxation",
@@ -36,7 +36,7 @@ __all__ = [
     "warnings",
 ]
 
-IN_FULL = 20  # services of a plan with a full explanation
+FULL_SERVICES = 20  # services of a plan with a full explanation
 STEPS = 15_000_000  # for all services of a plan: about three quarters of a second
 ASSURED_STEPS = 500_000  # for each service, however many the dearer services use
 NOTHING_HELPS = "no single change serves it while the other services keep their plan"
@@ -61,7 +61,7 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
         loss = problem.services[unserved.service].priority * max(unserved.rate_per_second, 1.0)
         return (-loss, unserved.service)
 
-    dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:IN_FULL]]
+    dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:FULL_SERVICES]]
     known = find_free_capacity(problem, plan.instances, plan.jobs)
     kinds = fleet(problem, known.at)
     notes = Notes()

@@ -19,7 +19,7 @@ from solvers.planning.explain.free_capacity import (
 )
 from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms
-from solvers.planning.explain.remaining import ENOUGH
+from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
 from solvers.planning.judge.plan_lines import gpus_with
@@ -27,9 +27,9 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
 
-MOST_AFRESH = 64  # GPUs
+MOST_AFRESH_GPUS = 64  # GPUs
 STEPS_TO_JUDGE = 1000  # for each instance
-MOST_JUDGED = 200  # instances
+MOST_JUDGED_INSTANCES = 200  # instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def case(
         name=name,
         terms=ServiceTerms(service, problem.policy, problem.limits.get(service.tenant)),
         own=own,
-        afresh=without_instances(whole, own) if own and len(places) <= MOST_AFRESH else None if own else whole,
+        afresh=without_instances(whole, own) if own and len(places) <= MOST_AFRESH_GPUS else None if own else whole,
         beside=without_gpus(whole, places) if own else None,
         notes=notes or Notes(),
     )
@@ -130,7 +130,7 @@ def find_offer(case: RelaxedCase, whole: bool = False) -> Offer:
     best = Offer(NOTHING, ())
     if case.afresh:
         best = Offer(seats(case.afresh, case.terms, case.notes, whole=whole), ())
-    if case.beside and best.rate_per_second < rate * ENOUGH:
+    if case.beside and best.rate_per_second < rate * ENOUGH_SHARE:
         caps = [_cap(case.terms, instance) for instance in case.own]
         other = Offer(seats(case.beside, case.terms, case.notes, caps, whole), case.own)
         if other.rate_per_second > best.rate_per_second * (1 + 1e-9):
@@ -141,7 +141,7 @@ def find_offer(case: RelaxedCase, whole: bool = False) -> Offer:
 def find_whole_offer(case: RelaxedCase) -> Offer | None:
     """Returns an offer of the service's whole rate, or None."""
     found = find_offer(case, whole=True)
-    return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH else None
+    return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH_SHARE else None
 
 
 def apply_offer(case: RelaxedCase, offered: Offer) -> Plan | None:
@@ -151,7 +151,7 @@ def apply_offer(case: RelaxedCase, offered: Offer) -> Plan | None:
     unserved = tuple(entry for entry in case.plan.unserved if entry.service != case.name)
     plan = Plan(tuple(placed), tuple(jobs), unserved, case.plan.unplaced)
     judged = (problem, plan)
-    if len(placed) > MOST_JUDGED:
+    if len(placed) > MOST_JUDGED_INSTANCES:
         judged = part(problem, plan, {place[0] for place in at}, case.name, case.whole)
     case.notes.meter.spend(STEPS_TO_JUDGE * (len(judged[1].instances) + len(case.own) + len(offered.found.picks)))
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None

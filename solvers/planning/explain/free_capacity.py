@@ -13,8 +13,8 @@ from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
-MOST_SHARED = 32  # GPUs of a kind that are looked at, those with most SM% left; empty ones count as one
-MOST_LOOKED_AT = 512  # of all kinds
+MOST_SHARED_GPUS = 32  # GPUs of a kind that are looked at, those with most SM% left; empty ones count as one
+MOST_LOOKED_AT_GPUS = 512  # of all kinds
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _roomiest(at: Mapping[Place, JudgedGpu]) -> tuple[list[Place], bool]:
         counts[kind] += 1
         if taken_sm >= 100:
             break
-        if counts[kind] <= MOST_SHARED and len(found) < MOST_LOOKED_AT:
+        if counts[kind] <= MOST_SHARED_GPUS and len(found) < MOST_LOOKED_AT_GPUS:
             found.append(place)
         else:
             is_partly_seen = True

@@ -11,7 +11,7 @@ from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
 from solvers.planning.explain.gpu_groups import empty_gpu, gpu_group
 from solvers.planning.explain.options import admitted, options
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
-from solvers.planning.explain.remaining import ENOUGH
+from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.explain.seats import shares_of, watts_of
 from solvers.planning.problem import Limit, Node
@@ -33,7 +33,7 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
         if not carries > 0:
             continue
         # Fewer GPUs cannot be enough; a few more may be needed, because loads must not be too uneven.
-        fewest = max(1, ceil((service.rate_per_second * ENOUGH - served) / carries))
+        fewest = max(1, ceil((service.rate_per_second * ENOUGH_SHARE - served) / carries))
         most = fewest + max(fewest, service.min_instances, 8)
         most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
 

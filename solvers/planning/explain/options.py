@@ -19,7 +19,7 @@ from solvers.planning.explain.meter import Meter
 from solvers.planning.problem import GpuType, Limit, Node, Policy, Problem, Profile, ProfileKey, Service
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere, inside
 
-SURE = 1 - 1e-9
+SURE_SHARE = 1 - 1e-9
 
 
 class ServiceTerms(NamedTuple):
@@ -155,7 +155,7 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
             useful = most.any(axis=1)
             at.append(which[useful])
             by_way.append(np.full(int(useful.sum()), len(ways), dtype=np.int64))
-            cap.append(most[useful] * SURE)
+            cap.append(most[useful] * SURE_SHARE)
             by.append(batch[useful])
             exec_ms.append(time[useful])
             ways.append(way)

@@ -9,13 +9,13 @@ from math import inf
 
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
-from solvers.planning.explain.free_capacity import MOST_SHARED, FreeCapacity
+from solvers.planning.explain.free_capacity import MOST_SHARED_GPUS, FreeCapacity
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.more_capacity import tenant_limit
 from solvers.planning.explain.options import Measurements, admitted
 from solvers.planning.explain.proposals import confirm
 from solvers.planning.explain.relaxations import longest_slo_ms
-from solvers.planning.explain.remaining import ENOUGH
+from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
@@ -99,7 +99,7 @@ def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) 
     if not needed:
         return UnservedReason(_full(case, fleet, able, so_far))
     words = "; and ".join(lift.words for lift in needed)
-    if most >= service.rate_per_second * ENOUGH:
+    if most >= service.rate_per_second * ENOUGH_SHARE:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
         return UnservedReason(f"{words}; {raised.words} would be enough" if raised and confirm(raised) else words)
     return UnservedReason(f"{words}; without this limit, {_carries(case, most)}")
@@ -207,12 +207,12 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
 def _carries(case: RelaxedCase, carried: float) -> str:
     some = "what other services leave"
     if any(capacity.is_partly_seen for capacity in case.capacities):
-        some = f"what other services leave on the {MOST_SHARED} roomiest GPUs of each kind"
+        some = f"what other services leave on the {MOST_SHARED_GPUS} roomiest GPUs of each kind"
     return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
 
 def _is_whole(case: RelaxedCase, offered: Offer) -> bool:
-    return offered.rate_per_second >= case.terms.service.rate_per_second * ENOUGH
+    return offered.rate_per_second >= case.terms.service.rate_per_second * ENOUGH_SHARE
 
 
 def _under(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:

@@ -11,11 +11,11 @@ from math import inf
 import numpy as np
 
 from solvers.planning.explain.free_capacity import FreeCapacity
-from solvers.planning.explain.options import SURE, ServiceTerms, ShapeOptions, Way
+from solvers.planning.explain.options import SURE_SHARE, ServiceTerms, ShapeOptions, Way
 from solvers.planning.problem import Demand
 from solvers.planning.search.tables import SM, Floats
 
-ENOUGH = 1 - 1e-9  # of a rate
+ENOUGH_SHARE = 1 - 1e-9  # of a rate
 SMS = np.arange(SM)
 
 
@@ -50,7 +50,7 @@ class CarriedRate:
         if len(self.caps) < self.least:
             return False
         most = self.total if self.least < 2 else min(self.total, 2 * len(self.caps) * self.caps[-self.least])
-        return most >= self.rate * ENOUGH
+        return most >= self.rate * ENOUGH_SHARE
 
     def add(self, cap: float) -> None:
         insort(self.caps, cap)
@@ -75,9 +75,9 @@ class RemainingLimits:
         tenant, limit, budget_w = terms.service.tenant, terms.limit, terms.policy.power_budget_w
         gpus = price = inf
         if limit and limit.gpus is not None:
-            gpus = limit.gpus * SURE - capacity.gpus_taken.get(tenant, 0.0)
+            gpus = limit.gpus * SURE_SHARE - capacity.gpus_taken.get(tenant, 0.0)
         if limit and limit.price_per_hour is not None:
-            price = limit.price_per_hour * SURE - capacity.price_taken.get(tenant, 0.0)
+            price = limit.price_per_hour * SURE_SHARE - capacity.price_taken.get(tenant, 0.0)
         watts = inf if budget_w is None else budget_w - capacity.drawn_w
         return cls(capacity, terms.service.is_dedicated, gpus, price, watts)
 

@@ -11,7 +11,7 @@ from solvers.latency import latency_at, timeout_for
 from solvers.planning.explain.free_capacity import FreeCapacity
 from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
-from solvers.planning.explain.remaining import ENOUGH, CarriedRate, RemainingLimits, ShapeWorth
+from solvers.planning.explain.remaining import ENOUGH_SHARE, CarriedRate, RemainingLimits, ShapeWorth
 from solvers.planning.problem import Instance, Service
 from solvers.planning.search.realise import even
 from solvers.planning.search.tables import Floats, Ints
@@ -69,9 +69,9 @@ def seats(
         if sum(loads) <= best.rate_per_second * (1 + 1e-9) or min(loads) <= 0:
             continue
         best = FoundSeats(tuple(picks), tuple(loads[len(own) :]), tuple(loads[: len(own)]), sum(loads))
-        if best.rate_per_second >= rate * ENOUGH:
+        if best.rate_per_second >= rate * ENOUGH_SHARE:
             break
-    return best if best.rate_per_second >= rate * ENOUGH or not whole else NOTHING
+    return best if best.rate_per_second >= rate * ENOUGH_SHARE or not whole else NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _too_few(looked: list[ShapeOptions], tops: list[_Tops], own: Sequence[float]
         if len(many):
             most += float((shapes.cap[top.row].max(axis=1) * many).sum())
             count += int(many.sum())
-    return most < rate * ENOUGH or count < max(least, 1)
+    return most < rate * ENOUGH_SHARE or count < max(least, 1)
 
 
 def _picked(

@@ -16,19 +16,19 @@ from solvers.planning.problem import ProfileKey, Service
 from solvers.planning.search.promise import accepted_loads
 from solvers.planning.search.tables import SM, Tables
 
-THIN_LOAD = 0.1  # of an instance's time: a service that may use less on every GPU gets a warning
+THIN_LOAD_SHARE = 0.1  # of an instance's time: a service that may use less on every GPU gets a warning
 LONGEST_SLO_FACTOR = 100.0  # of the SLO searched
-IN_FULL = 20
+FULL_SERVICES = 20
 
 
 def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
     """Returns a sentence for each such service; the first few name the SLO at half the cost."""
-    found = [name for name, load in zip(t.services, most_load(t).tolist(), strict=True) if 0 < load < THIN_LOAD]
+    found = [name for name, load in zip(t.services, most_load(t).tolist(), strict=True) if 0 < load < THIN_LOAD_SHARE]
     found = [name for name in found if name in served]
     if not found:
         return ()
     kinds, memo = fleet(t.problem, ()), dict[ProfileKey, Measured]()
-    return tuple(_sentence(kinds, name, memo, in_full=place < IN_FULL) for place, name in enumerate(found))
+    return tuple(_sentence(kinds, name, memo, in_full=place < FULL_SERVICES) for place, name in enumerate(found))
 
 
 def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -80,7 +80,7 @@ def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
 
 def _sentence(kinds: FleetCapacity, name: str, memo: Measurements, in_full: bool) -> str:
     service = kinds.problem.services[name]
-    warning = f"{name}: its SLO of {service.slo_ms:.6g} ms keeps each instance below {THIN_LOAD:.0%} load"
+    warning = f"{name}: its SLO of {service.slo_ms:.6g} ms keeps each instance below {THIN_LOAD_SHARE:.0%} load"
     if not in_full:
         return warning
     slo_ms = half_cost_slo_ms(kinds, service, memo)

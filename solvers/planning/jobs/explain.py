@@ -10,7 +10,7 @@ import numpy as np
 from solvers.planning.jobs.placement import JobPlacement
 from solvers.planning.plan import Unplaced
 
-IN_FULL = 20  # jobs of a plan with a relaxation
+FULL_JOBS = 20  # jobs of a plan with a relaxation
 SECONDS_A_YEAR = 31_557_600
 
 
@@ -19,7 +19,7 @@ def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
     late = [job for job in sorted(s.room.stays) if is_late(s, job)]
     found = [Unplaced(s.room.jobs[job].name, *_of_who_stays(s, job)) for job in [*sorted(s.left_out), *late]]
     for place, job in enumerate(s.waiting()):
-        found.append(Unplaced(s.room.jobs[job].name, reason(s, job), relaxation(s, job) if place < IN_FULL else ""))
+        found.append(Unplaced(s.room.jobs[job].name, reason(s, job), relaxation(s, job) if place < FULL_JOBS else ""))
     return tuple(found)
 
 

@@ -14,9 +14,9 @@ from solvers.planning.problem import Job, Policy
 
 Value: TypeAlias = tuple[float, int, float]  # jobCost, jobs that wait, sum of 1 / units per second
 
-NEAR = 1e-9  # what counts as equal cost, relative
-FRUGAL = 1e-12  # a price of watts that only says: fewer first
-MOST_HOMES = 2000  # GPUs tried for a job where energy has a price, and no quick look spares any
+NEAR_SHARE = 1e-9  # what counts as equal cost, relative
+FRUGAL_WATT_PRICE = 1e-12  # a price of watts that only says: fewer first
+MOST_HOME_GPUS = 2000  # GPUs tried for a job where energy has a price, and no quick look spares any
 
 
 @dataclass
@@ -39,7 +39,9 @@ class JobPlacement:
         self._journal: list[tuple[int, list[int]]] = []
         self.energy_price = policy.energy_price_per_kwh / 1000  # a watt, an hour
         # Under a budget another job may need every watt: jobs take the fewest first, and the rest is spent at the end.
-        self.frugality = max(self.energy_price, FRUGAL) if policy.power_budget_w is not None else self.energy_price
+        self.frugality = (
+            max(self.energy_price, FRUGAL_WATT_PRICE) if policy.power_budget_w is not None else self.energy_price
+        )
         self.penalty = [penalty(job, policy) for job in room.jobs]
         self.cost, self.waits = sum(self.penalty), len(room.jobs)
         self.pools: dict[tuple[int, float], list[int]] = {}  # GPUs that would have to be opened, by type and price
@@ -131,7 +133,7 @@ class JobPlacement:
 
     def home(self, job: int, but: int = -1) -> tuple[int, float, float]:
         """Returns the open GPU that adds least, or -1, with the cost and the seconds that it adds."""
-        most = MOST_HOMES if self.frugality else len(self.room.places)
+        most = MOST_HOME_GPUS if self.frugality else len(self.room.places)
         gpu = best_home(
             self.room.fleet, self.room.work, self.board, job, but, self.frugality, self.tries, most, self._gain,
             self._trial,
@@ -161,11 +163,11 @@ class JobPlacement:
 
 def less(value: Value, other: Value) -> bool:
     """Tells if the first value is less: by cost, then by waiting jobs, then by seconds a unit."""
-    if abs(value[0] - other[0]) > NEAR * max(1.0, abs(other[0])):
+    if abs(value[0] - other[0]) > NEAR_SHARE * max(1.0, abs(other[0])):
         return value[0] < other[0]
     if value[1] != other[1]:
         return value[1] < other[1]
-    return value[2] < other[2] * (1 - NEAR)
+    return value[2] < other[2] * (1 - NEAR_SHARE)
 
 
 def penalty(job: Job, policy: Policy) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.planning.jobs.arrays import SEATS
-from solvers.planning.jobs.placement import NEAR, JobPlacement, less, may_open
+from solvers.planning.jobs.placement import NEAR_SHARE, JobPlacement, less, may_open
 
 ROUNDS = 8
-EXCHANGE = 10  # of work: as many GPUs as could be looked at instead
+EXCHANGE_WORK = 10  # of work: as many GPUs as could be looked at instead
 
 
 def search(placement: JobPlacement, budget: int) -> None:
@@ -51,7 +51,7 @@ def place_running(s: JobPlacement) -> None:
             continue
         if s.board.is_open[gpu] or may_open(room.jobs[job], float(room.fleet.price[gpu])):
             before, mark = s.cost, s.mark()
-            if s.put(job, gpu) and s.cost > before * (1 + NEAR):
+            if s.put(job, gpu) and s.cost > before * (1 + NEAR_SHARE):
                 s.back(mark)
 
 
@@ -69,7 +69,7 @@ def fill(s: JobPlacement) -> None:
 
 def place(s: JobPlacement, job: int) -> bool:
     """Places a job on an open GPU or on one opened for it, whichever is cheaper, if waiting costs more."""
-    limit = s.penalty[job] * (1 + NEAR)
+    limit = s.penalty[job] * (1 + NEAR_SHARE)
     gpu, cost, seconds = s.home(job)
     found = (cost, seconds, gpu) if gpu >= 0 and cost <= limit else None
     for other in s.openable(job):
@@ -96,7 +96,7 @@ def open_together(s: JobPlacement) -> None:
             for job in [allowing[0], *waiting]:
                 if s.board.home[job] < 0:
                     s.put(job, gpu)
-            if s.cost >= before * (1 - NEAR):
+            if s.cost >= before * (1 - NEAR_SHARE):
                 s.back(mark)
                 break
 
@@ -171,7 +171,7 @@ def swap(s: JobPlacement, budget: int) -> None:
             if s.work >= budget:
                 return
             here, there = int(s.board.home[job]), int(s.board.home[other])
-            s.work += EXCHANGE
+            s.work += EXCHANGE_WORK
             work, fleet = s.room.work, s.room.fleet
             if here == there or work.profile[job, fleet.kind[there]] < 0 or work.profile[other, fleet.kind[here]] < 0:
                 continue

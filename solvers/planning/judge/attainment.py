@@ -14,9 +14,9 @@ from solvers.planning.judge.verdict import Violation
 from solvers.planning.problem import Policy
 
 SEEDS = 24  # streams of the first simulation: the place of an instance chooses one
-AGAIN = 1_000_000
+AGAIN_REQUESTS = 1_000_000
 AGAIN_SEED = 1_000
-ERRORS = 4  # standard errors below the percentile that still count as chance
+MOST_ERRORS = 4  # standard errors below the percentile that still count as chance
 
 
 def attained(
@@ -31,8 +31,8 @@ def attained(
     share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed)
     if share >= wanted:
         return share, error, True
-    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, AGAIN, AGAIN_SEED)
-    return share, error, share >= wanted - ERRORS * error
+    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, AGAIN_REQUESTS, AGAIN_SEED)
+    return share, error, share >= wanted - MOST_ERRORS * error
 
 
 @lru_cache(maxsize=100_000)  # instances that run alike are simulated once a stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solvers.planning.judge.judged_plan import JudgedPlan
-from solvers.planning.judge.tolerances import CLAIM
+from solvers.planning.judge.tolerances import CLAIM_SHARE
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import Problem
@@ -58,4 +58,4 @@ def _releasable(problem: Problem, plan: Plan) -> Iterator[Violation]:
 
 
 def _differ(stated: float, is_so: float) -> bool:
-    return abs(stated - is_so) > CLAIM * max(abs(is_so), 1e-9)
+    return abs(stated - is_so) > CLAIM_SHARE * max(abs(is_so), 1e-9)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from solvers.planning.judge.readings import JobResident, JudgedGpu
 from solvers.planning.judge.shapes import no_such_gpu, outside
-from solvers.planning.judge.tolerances import SUM, at_most
+from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Job, PlacedJob, Problem
 
@@ -112,7 +112,7 @@ def deadline_met(
     if stays or speed is None:
         return None
     left = seconds_left(job, now)
-    if left > 0 and speed * left >= job.units * (1 - SUM):
+    if left > 0 and speed * left >= job.units * (1 - SUM_SHARE):
         return None
     return f"{speed:.6g} a second in the remaining {left:.6g} seconds do not complete the remaining {job.units:g}"
 

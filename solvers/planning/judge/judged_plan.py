@@ -13,7 +13,7 @@ from solvers.planning.judge.churn import Churn
 from solvers.planning.judge.plan_edit import PlanEdit
 from solvers.planning.judge.plan_lines import Place, PlanLines, line_of, shape_of, where
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
-from solvers.planning.judge.tolerances import BUDGET
+from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.judge.violations import Violations
 from solvers.planning.plan import Cost, Plan, Unplaced, Unserved
@@ -292,6 +292,6 @@ class JudgedPlan:
         if budget is None:
             return []
         drawn = fsum([self._idle_w, *self._busy_w.values()])
-        if drawn <= budget * (1 + BUDGET):
+        if drawn <= budget * (1 + BUDGET_SHARE):
             return []
         return [Violation("fleet", "power_budget_holds", f"it draws {drawn:.6g} W, over its budget of {budget:g} W")]

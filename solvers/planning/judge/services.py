@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import fsum
 
 from solvers.planning.judge.readings import Resident
-from solvers.planning.judge.tolerances import RATE, SUM
+from solvers.planning.judge.tolerances import RATE_SHARE, SUM_SHARE
 from solvers.planning.plan import Unserved
 from solvers.planning.problem import Problem, Service
 
@@ -14,7 +14,7 @@ from solvers.planning.problem import Problem, Service
 def unserved_rate(service: Service, claims: Sequence[Unserved]) -> float:
     """Returns the unserved rate; less than 1e-5 of the rate counts as 0."""
     rate = fsum(entry.rate_per_second for entry in claims)
-    return 0.0 if rate < RATE * service.rate_per_second else rate
+    return 0.0 if rate < RATE_SHARE * service.rate_per_second else rate
 
 
 def unserved_told_once(
@@ -35,7 +35,7 @@ def rates_add_up(
     served = fsum(line.instance.rate_per_second for line in lines)
     unserved = fsum(entry.rate_per_second for entry in claims)
     rate = service.rate_per_second
-    if abs(served + unserved - rate) <= RATE * rate * (1 + SUM):
+    if abs(served + unserved - rate) <= RATE_SHARE * rate * (1 + SUM_SHARE):
         return None
     return f"{served:.8g} served and {unserved:.8g} unserved a second do not add up to the rate of {rate:.8g}"
 
@@ -58,7 +58,7 @@ def largest_carry(
         return None  # another rule refuses too few; a single instance carries all
     rates = sorted((line.instance.rate_per_second for line in lines), reverse=True)
     half = fsum(rates) / len(rates) / 2
-    if rates[least - 1] >= half * (1 - SUM):
+    if rates[least - 1] >= half * (1 - SUM_SHARE):
         return None
     return (
         f"the {_nth(least)} largest of its {len(rates)} instances carries {rates[least - 1]:.6g} a second,"
@@ -77,8 +77,8 @@ def largest_apart(
     if least < 2 or len(lines) < least:
         return None
     edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
-    over = [line.instance.place for line in lines if line.instance.rate_per_second > edge * (1 + SUM)]
-    level = {line.instance.place for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM}
+    over = [line.instance.place for line in lines if line.instance.rate_per_second > edge * (1 + SUM_SHARE)]
+    level = {line.instance.place for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE}
     places = set(over)
     if len(places) == len(over) and len(places | level) >= least:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from solvers.planning.judge.readings import JudgedGpu, Resident
-from solvers.planning.judge.tolerances import SUM, at_most
+from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.problem import Problem
 
 
@@ -125,7 +125,7 @@ def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -
     instance = line.instance
     load = instance.rate_per_second * line.exec_ms / 1000 / instance.batch
     limit = problem.policy.utilization
-    if load <= limit * (1 + SUM):
+    if load <= limit * (1 + SUM_SHARE):
         return None
     return (
         f"{instance.rate_per_second:.6g} a second x {line.exec_ms:.6g} ms / batch {instance.batch} is {load:.6g},"

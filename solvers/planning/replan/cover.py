@@ -15,10 +15,10 @@ from solvers.planning.replan.room import larger, new_ones
 from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.tables import Floats, Ints
 
-CLOSE = 1e-7  # of a rate: less than this is not needed
-IDLE_IS_WORTH = 0.6  # of its GPU's value: an SM that is idle now may save one tomorrow
-GOOD = 0.6  # of its value: a GPU whose pattern is worth less is opened last
-HALF_EMPTY = 0.5  # of its value: a GPU of changing services alone that is worth less is emptied and refilled
+CLOSE_SHARE = 1e-7  # of a rate: less than this is not needed
+IDLE_SM_SHARE = 0.6  # of its GPU's value: an SM that is idle now may save one tomorrow
+GOOD_SHARE = 0.6  # of its value: a GPU whose pattern is worth less is opened last
+HALF_EMPTY_SHARE = 0.5  # of its value: a GPU of changing services alone that is worth less is emptied and refilled
 
 
 LOOKS = 6  # at the rest, while each gives something
@@ -41,7 +41,7 @@ def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
         rate = float(d.w.rate[service])
         seats = spare(d, service, known(d, service, rate))
         carried = float(seats.caps.sum())
-        if carried >= rate * (1 - CLOSE):  # capacity beyond the rate is not needed
+        if carried >= rate * (1 - CLOSE_SHARE):  # capacity beyond the rate is not needed
             d.x.rate[seats.gpus, seats.slots] = seats.caps * min(1.0, rate / carried)
         else:
             need[service] = rate - carried
@@ -57,9 +57,9 @@ def known(d: RunningBoard, service: int, need: float) -> Seats:
     now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
     capacities(d.w, d.b, d.x, gpus, slots, now, best, by)
     short = need - now.sum()
-    if short > CLOSE * need:
+    if short > CLOSE_SHARE * need:
         for k in np.argsort(now - best, kind="stable"):
-            if short <= CLOSE * need or best[k] <= now[k] * (1 + 1e-6):
+            if short <= CLOSE_SHARE * need or best[k] <= now[k] * (1 + 1e-6):
                 break
             d.reshape(int(gpus[k]), int(slots[k]), int(d.b.sm[gpus[k], slots[k]]), int(by[k]))
             short -= best[k] - now[k]
@@ -74,21 +74,21 @@ def missing(d: RunningBoard, service: int) -> float:
     """Returns the part of its rate that its instances may not carry."""
     gpus, slots = d.seats(service)
     short = float(d.w.rate[service] - d.b.cap[gpus, slots].sum())
-    return short if short > CLOSE * d.w.rate[service] else 0.0
+    return short if short > CLOSE_SHARE * d.w.rate[service] else 0.0
 
 
 def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
     """Stops instances that are not needed, first those that free the most for the rate they carry."""
     over = float(seats.caps.sum() - d.w.rate[service])
-    if over <= 0 or over * (1 + CLOSE) < seats.caps.min():
+    if over <= 0 or over * (1 + CLOSE_SHARE) < seats.caps.min():
         return seats
     value, alone = d.x.value[seats.gpus], d.b.count[seats.gpus] == 1
     anchored = alone & (d.x.job_count[seats.gpus] > 0)  # a job that stays would have to pay for the GPU
-    frees = np.where(alone, value, IDLE_IS_WORTH * value * d.b.sm[seats.gpus, seats.slots] / 100)
+    frees = np.where(alone, value, IDLE_SM_SHARE * value * d.b.sm[seats.gpus, seats.slots] / 100)
     gone = []
     for k in np.argsort(-frees / np.maximum(seats.caps, 1e-12), kind="stable"):
         if (
-            seats.caps[k] <= over * (1 + CLOSE)
+            seats.caps[k] <= over * (1 + CLOSE_SHARE)
             and not anchored[k]
             and _may_go(d, int(seats.gpus[k]), int(seats.slots[k]))
         ):
@@ -124,7 +124,7 @@ def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[in
     for gpu in sorted(gpu for gpu, count in held.items() if count == d.b.count[gpu]):
         owners = d.w.offer_service[d.b.offer[gpu, : held[gpu]]]
         worth = float((prices[owners] * np.minimum(d.b.cap[gpu, : held[gpu]], d.w.rate[owners])).sum())
-        if worth < HALF_EMPTY * d.x.value[gpu] and not d.x.job_count[gpu]:
+        if worth < HALF_EMPTY_SHARE * d.x.value[gpu] and not d.x.job_count[gpu]:
             gone.update(owners.tolist())
             for slot in range(held[gpu] - 1, -1, -1):
                 d.stop(gpu, slot)
@@ -136,7 +136,7 @@ def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> N
     least = _least_sm(d)
     d.doubt()
     order = [service for service in order if need[service] > 0]
-    for part, worst in ((IDLE_IS_WORTH, GOOD), (0.0, 0.0)):
+    for part, worst in ((IDLE_SM_SHARE, GOOD_SHARE), (0.0, 0.0)):
         gpus = d.roomy(least)
         for service in order:
             if need[service] > 0:
@@ -159,7 +159,7 @@ def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> N
 
 def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: float, gpus: Ints) -> float:
     """Puts more of a service on these GPUs, the most for its SMs first; returns what is still needed."""
-    enough = CLOSE * float(d.w.rate[service])
+    enough = CLOSE_SHARE * float(d.w.rate[service])
     o = d.options
     for _ in range(LOOKS):
         own, slots = d.seats(service)
@@ -198,7 +198,7 @@ def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm:
     tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]
     grown = sm - (int(d.b.sm[gpu, slot]) if slot >= 0 else 0)
     share = grown / 100 if not w.dedicated[service] else (0.0 if slot >= 0 else 1.0)
-    if share > x.gpus_left[tenant] + CLOSE or share * x.price[gpu] > x.price_left[tenant] + CLOSE:
+    if share > x.gpus_left[tenant] + CLOSE_SHARE or share * x.price[gpu] > x.price_left[tenant] + CLOSE_SHARE:
         return False
     if slot >= 0:
         return True
@@ -219,7 +219,7 @@ def _open(d: RunningBoard, need: Floats, prices: Floats, worst: float) -> None:
         count = int(d.b.count[gpu])
         for service, cap in zip(d.w.offer_service[d.b.offer[gpu, :count]], d.b.cap[gpu, :count], strict=True):
             need[service] = max(0.0, need[service] - cap)
-    need[need <= CLOSE * d.w.rate] = 0.0
+    need[need <= CLOSE_SHARE * d.w.rate] = 0.0
 
 
 def _least_sm(d: RunningBoard) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from solvers.planning.search.tables import Floats
 
-SAME = 1e-9  # what sums of floats may differ by
+SAME_SHARE = 1e-9  # what sums of floats may differ by
 
 
 def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
@@ -15,7 +15,8 @@ def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
     The `least` largest carry at least half an even share each; if nothing else does that, all rates become even.
     """
     total = min(total, float(caps.sum()))
-    if rates.min(initial=1.0) > 0 and (rates <= caps * (1 + SAME)).all() and abs(rates.sum() - total) <= SAME * total:
+    fits = rates.min(initial=1.0) > 0 and (rates <= caps * (1 + SAME_SHARE)).all()
+    if fits and abs(rates.sum() - total) <= SAME_SHARE * total:
         return rates
     if total <= 0 or not len(caps):
         return np.zeros(len(caps))

@@ -16,13 +16,13 @@ from solvers.planning.replan.lines import Difference, assign, difference, predic
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import COARSE, LEVELS, prepare
+from solvers.planning.search.drafts import COARSE_SM_PERCENT, LEVEL_SHARES, prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import Floats, Tables, tables
 from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
-DRIFT = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
+DRIFT_SHARE = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
 ROUNDS = 6  # of pricing
 HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid
 
@@ -182,10 +182,10 @@ class Replanner:
         worth = float((self.prices * self.board.w.rate).sum())
         expected = worth * self.per_worth
         now = verdict.cost.resource
-        if now > expected * (1 + DRIFT):
+        if now > expected * (1 + DRIFT_SHARE):
             return [f"it costs {now:.6g}; by the prices, a full plan would cost about {expected:.6g}"]
         used = int((self.board.b.count > 0).sum())
-        if 0 < used * DRIFT < 1:  # a full plan of so few takes no time
+        if 0 < used * DRIFT_SHARE < 1:  # a full plan of so few takes no time
             return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan would probably save it"]
         return []
 
@@ -202,7 +202,7 @@ def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
     shop.pools.extra[:] = course.extra
     # Rates will rise: an instance must be able to carry more than today's.
     shop.tabled = tabulated(
-        t, shop.w._replace(most_rate=np.full(len(t.services), np.inf)), COARSE, usual_levels(t, LEVELS)
+        t, shop.w._replace(most_rate=np.full(len(t.services), np.inf)), COARSE_SM_PERCENT, usual_levels(t, LEVEL_SHARES)
     )
     return shop, np.maximum(course.rate, 0.5 * rate)
 

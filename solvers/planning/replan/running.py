@@ -18,7 +18,7 @@ from solvers.planning.replan.seat import seat
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
 
-SAME = 1e-9  # of a value: what sums of floats may differ by
+SAME_SHARE = 1e-9  # of a value: what sums of floats may differ by
 PASSES = 5
 AS_IT_RUNS = "the running plan"
 
@@ -41,7 +41,7 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     def weigh(choice: ServicePlan) -> None:
         nonlocal best, least
         value = _value(t, choice)
-        if value < least * (1 - SAME):
+        if value < least * (1 - SAME_SHARE):
             best, least = choice, value
 
     for choice in choices:

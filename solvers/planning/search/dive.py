@@ -16,11 +16,11 @@ from solvers.planning.search.master import PatternMaster, ResourcePrices
 from solvers.planning.search.tables import Floats, Ints
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
-SMOOTHING = 0.5  # of the old prices in the new: the LP's own jump about
-ENOUGH = 1e-4  # of the LP's cost: rounds that gain less are the last
-PATIENCE = 3
-MISSED = 1e-6  # needs, in all: less is no shortage
-NONE = 1e-9  # of a column: less is not in the LP's answer
+SMOOTHING_SHARE = 0.5  # of the old prices in the new: the LP's own jump about
+ENOUGH_SHARE = 1e-4  # of the LP's cost: rounds that gain less are the last
+PATIENCE_ROUNDS = 3
+MISSED_NEEDS = 1e-6  # needs, in all: less is no shortage
+LEAST_WEIGHT = 1e-9  # of a column: less is not in the LP's answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class DiveLimits:
 
 
 SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
-WATT_ROOM = 0.985  # of a budget
-DEARER, DEAREST = 16.0, 1e6
+WATT_SHARE = 0.985  # of a budget
+DEARER_FACTOR, DEAREST_FACTOR = 16.0, 1e6
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Dive:
     columns: dict[ColumnKey, PatternColumn] = field(default_factory=dict)
 
     def take(self, prices: ResourcePrices, first: bool, wanted: Floats) -> None:
-        keep = 0.0 if first else SMOOTHING
+        keep = 0.0 if first else SMOOTHING_SHARE
         new = np.where(wanted > 0, prices.rate, self.rate)
         self.rate = keep * self.rate + (1 - keep) * new
         self.extra = keep * self.extra + (1 - keep) * prices.extra
@@ -76,7 +76,7 @@ def watts_left(shop: Workshop, course: Dive, used: Ints) -> float:
     if shop.t.problem.policy.power_budget_w is None:
         return np.inf
     course.busy = busy_part(shop) or course.busy
-    room = shop.t.problem.policy.power_budget_w * WATT_ROOM - idle_w(shop.t)
+    room = shop.t.problem.policy.power_budget_w * WATT_SHARE - idle_w(shop.t)
     return max(room / course.busy - float(shop.costs(used)[1].sum()), 0.0)
 
 
@@ -97,15 +97,19 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
         master.add(columns)
         prices = master.solve()
         course.take(prices, number == 0, everything)
-        stalled = 0 if prices.cost < best * (1 - ENOUGH) else stalled + 1
+        stalled = 0 if prices.cost < best * (1 - ENOUGH_SHARE) else stalled + 1
         best = min(best, prices.cost)
-        course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > NONE}
-        if (stalled > 1 or number == rounds - 1) and prices.missing.sum() > MISSED and course.dear < DEAREST:
-            course.dear *= DEARER  # is the fleet too small, or was missing it too cheap?
+        course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT}
+        if (
+            (stalled > 1 or number == rounds - 1)
+            and prices.missing.sum() > MISSED_NEEDS
+            and course.dear < DEAREST_FACTOR
+        ):
+            course.dear *= DEARER_FACTOR  # is the fleet too small, or was missing it too cheap?
             master = _master(shop, course, everything, shop.counts)
             best, stalled = np.inf, 0
         yield prices
-        if stalled >= PATIENCE:
+        if stalled >= PATIENCE_ROUNDS:
             return
 
 
@@ -146,7 +150,7 @@ def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: Dive
             shop.restack()
             yield 0
             return
-        alive = [c for c, x in zip(master.columns, prices.weight, strict=True) if x > NONE]
+        alive = [c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT]
 
 
 def _round(shop: Workshop, course: Dive, master: PatternMaster, prices: ResourcePrices, depth: DiveLimits) -> int:

@@ -16,9 +16,9 @@ from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, 
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
-COARSE, FINE = 4, 2  # step widths in SM%
-STEPS = (10, 4, 10, 2)  # of a search's turns, in SM%: profiles bend at round numbers, and filling there is quick
-LEVELS = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
+COARSE_SM_PERCENT, FINE_SM_PERCENT = 4, 2  # step widths
+STEPS_SM_PERCENT = (10, 4, 10, 2)  # of a search's turns: profiles bend at round numbers, where filling is quick
+LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
 TRIES = 200  # of a local search in a step of work, and
@@ -41,7 +41,7 @@ class SearchDraft:
 
 def prepare(t: Tables) -> Workshop:
     """Returns an empty board with the offers at coarse steps."""
-    return workshop(t, COARSE, usual_levels(t, LEVELS))
+    return workshop(t, COARSE_SM_PERCENT, usual_levels(t, LEVEL_SHARES))
 
 
 def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
@@ -53,7 +53,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate, extra)
     progress, local_search = _Progress(shop), _LocalSearch(shop, seed)
-    for step, rounds in ((COARSE, FIRST_ROUNDS), (COARSE, ROUNDS), (FINE, ROUNDS)):
+    for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -61,7 +61,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
             return  # nothing can be placed
         start = _DiveStart(
             dive.columns_of(course),
-            prices._replace(weight=prices.weight[prices.weight > dive.NONE]),
+            prices._replace(weight=prices.weight[prices.weight > dive.LEAST_WEIGHT]),
             course.rate.copy(),
             course.extra.copy(),
         )
@@ -129,7 +129,7 @@ def _dive_again(
 ) -> Iterator[SearchDraft]:
     """Dives from shaken prices, each time with other limits, and searches around the result."""
     while True:
-        progress.shop.look_at(FINE)
+        progress.shop.look_at(FINE_SM_PERCENT)
         shake = float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(start.rate))
         course.rate, course.extra = start.rate * np.exp(shake), start.extra.copy()
         limits = dive.DiveLimits(
@@ -165,7 +165,7 @@ class _LocalSearch:
         tries = TRIES + int(TRIES_PER_GPU * len(shop.used))
         least, since = shop.cost, 0
         while since < PATIENCE_TRIES + PATIENCE_TRIES_PER_GPU * len(shop.used):
-            shop.look_at(STEPS[self.turns % len(STEPS)])
+            shop.look_at(STEPS_SM_PERCENT[self.turns % len(STEPS_SM_PERCENT)])
             shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, heat)
             self.turns += 1
             yield

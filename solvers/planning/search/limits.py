@@ -13,7 +13,7 @@ from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
 BUDGET_SHARE = 0.99  # of a budget of watts: rates change until the plan is written
-SURE = 1 - 1e-9
+SURE_SHARE = 1 - 1e-9
 
 
 def enforce_limits(shop: Workshop) -> None:
@@ -93,8 +93,8 @@ def _keep_tenants(shop: Workshop) -> None:
                     share = 1.0 if t.is_dedicated[service] else float(b.sm[gpu, slot]) / 100
                     seats.append((_missed(shop, gpu, offer) / share, gpu, offer, share, share * price))
         gpus, price = sum(seat[3] for seat in seats), sum(seat[4] for seat in seats)
-        most_gpus = np.inf if limit.gpus is None else limit.gpus * SURE
-        most_price = np.inf if limit.price_per_hour is None else limit.price_per_hour * SURE
+        most_gpus = np.inf if limit.gpus is None else limit.gpus * SURE_SHARE
+        most_price = np.inf if limit.price_per_hour is None else limit.price_per_hour * SURE_SHARE
         for _, gpu, offer, share, cost in sorted(seats):
             if gpus <= most_gpus and price <= most_price:
                 break

@@ -91,7 +91,7 @@ def test_a_dive_meets_every_need_and_costs_no_less_than_its_lp(seed: int) -> Non
     course = priced(shop)
     told = [prices for prices in dive.generate(shop, course, 6) if prices is not None][-1]
     columns = dive.columns_of(course)
-    weights = told._replace(weight=told.weight[told.weight > dive.NONE])
+    weights = told._replace(weight=told.weight[told.weight > dive.LEAST_WEIGHT])
     assert [*dive.dive(shop, course, weights, columns, dive.SHALLOW)][-1] == 0
     assert not shop.need.any()
     assert shop.cost >= told.cost * (1 - 1e-9)
