@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 FORK = multiprocessing.get_context("fork")  # a worker starts at once with all the data of its parent
-NICE = 15  # at least; beside a server at equal priority, 5 % of its requests waited 100 ms; at 15, 0.2 %
+NICE = 15  # at least; next to a server at equal priority, 5 % of its requests waited 100 ms; at 15, 0.2 %
 DIES_WITH_PARENT = 1  # prctl: PR_SET_PDEATHSIG
 
 

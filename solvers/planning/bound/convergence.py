@@ -16,7 +16,7 @@ from solvers.planning.search.tables import Floats
 
 @dataclass(frozen=True, slots=True)
 class ConvergenceTuning:
-    """How fast prices, families and classes become finer. Shares of the bound, if nothing else is stated."""
+    """The pace at which prices, families and classes become finer. Shares are of the bound unless stated otherwise."""
 
     families: tuple[int, ...] = (60, 130, 250, 380)
     large_services: int = 1_000  # prices of more services are not found one by one

@@ -105,8 +105,8 @@ def finer(
 ) -> int:  # fmt: skip
     """Lowers lines that hold over more than lo..hi, but only those that come near the best of their profile.
 
-    Of each profile and SM% the offer that promises most is looked at, until the next promises less than `margin` of
-    what was found. Returns how many were looked at.
+    For each profile and SM% it computes the offer that promises most, until the next promises less than `margin` of
+    the best found. Returns how many it computed.
     """
     count, rows = at_lo.shape[0], energy.shape[0]
     start = np.zeros(rows + 1, dtype=np.int64)

@@ -26,7 +26,7 @@ LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among,
 
 @dataclass(frozen=True, slots=True)
 class ExactProof:
-    """What is known so far: a bound and, once there is one, an optimal plan."""
+    """The result so far: a bound and, once there is one, an optimal plan."""
 
     bound: float
     placed: PlacedInstances | None

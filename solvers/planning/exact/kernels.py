@@ -319,12 +319,12 @@ def find_patterns(
 ) -> int:
     """Writes every set of residents worth `floor[0]` at prices v, with the most it carries in parts of the need.
 
-    Returns how many there are; beyond the arrays' rows they are only counted, beyond `limit` not looked for. Nor is
-    anything after `floor[1]` steps, which are counted down: below 0, some may be missing. If only the best is wanted
-    it stands in row 0, and 0 says that none is worth so much.
+    Returns how many there are; beyond the arrays' rows they are only counted, and beyond `limit` the search ends. It
+    also ends after `floor[1]` steps, which it counts down: below 0, some may be missing. With `only_best`, row 0 holds
+    the best one, and the result 0 means that none is worth so much.
 
-    One level of the residents' whole pressure after another, the most promising first. Residents are chosen slot by
-    slot, and where the knapsack says that the slots to come cannot make it worth enough, nothing is looked for.
+    It takes a level of the residents' whole pressure at a time, the most promising first. It chooses residents slot by
+    slot, and goes no further where the knapsack proves that the slots to come cannot add enough.
     """
     slots = o.slot_start.shape[0] - 1
     value, worth = np.zeros((COARSE, o.sm.shape[0])), np.zeros((COARSE, slots + 1, 101))

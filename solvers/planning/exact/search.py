@@ -28,7 +28,7 @@ class ExactSearch:
     """Branches depth first on halves of a GPU's patterns, the more promising half first; may be continued.
 
     A branch is refuted by prices at which the best patterns of all GPUs together are worth less than the need. The
-    same prices drop every pattern that could not be part of an answer even beside the best of all others.
+    same prices drop every pattern that could not be part of an answer even with the best of all others.
     """
 
     def __init__(self, sets: Sequence[Floats], prices: Floats) -> None:

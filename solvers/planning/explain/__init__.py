@@ -38,7 +38,7 @@ __all__ = [
 
 FULL_SERVICES = 20  # services of a plan with a full explanation
 STEPS = 15_000_000  # for all services of a plan: about three quarters of a second
-ASSURED_STEPS = 500_000  # for each service, however many the dearer services use
+ASSURED_STEPS = 500_000  # for each service, however many the more expensive ones use
 NOTHING_HELPS = "no single change serves it while the other services keep their plan"
 MORE_WORK = "none needed: a longer search may serve it"
 CUT = "the steps for explanations ran out before every change was tried"

@@ -44,7 +44,7 @@ class RelaxedCase:
     name: str
     terms: ServiceTerms
     own: tuple[Instance, ...]
-    afresh: FreeCapacity | None  # None where it runs on too many GPUs to look at them again
+    afresh: FreeCapacity | None  # None if it runs on too many GPUs to examine them again
     beside: FreeCapacity | None  # None where nothing of it runs
     notes: Notes
     more: tuple[Node, ...] = ()

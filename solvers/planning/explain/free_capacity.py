@@ -13,7 +13,7 @@ from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
-MOST_SHARED_GPUS = 32  # GPUs of a kind that are looked at, those with most SM% left; empty ones count as one
+MOST_SHARED_GPUS = 32  # examined of a kind, those with most SM% left; empty ones count as one
 MOST_LOOKED_AT_GPUS = 512  # of all kinds
 
 
@@ -59,7 +59,7 @@ def find_free_capacity(problem: Problem, instances: Sequence[Instance], jobs: Se
 
 @dataclass
 class _Left:
-    """What nodes, tenants and the power budget have left, while GPUs are added and removed."""
+    """The rest that nodes, tenants and the power budget have, while GPUs are added and removed."""
 
     problem: Problem
     cpu_cores: dict[str, float]

@@ -22,7 +22,7 @@ NOBODY = np.zeros((0, 4))
 
 @dataclass(frozen=True, slots=True)
 class FreeGpu:
-    """What is left of a GPU, or of each of several empty GPUs that differ by their node's room alone.
+    """The rest of a GPU, or of each of several empty GPUs that differ by their node's room alone.
 
     Clocks are those of its type, or the one at which something runs there.
     """
@@ -39,7 +39,7 @@ class FreeGpu:
     clocks_mhz: tuple[float, ...]
     pressure: float
     busy_w: float  # of all that runs there, at once
-    neighbours: Floats  # [resident, (exec alone at its clock, sensitivity, pressure beside it, longest exec)]
+    neighbours: Floats  # [resident, (exec alone at its clock, sensitivity, the others' pressure, longest exec)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,9 +47,9 @@ def caps(
 ) -> int:  # fmt: skip
     """Writes the most that an instance may carry at each SM%, and its batch; 0 if it does not fit or harms a neighbour.
 
-    `which` are the GPUs looked at, `exec_of` the exec of the best batch. Neighbours of GPU g begin at first[g],
-    each as (exec alone at its clock, sensitivity, pressure beside it, longest exec it bears). Returns the number of
-    shapes looked at.
+    `which` are the GPUs to examine, `exec_of` the exec of the best batch. Neighbours of GPU g begin at first[g],
+    each as (exec alone at its clock, sensitivity, the others' pressure, longest exec it bears). Returns the number of
+    shapes examined.
     """
     looked = 0
     for at in range(which.shape[0]):

@@ -34,7 +34,7 @@ class ShapeWorth:
 
 @dataclass
 class CarriedRate:
-    """What instances carry together, of which the `least` largest must carry half an even share each."""
+    """The rate that instances carry together; the `least` largest must carry half an even share each."""
 
     caps: list[float]  # rising
     total: float
@@ -59,7 +59,7 @@ class CarriedRate:
 
 @dataclass
 class RemainingLimits:
-    """What one more instance of a service may take."""
+    """The resources that one more instance of a service may take."""
 
     capacity: FreeCapacity
     is_dedicated: bool

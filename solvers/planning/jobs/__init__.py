@@ -1,4 +1,4 @@
-"""Places jobs beside services: least jobCost, then least sum of seconds a unit, and every SLO is kept."""
+"""Places jobs next to services: least jobCost, then least sum of seconds a unit, and every SLO is kept."""
 
 from __future__ import annotations
 

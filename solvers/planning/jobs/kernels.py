@@ -27,7 +27,7 @@ from solvers.planning.jobs.arrays import (
 KEPT = 1e-9  # of slow-down, kept below each limit: another order of adding must not exceed it
 STEPS = (16, 4, 1)  # SM% handed out at a time
 CAREFUL = 6  # GPUs with jobs on which the parts of a further one are weighed with care
-FEW_TRIES = 1000  # up to which GPUs are first looked at with even parts
+FEW_TRIES = 1000  # up to which GPUs are first tried with even parts
 
 
 @njit((F1, F1, F1, F1, I1, F2, F8, F8, F1))
@@ -232,8 +232,10 @@ def try_beside(
 
 @njit((FLEET, JOBS, BOARD, I8, I8, F1), inner=True)
 def quickest(f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, into: Floats) -> None:
-    """On each GPU, the seconds a unit that this job cannot beat there: the others at their least. Infinite where it
-    cannot run. All GPUs in one loop: calls cost more than what is reckoned here."""
+    """Writes for each GPU a lower bound on this job's seconds a unit there: the others at their least SM%.
+
+    It is infinite where the job cannot run. All GPUs are in one loop: a call would cost more than the computation.
+    """
     for gpu in range(f.kind.shape[0]):
         into[gpu] = np.inf
         profile = j.profile[job, f.kind[gpu]]
@@ -262,11 +264,12 @@ def best_home(
     f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, energy_price: float, tries: int, most: int, gain: Floats,
     t: JobTrial,
 ) -> int:  # fmt: skip
-    """The open GPU where this job adds least, other than `but`; -1 where none takes it. `gain` becomes what it adds:
-    watts, seconds; and the sets that were weighed.
+    """Finds the open GPU where this job adds least, other than `but`; -1 if none takes it.
 
-    Every GPU is looked at with even parts, those that come out best are shared out with care. Where energy has a
-    price, no quick look tells, and after `most` GPUs what was found will do."""
+    `gain` becomes the watts and the seconds that it adds, and the number of sets weighed. Every GPU is tried with even
+    parts first, and the best ones are shared out with care. If energy has a price, the first try decides nothing, and
+    the search ends after `most` GPUs.
+    """
     gpus = f.kind.shape[0]
     quick = np.empty(gpus)
     quickest(f, j, b, job, but, quick)

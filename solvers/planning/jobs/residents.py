@@ -19,7 +19,7 @@ from solvers.planning.problem import Instance, Problem
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What slows each resident: the pressure of the others, and strangers on spare SMs where shares are priced."""
+    """The causes of slow-down: the others' pressure, and strangers on spare SMs where shares are priced."""
 
     pressure: Floats
     spare_sm: Floats

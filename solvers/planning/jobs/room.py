@@ -26,7 +26,7 @@ class Room:
     nodes: tuple[str, ...]
     cpu_cores: Floats  # [node] left by services
     host_memory_gib: Floats
-    free_w: float  # of the fleet's budget, beside what services draw on average
+    free_w: float  # of the fleet's budget, less what services draw on average
     number_of: dict[Place, int]
     stays: dict[int, PlacedJob]  # jobs that run and are not preemptible
 

@@ -8,7 +8,7 @@ from solvers.planning.jobs.arrays import SEATS
 from solvers.planning.jobs.placement import NEAR_SHARE, JobPlacement, less, may_open
 
 ROUNDS = 8
-EXCHANGE_WORK = 10  # of work: as many GPUs as could be looked at instead
+EXCHANGE_WORK = 10  # an exchange counts for so many GPUs
 
 
 def search(placement: JobPlacement, budget: int) -> None:

@@ -1,4 +1,4 @@
-"""Compiled: the batch server of the contract, request by request, and its chain at timeout 0."""
+"""Compiled: simulates the contract's batch server request by request, and solves its chain at timeout 0."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 def served(
     units: Floats, batch: int, exec_s: float, timeout_s: float, rate: float, slo_s: float, skipped: int, blocks: int
 ) -> tuple[float, float, float]:
-    """Share of requests done within the SLO, its standard error from block means, and the fraction of time busy.
+    """Returns the share of requests within the SLO, its standard error by block means, and the busy fraction.
 
-    `units` are the arrival times of a Poisson stream of one request a second; divided by the rate they are ours.
+    `units` are the arrival times of a Poisson stream of a request a second; divided by the rate they are the server's.
     The server starts empty. When free, it starts as soon as `batch` requests wait or the oldest has waited
     `timeout_s`, and takes all that wait, up to `batch`; a batch takes `exec_s` whatever its fill.
     """
@@ -66,11 +66,11 @@ def served(
 
 @njit("float64(int64, float64)", makes_arrays=True)
 def busy_at_timeout_0(batch: int, arrivals: float) -> float:
-    """The fraction of time a batch server is busy; `arrivals` come on average while one batch runs.
+    """Returns the fraction of time that a batch server is busy; `arrivals` come on average while a batch runs.
 
     Let X be the number left waiting when a batch ends, A ~ Poisson(arrivals): X' = max(X - batch, 0) + A, where an
     empty server waits for one request. X' = 0 needs X <= batch and A = 0, so P(X = 0) = P(X <= batch) exp(-arrivals),
-    and the server idles P(X = 0) / arrivals executions between two batches. The chain is iterated until it stands.
+    and the server idles P(X = 0) / arrivals executions between two batches. The chain is iterated until it converges.
     """
     if arrivals > 30.0:
         return 1.0  # it idles less than exp(-30) of the time

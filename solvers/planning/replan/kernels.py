@@ -31,7 +31,7 @@ class Beside(NamedTuple):
     job_count: Ints
     job_watts: Floats
     most_pressure: Floats  # beyond it a job on the GPU would miss its deadline
-    headroom: Floats  # of each GPU: how much more pressure all its residents bear, when it was last looked at
+    headroom: Floats  # of each GPU: how much more pressure all its residents bear, when last computed
     gpus_left: Floats  # [tenant]
     price_left: Floats  # [tenant]
     least_sm: Ints  # that any batch of each profile was measured at

@@ -22,7 +22,7 @@ class TableArrays(NamedTuple):
     unserved_price: Floats
     most_rate: Floats  # one instance of the service carries this at most
     dedicated: Ints
-    apart: Ints  # 1 where its instances must stand on different GPUs
+    apart: Ints  # 1 if its instances must run on different GPUs
     loads: Floats
     batches: Floats
     exec_ms: Floats

@@ -81,11 +81,11 @@ def fill(
     w: TableArrays, b: Board, pools: Pools, tabled: Tabled, prices: Floats, need: Floats, bonus: float, worst: float,
     s: PatternScratch, p: GpuPattern, filled: Ints,
 ) -> int:  # fmt: skip
-    """Put patterns onto empty GPUs until `need` is met or no pattern is worth `worst` of its price.
+    """Puts patterns on empty GPUs until `need` is met or no pattern is worth `worst` of its price.
 
-    A service's need only falls, so a pattern found earlier for a pool stays its best while nobody on it is needed
-    less than it carries; a stale value is an upper bound, and only the leading pool is looked at again.
-    `filled` names the GPUs used; the count is returned.
+    A service's need only falls, so a pattern found earlier for a pool stays its best while every service on it
+    needs what it carries; a stale value is an upper bound, and only the leading pool is computed again.
+    Writes the GPUs used into `filled`, and returns how many.
     """
     count_pools = pools.price.shape[0]
     ratio = np.full(count_pools, np.inf)

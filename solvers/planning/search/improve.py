@@ -151,7 +151,7 @@ def neighbourhood(
 ) -> int:
     """Chooses the GPUs to empty: one that is worth little for its price, and others that share its services.
 
-    `used` lists the GPUs somebody is on.
+    `used` lists the GPUs with residents.
     """
     n = used.shape[0]
     first, least = -1, np.inf
@@ -194,9 +194,9 @@ def improve(
 ) -> float:  # fmt: skip
     """Empties two or three GPUs and refills them, so many times, and keeps what is cheaper; returns what that saves.
 
-    What is carried beyond the need counts for a part of its price: enough of it together, and a GPU is not needed.
-    A filling always finds the same at the same prices, so every try has its own. What
-    is dearer by about `heat` is kept, too, or the walk ends at the first board that no try betters.
+    What is carried beyond the need counts for a part of its price: enough of it makes a GPU superfluous. At the same
+    prices a filling always finds the same, so every try has its own. A board that costs up to about `heat` more is
+    kept, too, or the search would end at the first board that no try betters.
     """
     np.random.seed(seed)
     used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(MOST_APART, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Compiled: the most valuable set of residents for one GPU, at given prices of the services' rates.
+"""Compiled: finds the most valuable set of residents for a GPU at given prices of the services' rates.
 
-A knapsack over SM% (one choice a model) at a guess of the GPU's total pressure proposes; what the proposal is worth is
-then reckoned with the pressure that it really makes, so that a poor guess costs value and never correctness.
+A knapsack over SM% (a choice a model) proposes at a guess of the GPU's total pressure. The proposal's worth is then
+computed with the pressure that it really makes, so that a poor guess costs value and never correctness.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def best_pattern(
 ) -> float:  # fmt: skip
     """Finds the best valid pattern over all levels of pressure, each also with pressure at the price it then has.
 
-    Where watts are dear, or too many for the board, lower clocks are tried, too.
+    If watts have a price, or are too many for the board, it tries lower clocks, too.
     """
     memory = w.site_memory_gib[site]
     p.about[0], p.about[1], p.about[2] = 0.0, 0.0, 1.0

@@ -55,7 +55,7 @@ def placed_instances(shop: Workshop) -> PlacedInstances:
 
 
 def prune(shop: Workshop) -> None:
-    """Empties GPUs whose residents no service needs, the dearest first."""
+    """Empties GPUs whose residents no service needs, the most expensive first."""
     t, b = shop.t, shop.board
     gpus = shop.used
     costs, _ = shop.costs(gpus)
@@ -66,7 +66,7 @@ def prune(shop: Workshop) -> None:
 
 
 def leave_out(shop: Workshop) -> None:
-    """Empties GPUs that cost more than leaving out what they carry, the dearest first."""
+    """Empties GPUs that cost more than leaving out what they carry, the most expensive first."""
     t, b = shop.t, shop.board
     gpus = shop.used
     costs, _ = shop.costs(gpus)
