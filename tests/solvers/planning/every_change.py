@@ -12,6 +12,6 @@ from solvers.planning.explain.relaxations import DIMENSIONS
 def every_change(case: RelaxedCase) -> list[Relaxation]:
     """The least change of each dimension in which one helps, each looked for as if it were the first."""
     proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
-    changes = [change for one in proposals if (change := confirm(one))]
+    changes = [change for proposal in proposals if (change := confirm(proposal))]
     assert len(changes) == len(proposals)  # the judge refused none
     return changes

@@ -37,26 +37,27 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 def keeps(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
     """The product's verdict on each instance's SLO, and on its utilization."""
     found = []
-    for one in residents:
-        assert one.exec_ms and one.service
-        judged = one.exec_ms * (1 + problem.policy.exec_margin)
-        load = one.instance.rate_per_second * one.exec_ms / one.instance.batch / 1000
-        timeout = one.instance.batch_timeout_ms
-        reached = latency_at(one.instance.batch, judged, one.instance.rate_per_second, one.service.percentile, timeout)
-        found.append(reached <= one.service.slo_ms * (1 + 1e-9) and load <= problem.policy.utilization * (1 + 1e-9))
+    for resident in residents:
+        instance, service = resident.instance, resident.service
+        assert resident.exec_ms and service
+        judged = resident.exec_ms * (1 + problem.policy.exec_margin)
+        rate, load = instance.rate_per_second, instance.rate_per_second * resident.exec_ms / instance.batch / 1000
+        reached = latency_at(instance.batch, judged, rate, service.percentile, instance.batch_timeout_ms)
+        found.append(reached <= service.slo_ms * (1 + 1e-9) and load <= problem.policy.utilization * (1 + 1e-9))
     return found
 
 
 def could_keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """Whether each keeps its SLO under some timeout."""
+    """Tells which keep their SLO under some timeout."""
     margin, utilization = 1 + problem.policy.exec_margin, problem.policy.utilization * (1 + 1e-9)
-    return [
-        one.instance.rate_per_second * (one.exec_ms or 0) / one.instance.batch / 1000 <= utilization
-        and timeout_for(one.instance.batch, (one.exec_ms or 0) * margin, one.service.slo_ms, one.service.percentile,
-                        one.instance.rate_per_second) is not None
-        for one in residents
-        if one.service
-    ]  # fmt: skip
+    found = []
+    for resident in residents:
+        if resident.service:
+            instance, service, exec_ms = resident.instance, resident.service, resident.exec_ms or 0
+            rate, load = instance.rate_per_second, instance.rate_per_second * exec_ms / instance.batch / 1000
+            shape = (instance.batch, exec_ms * margin, service.slo_ms, service.percentile)
+            found.append(load <= utilization and timeout_for(*shape, rate) is not None)
+    return found
 
 
 def judged(
@@ -68,9 +69,9 @@ def judged(
         plan = Plan(found.instances, found.jobs, unplaced=found.unplaced)
     else:  # without jobs, those with a deadline stand in unplaced
         plan = replace(plan, unplaced=tuple(Unplaced(name) for name, job in problem.jobs.items() if job.deadline))
-    standing = JudgedPlan(problem, plan, keeps)
-    seconds = sum(1 / line.units_per_second for line in standing.job_residents if line.units_per_second)
-    return standing.verdict(), seconds
+    judged_plan = JudgedPlan(problem, plan, keeps)
+    seconds = sum(1 / line.units_per_second for line in judged_plan.job_residents if line.units_per_second)
+    return judged_plan.verdict(), seconds
 
 
 @st.composite
@@ -175,10 +176,10 @@ def brute_force(problem: Problem, instances: Sequence[Instance]) -> tuple[float,
         options.append(mine)
     best = (float("inf"), 0, float("inf"))
     for chosen in product(*options):
-        placed = tuple(one for one in chosen if one)
-        out = {name for name, one in zip(problem.jobs, chosen, strict=True) if one is None}
-        told = tuple(Unplaced(name) for name in out if problem.jobs[name].deadline)
-        verdict, seconds = judged(problem, (), JobPlan(placed, told, tuple(instances), 0.0, ""), could_keep)
+        placed = tuple(job for job in chosen if job)
+        out = {name for name, job in zip(problem.jobs, chosen, strict=True) if job is None}
+        unplaced = tuple(Unplaced(name) for name in out if problem.jobs[name].deadline)
+        verdict, seconds = judged(problem, (), JobPlan(placed, unplaced, tuple(instances), 0.0, ""), could_keep)
         if verdict.violations or verdict.cost.resource > without.cost.resource * (1 + 1e-12):
             continue
         # At equal cost a job that runs is better than one that waits.

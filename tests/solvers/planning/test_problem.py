@@ -37,5 +37,5 @@ def test_the_judge_names_the_gpus_that_are_there() -> None:
     world = problem()
     holes = replace(world, nodes={**world.nodes, "n3": replace(world.nodes["n3"], gpus=(1, 2, 3, 6))})
     astray = replace(plan(), instances=(*plan().instances, instance("shop/search", "n3", 4)))
-    told = {violation.rule: violation.sentence for violation in judge(holes, astray).violations}
-    assert told["gpu_exists"] == "node n3 has no GPU 4; it has 1..3, 6"
+    sentences = {violation.rule: violation.sentence for violation in judge(holes, astray).violations}
+    assert sentences["gpu_exists"] == "node n3 has no GPU 4; it has 1..3, 6"

@@ -48,11 +48,11 @@ def test_amid_the_first_dive(seed: int) -> None:
 def test_alone_and_in_processes_the_same_work_finds_the_same(seed: int) -> None:
     problem, budget = random_problem(seed), SolveBudget(None, 6, seed)
 
-    def said(plan: Plan) -> Plan:
+    def without_seconds(plan: Plan) -> Plan:
         assert plan.certificate
         return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
 
-    assert said(find(problem, budget, alone=True).plan) == said(find(problem, budget).plan)
+    assert without_seconds(find(problem, budget, alone=True).plan) == without_seconds(find(problem, budget).plan)
 
 
 def test_alone_there_is_no_end_by_seconds() -> None:

@@ -31,7 +31,7 @@ def permuted(problem: Problem, seed: int) -> Problem:
     return replace(problem, **{part: shuffled(getattr(problem, part)) for part in parts})  # type: ignore[arg-type]
 
 
-def said(plan: Plan) -> Plan:
+def without_seconds(plan: Plan) -> Plan:
     """All but the seconds it took."""
     assert plan.certificate
     return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
@@ -48,9 +48,9 @@ def test_without_a_budget_there_is_still_an_answer(seed: int) -> None:
 def test_with_work_two_runs_and_another_order_are_equal(seed: int) -> None:
     problem = random_problem(seed)
     budget = SolveBudget(seconds=None, work=4, seed=seed)
-    plan = said(solve(problem, budget))
-    assert said(solve(problem, budget)) == plan
-    assert said(solve(permuted(problem, seed), budget)) == plan
+    plan = without_seconds(solve(problem, budget))
+    assert without_seconds(solve(problem, budget)) == plan
+    assert without_seconds(solve(permuted(problem, seed), budget)) == plan
 
 
 def test_an_empty_problem_has_an_empty_plan() -> None:
@@ -69,7 +69,7 @@ def test_without_services_every_node_may_go() -> None:
 def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
     service = Service("shop/a", "shop", "m", ("v",), 80, 98, 50)
     plan = solve(Problem({}, {}, {"m": ()}, {}, {"shop/a": service}))
-    assert [(one.rate_per_second, one.reason) for one in plan.unserved] == [(50, "the fleet has no GPU")]
+    assert [(unserved.rate_per_second, unserved.reason) for unserved in plan.unserved] == [(50, "the fleet has no GPU")]
 
 
 def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:

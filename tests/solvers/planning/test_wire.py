@@ -28,23 +28,23 @@ def full_plan() -> Plan:
 
 
 def test_a_plan_goes_out_in_the_contracts_words() -> None:
-    told = to_json(full_plan(), problem())
-    assert told["instances"][0] == {
+    value = to_json(full_plan(), problem())
+    assert value["instances"][0] == {
         "id": "shop/search-n1-0", "service": "shop/search", "node": "n1", "gpu": 0, "variant": "v", "batch": 4,
         "batchTimeoutMs": 0.0, "smPercent": 40, "memoryGib": 2.0, "clockMhz": 1200, "ratePerSecond": 20.0,
         "predicted": {"execMs": 0.0, "latencyMs": 0.0},
     }  # fmt: skip
-    assert told["jobs"][0] == {
+    assert value["jobs"][0] == {
         "job": "lab/tune", "node": "n1", "gpu": 0, "smPercent": 40, "memoryGib": 4,
         "predicted": {"stepsPerSecond": 1.5},
     }  # fmt: skip
-    assert told["unserved"] == [
+    assert value["unserved"] == [
         {"service": "shop/rank", "ratePerSecond": 10.0, "reason": "the limit", "relaxation": ""}
     ]
-    assert told["unplaced"] == [{"job": "lab/late", "reason": "too late", "relaxation": ""}]
-    assert told["releasable"] == [{"node": "n4", "perHour": 1.0}]
-    assert told["changes"] == {"keep": 1, "retune": 2, "resize": 3, "start": 4, "stop": 5, "move": 6}
-    assert told["certificate"] == {
+    assert value["unplaced"] == [{"job": "lab/late", "reason": "too late", "relaxation": ""}]
+    assert value["releasable"] == [{"node": "n4", "perHour": 1.0}]
+    assert value["changes"] == {"keep": 1, "retune": 2, "resize": 3, "start": 4, "stop": 5, "move": 6}
+    assert value["certificate"] == {
         "cost": 106.0, "resourceCost": 6.0, "unservedCost": 100.0, "jobCost": 2.0, "churnCost": 0.5, "bound": 90.0,
         "gap": None, "method": "by hand", "work": 17, "seconds": 0.25,
     }  # fmt: skip
@@ -53,9 +53,9 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
 def test_an_offline_job_answers_requests() -> None:
     whole = problem()
     offline = replace(whole, jobs={**whole.jobs, "lab/tune": replace(whole.jobs["lab/tune"], kind="offline")})
-    told = to_json(full_plan(), offline)
-    assert told["jobs"][0]["predicted"] == {"requestsPerSecond": 1.5}
-    assert from_json(told, offline) == full_plan()
+    value = to_json(full_plan(), offline)
+    assert value["jobs"][0]["predicted"] == {"requestsPerSecond": 1.5}
+    assert from_json(value, offline) == full_plan()
 
 
 def test_what_goes_out_comes_back() -> None:
@@ -100,13 +100,13 @@ def test_what_may_be_left_out_has_a_default_and_more_fields_do_no_harm() -> None
 def test_a_wrong_field_is_told_with_its_value_and_what_is_allowed(
     place: tuple[Any, ...], value: Any, says: str
 ) -> None:
-    told: Any = to_json(full_plan(), problem())
-    inner = told
+    plan: Any = to_json(full_plan(), problem())
+    inner = plan
     for step in place[:-1]:
         inner = inner[step]
     inner[place[-1]] = value
     with pytest.raises(WrongPlan) as wrong:
-        from_json(told, problem())
+        from_json(plan, problem())
     assert len(wrong.value.faults) == 1
     assert wrong.value.faults[0].startswith(says)
     assert wrong.value.faults[0].isprintable()

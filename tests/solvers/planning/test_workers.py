@@ -149,7 +149,7 @@ class Poisoned(Problem):
 @pytest.mark.parametrize("seed", range(RAISES))
 def test_workers_that_raise_cost_no_plan(seed: int) -> None:
     problem, r = fleet(seed), Random(seed)
-    known = {one.name: getattr(problem, one.name) for one in fields(problem)}
+    known = {part.name: getattr(problem, part.name) for part in fields(problem)}
     error = (MemoryError, ValueError, OSError)[seed % 3]
     poisoned = Poisoned(**known, maker=os.getpid(), readings=r.choice([0, 1, 2]), error=error)
     plan = solve(poisoned, SolveBudget(seconds=None, work=WORK, seed=seed))

@@ -243,9 +243,9 @@ def test_more_gpus_never_raise_the_bound() -> None:
 def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     t = tables(family("D", 12, 5, 1))
     found = list(bound.rounds(t))
-    known = [one for one in found if one.limit < np.inf]
+    known = [reached for reached in found if reached.limit < np.inf]
     assert len(known) > 5
-    assert all(one.bound <= one.limit * (1 + 1e-9) for one in known)
+    assert all(reached.bound <= reached.limit * (1 + 1e-9) for reached in known)
     last = found[-1]
     assert last.converged
     assert last.limit <= last.bound * 1.0005
@@ -259,7 +259,9 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
 def test_without_gpus_the_bound_is_what_leaving_everything_out_costs() -> None:
     problem = replace(family("A", 8, 4, 0), nodes={})
     services = problem.services.values()
-    missed = sum(problem.policy.unserved_price * one.priority / 100 * one.rate_per_second for one in services)
+    missed = sum(
+        problem.policy.unserved_price * service.priority / 100 * service.rate_per_second for service in services
+    )
     assert last(problem).converged
     assert last(problem).bound == pytest.approx(missed, rel=1e-4)
 
@@ -283,5 +285,5 @@ def test_a_limit_holds_until_classes_become_finer() -> None:
     t = tables(family("A", 20, 8, 1))
     step = max(pool.price_per_hour for pool in t.pools)
     found = list(bound.rounds(t))
-    assert all(one.bound <= one.limit + step for one in found)
-    assert any(one.limit == after.limit < np.inf for one, after in pairwise(found))
+    assert all(reached.bound <= reached.limit + step for reached in found)
+    assert any(reached.limit == after.limit < np.inf for reached, after in pairwise(found))

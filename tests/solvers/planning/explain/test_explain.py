@@ -90,8 +90,8 @@ def test_an_slo_below_the_fastest_exec_is_raised_to_what_serves() -> None:
 def test_a_service_served_in_part_may_ask_for_what_is_served() -> None:
     problem = a(BIG, rate_per_second=5000.0)
     plan = solve(problem, QUICK)
-    changes = {one.dimension: one for one in every_change(explain.case(problem, plan, "shop/a"))}
-    served = sum(one.rate_per_second for one in plan.instances)
+    changes = {change.dimension: change for change in every_change(explain.case(problem, plan, "shop/a"))}
+    served = sum(instance.rate_per_second for instance in plan.instances)
     assert changes["rate"].problem.services["shop/a"].rate_per_second >= served * (1 - 1e-3)
 
 
@@ -115,7 +115,9 @@ def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) 
     (left,) = solve(problem, QUICK).unserved
     assert left.reason.endswith("of tenant shop would be enough")
     plan = Plan((), unserved=(left,))
-    (change,) = [one for one in every_change(explain.case(problem, plan, "shop/a")) if one.dimension == "limit"]
+    (change,) = [
+        change for change in every_change(explain.case(problem, plan, "shop/a")) if change.dimension == "limit"
+    ]
     assert change.words in left.reason
     assert judge(change.problem, change.plan).violations == ()
     raised = change.problem.limits["shop"]
@@ -131,11 +133,11 @@ def nearly(now: float | None, raised: float | None) -> float | None:
 def test_what_is_not_worth_serving_is_told_the_price_at_which_it_is(price: float, named: str) -> None:
     problem = world(policy=Policy(unserved_price=price))
     plan = Plan((), unserved=(Unserved("shop/a", 50.0),))
-    told = explain.explain_service(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
-    change = told.change
+    explanation = explain.explain_service(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
+    change = explanation.change
     assert change
-    assert ("not worth it" if price else "leaving it out costs nothing") in told.reason
-    assert told.relaxation == change.words
+    assert ("not worth it" if price else "leaving it out costs nothing") in explanation.reason
+    assert explanation.relaxation == change.words
     assert change.dimension == named
     served, unserved = (judge(change.problem, some, simulate=False).cost.total for some in (change.plan, plan))
     assert served <= unserved * (1 + 1e-9)
@@ -179,9 +181,9 @@ def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_mu
 def test_many_instances_wanted_cost_no_more_to_explain() -> None:
     problem = a(BIG, min_instances=10_000)
     about = explain.case(problem, Plan((), unserved=(Unserved("shop/a", 50.0),)), "shop/a")
-    told = explain.explain_service(about, fleet(problem, ()))
-    assert "minInstances 10000 must run on different GPUs" in told.reason
-    assert told.relaxation == "minInstances: 2 (now 10000)"
+    explanation = explain.explain_service(about, fleet(problem, ()))
+    assert "minInstances 10000 must run on different GPUs" in explanation.reason
+    assert explanation.relaxation == "minInstances: 2 (now 10000)"
     assert about.notes.meter.steps < 1_000_000
 
 
@@ -213,6 +215,6 @@ def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_c
 def test_beyond_twenty_reasons_are_short() -> None:
     services = {f"shop/s{i}": replace(BIG.services["shop/a"], name=f"shop/s{i}", slo_ms=8.0) for i in range(22)}
     problem = replace(BIG, services=services)
-    told = explain.explained(problem, Plan((), unserved=tuple(Unserved(name, 50.0) for name in services)))
-    assert sum(bool(one.relaxation) for one in told) == explain.FULL_SERVICES
-    assert all("below the fastest exec" in one.reason for one in told)
+    explanation = explain.explained(problem, Plan((), unserved=tuple(Unserved(name, 50.0) for name in services)))
+    assert sum(bool(unserved.relaxation) for unserved in explanation) == explain.FULL_SERVICES
+    assert all("below the fastest exec" in unserved.reason for unserved in explanation)

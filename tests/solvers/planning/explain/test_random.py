@@ -29,17 +29,17 @@ def test_every_change_named_serves_and_no_reason_contradicts_the_plan(seed: int)
     plan = solve(problem, QUICK)
     for left in plan.unserved:
         about = explain.case(problem, plan, left.service)
-        told = explain.explain_service(about, fleet(problem, about.whole.at))
-        assert (left.reason, left.relaxation) == (told.reason, told.relaxation)
-        assert told.is_whole
+        explanation = explain.explain_service(about, fleet(problem, about.whole.at))
+        assert (left.reason, left.relaxation) == (explanation.reason, explanation.relaxation)
+        assert explanation.is_whole
         changes = every_change(about)
         for change in changes:
             serves(plan, left.service, change)
-        if told.change and told.change.dimension in ("priority", "unservedPrice"):
-            is_worth_it(plan, left.service, told.change)
-        elif told.change:
-            assert told.change.words in left.relaxation
-            assert told.change.words == min(changes, key=lambda one: one.relative).words
+        if explanation.change and explanation.change.dimension in ("priority", "unservedPrice"):
+            is_worth_it(plan, left.service, explanation.change)
+        elif explanation.change:
+            assert explanation.change.words in left.relaxation
+            assert explanation.change.words == min(changes, key=lambda change: change.relative).words
         elif left.relaxation != explain.MORE_WORK:
             assert not changes
         agrees(problem, plan, left)
@@ -50,7 +50,7 @@ def serves(plan: Plan, name: str, change: Relaxation) -> None:
     verdict = judge(change.problem, change.plan)
     assert verdict.violations == (), change.words
     assert verdict.misstated == (), change.words
-    assert name not in {one.service for one in change.plan.unserved}
+    assert name not in {unserved.service for unserved in change.plan.unserved}
     assert kept(plan, name) == kept(change.plan, name)
 
 
@@ -65,10 +65,10 @@ def is_worth_it(plan: Plan, name: str, change: Relaxation) -> None:
 def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
     """What the reason says of GPUs, limits and rooms is so."""
     service = problem.services[left.service]
-    said = left.reason
-    assert said
-    taken = {one.place for one in plan.instances} | {job.place for job in plan.jobs}
-    if "the fleet is full" in said:
+    reason = left.reason
+    assert reason
+    taken = {instance.place for instance in plan.instances} | {job.place for job in plan.jobs}
+    if "the fleet is full" in reason:
         empty = {
             name: replace(node, gpus=free)
             for name, node in problem.nodes.items()
@@ -77,22 +77,22 @@ def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
         alone = replace(service, rate_per_second=1e-3, min_instances=1)
         room = replace(problem, nodes=empty, services={alone.name: alone}, jobs={}, limits={}, state=None)
         room = replace(room, policy=replace(room.policy, power_budget_w=None, unserved_price=1e9))
-        assert not empty or solve(room, QUICK).instances == (), said
-    if said.startswith("the limit of tenant"):
+        assert not empty or solve(room, QUICK).instances == (), reason
+    if reason.startswith("the limit of tenant"):
         assert service.tenant in problem.limits
-    if "powerBudgetW" in said:
+    if "powerBudgetW" in reason:
         assert problem.policy.power_budget_w is not None
-    if "has no profile at all" in said:
+    if "has no profile at all" in reason:
         assert not any(key[0] == service.model for key in problem.profiles)
-    if "is below the fastest exec" in said:
+    if "is below the fastest exec" in reason:
         quickest = min(
             time for key, profile in problem.profiles.items() if key[0] == service.model
             for curve in profile.latency_ms.values() for _, time in curve
         )  # fmt: skip
         assert service.slo_ms < quickest * (1 + problem.policy.exec_margin) or service.gpu_types or service.variants
-    if "must run on different GPUs" in said:
-        assert service.min_instances > int(said.split(", and only ")[1].split()[0])
-    if "leaving it out costs" in said:
+    if "must run on different GPUs" in reason:
+        assert service.min_instances > int(reason.split(", and only ")[1].split()[0])
+    if "leaving it out costs" in reason:
         assert left.rate_per_second * problem.policy.unserved_price * service.priority < 1e4
 
 
@@ -115,14 +115,23 @@ def scarce(problem: Problem, r: Random) -> Problem:
         services[name] = replace(services[name], rate_per_second=services[name].rate_per_second * 30)
     elif twist == 5:
         gone = services[name].model
-        return replace(problem, profiles={key: one for key, one in problem.profiles.items() if key[0] != gone})
+        return replace(problem, profiles={key: profile for key, profile in problem.profiles.items() if key[0] != gone})
     return replace(problem, services=services)
 
 
 def kept(plan: Plan, but: str) -> set[tuple[object, ...]]:
     """What the others keep."""
     return {
-        (one.id, one.place, one.variant, one.batch, one.sm_percent, one.memory_gib, one.clock_mhz, one.rate_per_second)
-        for one in plan.instances
-        if one.service != but
+        (
+            instance.id,
+            instance.place,
+            instance.variant,
+            instance.batch,
+            instance.sm_percent,
+            instance.memory_gib,
+            instance.clock_mhz,
+            instance.rate_per_second,
+        )
+        for instance in plan.instances
+        if instance.service != but
     }

@@ -93,7 +93,7 @@ def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
     )
     again = place_jobs(bound, first.instances)
     assert judged(bound, first.instances, again)[0].violations == ()
-    assert [one.place for one in again.jobs if one.job == name] == [first.jobs[0].place]
+    assert [placed.place for placed in again.jobs if placed.job == name] == [first.jobs[0].place]
 
 
 @settings(max_examples=scaled(300, 40), deadline=None)
@@ -101,13 +101,13 @@ def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
 def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
     problem, instances = world
     found = place_jobs(problem, instances)
-    for one in found.unplaced:
-        helped = relaxed(problem, one.job, one.relaxation)
+    for unplaced in found.unplaced:
+        helped = relaxed(problem, unplaced.job, unplaced.relaxation)
         if helped:
             now = problem.state.now if problem.state else None
             helped = replace(helped, state=RunningState(now, found.instances, found.jobs))
             again = place_jobs(helped, found.instances)
-            assert one.job in {placed.job for placed in again.jobs}, one
+            assert unplaced.job in {placed.job for placed in again.jobs}, unplaced
 
 
 def relaxed(problem: Problem, name: str, text: str) -> Problem | None:
@@ -144,7 +144,7 @@ def job(name: str, pace: float = 1.0, memory_gib: float = 4.0, **fields: object)
 
 
 def homes(found: JobPlan) -> dict[str, tuple[str, int]]:
-    return {one.job: one.place for one in found.jobs}
+    return {placed.job: placed.place for placed in found.jobs}
 
 
 def test_a_job_without_deadline_or_price_runs_only_where_that_is_free() -> None:
@@ -163,7 +163,7 @@ def test_a_job_opens_a_gpu_that_its_price_allows() -> None:
 def test_others_ride_along_on_an_opened_gpu() -> None:
     found = place_jobs(fleet(job("a", max_price_per_hour=1.2), job("b")), ())
     assert homes(found) == {"a": ("rented", 0), "b": ("rented", 0)}
-    assert sum(one.sm_percent for one in found.jobs) == 100
+    assert sum(placed.sm_percent for placed in found.jobs) == 100
 
 
 def test_two_deadlines_share_a_gpu_rather_than_open_two() -> None:
@@ -183,9 +183,9 @@ def test_a_gpu_too_dear_for_one_is_opened_for_three() -> None:
 
 def test_a_deadline_nobody_can_meet_is_told_with_one_that_can_be() -> None:
     found = place_jobs(fleet(job("a", deadline=NOON + timedelta(minutes=10))), ())
-    (one,) = found.unplaced
-    assert one.reason == "its deadline is in 600 s, and no GPU with room for it finishes it by then"
-    assert one.relaxation == "deadline: 2026-12-01T12:15:02+00:00"  # 3,600 units at 4 a second, rounded up
+    (unplaced,) = found.unplaced
+    assert unplaced.reason == "its deadline is in 600 s, and no GPU with room for it finishes it by then"
+    assert unplaced.relaxation == "deadline: 2026-12-01T12:15:02+00:00"  # 3,600 units at 4 a second, rounded up
     without = replace(fleet(job("a", deadline=NOON)), state=None)
     assert len(place_jobs(without, ()).jobs) == 1  # without a now, deadlines are not judged
 
@@ -194,8 +194,8 @@ def test_a_deadline_that_has_passed_and_one_beyond_all_calendars_are_told_so() -
     passed = place_jobs(fleet(job("a", deadline=NOON - timedelta(minutes=10))), ()).unplaced[0]
     assert passed.reason == "its deadline, 2026-12-01T11:50:00+00:00, has passed"
     endless = replace(job("a", deadline=NOON + timedelta(minutes=10)), units=1.1e12)
-    (one,) = place_jobs(fleet(endless), ()).unplaced
-    assert one.relaxation.startswith("fewer steps or requests: these would take 8.71e+03 years")
+    (unplaced,) = place_jobs(fleet(endless), ()).unplaced
+    assert unplaced.relaxation.startswith("fewer steps or requests: these would take 8.71e+03 years")
 
 
 def test_who_must_stay_is_late_and_says_so() -> None:

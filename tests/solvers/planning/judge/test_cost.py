@@ -37,8 +37,8 @@ def test_execution_grows_with_the_neighbours_pressure_and_the_slower_clock() -> 
     search_0, search_1, rank, by_itself = exec_ms(problem(), plan())
     assert (search_0, search_1, rank) == pytest.approx((with_job, beside, beside))
     assert by_itself == alone
-    slow = replace(plan(), instances=tuple(replace(one, clock_mhz=600) for one in plan().instances))
-    assert exec_ms(problem(), slow) == pytest.approx([2 * one for one in exec_ms(problem(), plan())])
+    slow = replace(plan(), instances=tuple(replace(instance, clock_mhz=600) for instance in plan().instances))
+    assert exec_ms(problem(), slow) == pytest.approx([2 * time for time in exec_ms(problem(), plan())])
 
 
 def test_where_shares_are_paid_what_is_left_of_a_gpu_presses_too() -> None:
@@ -46,7 +46,7 @@ def test_where_shares_are_paid_what_is_left_of_a_gpu_presses_too() -> None:
     shared = exec_ms(problem(pricing="share"), plan())
     whole = exec_ms(problem(), plan())
     assert shared == pytest.approx(
-        [one * (1 + 0.2 * left) for one, left in zip(whole, (0.1, 0.1, 0.1, 0.3), strict=True)]
+        [time * (1 + 0.2 * left) for time, left in zip(whole, (0.1, 0.1, 0.1, 0.3), strict=True)]
     )
 
 
@@ -65,7 +65,7 @@ def test_shares_are_paid_by_the_larger_of_sm_and_memory_and_wholly_for_a_dedicat
 
 def test_energy_is_paid_for_gpus_that_services_run_on_and_a_jobs_own_is_its_cost() -> None:
     # 40 W idle on each of three; an instance draws 20 + 90 x 30 / 90 = 50 W while it is busy; a job 30 W.
-    busy = [busy_fraction(4, one, 20, 0) for one in exec_ms(problem(), plan())]
+    busy = [busy_fraction(4, time, 20, 0) for time in exec_ms(problem(), plan())]
     found = cost(problem(energy_price_per_kwh=0.5), plan())
     assert found.resource == pytest.approx(6 + (3 * 40 + 50 * sum(busy)) / 1000 * 0.5)
     assert found.job == pytest.approx(50 + 2 * 30 / 1000 * 0.5)
@@ -126,7 +126,9 @@ def test_without_anything_running_all_is_started_and_without_a_state_it_costs_no
 
 
 def test_a_plan_equal_to_what_runs_keeps_everything_whatever_the_ids() -> None:
-    renamed = [replace(one, id=f"other-{at}", exec_ms=3.0) for at, one in enumerate(reversed(plan().instances))]
+    renamed = [
+        replace(instance, id=f"other-{at}", exec_ms=3.0) for at, instance in enumerate(reversed(plan().instances))
+    ]
     verdict = judge(running(*renamed), plan(), simulate=False)
     assert verdict.changes == Changes(keep=4)
     assert verdict.cost.churn == 0
@@ -175,18 +177,19 @@ def test_starts_moves_and_resizes_cost_churn_by_price_and_share() -> None:
 def test_what_a_plan_says_of_itself_is_checked_and_breaks_no_rule() -> None:
     verdict = judge(problem(), plan(), simulate=False)
     predicted = tuple(
-        replace(one, exec_ms=exec_ms) for one, exec_ms in zip(plan().instances, exec_ms(problem(), plan()), strict=True)
+        replace(instance, exec_ms=exec_ms)
+        for instance, exec_ms in zip(plan().instances, exec_ms(problem(), plan()), strict=True)
     )
-    told = replace(
+    claiming = replace(
         plan(),
         instances=predicted,
         changes=verdict.changes,
         releasable=(Releasable("n4", 1.0),),
         certificate=Certificate(verdict.cost, verdict.cost.total / 2, "by hand", 0, 0.0),
     )
-    assert judge(problem(), told, simulate=False).misstated == ()
+    assert judge(problem(), claiming, simulate=False).misstated == ()
     wrong = replace(
-        told,
+        claiming,
         instances=(replace(predicted[0], exec_ms=predicted[0].exec_ms * 1.05), *predicted[1:]),
         jobs=(replace(plan().jobs[0], units_per_second=9.0), plan().jobs[1]),
         changes=Changes(start=3),

@@ -73,11 +73,11 @@ def change(before: Plan, after: Plan) -> PlanEdit:
 
 def _apart(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     gone, new = list(before), []
-    for one in after:
-        if one in gone:
-            gone.remove(one)
+    for instance in after:
+        if instance in gone:
+            gone.remove(instance)
         else:
-            new.append(one)
+            new.append(instance)
     return tuple(gone), tuple(new)
 
 
@@ -105,12 +105,12 @@ def test_a_change_is_judged_as_the_whole_plan_would_be(
 ) -> None:
     problem = with_state(policy, running.instances, running.jobs)
     new = problem.with_rates({"shop/search": rate, "shop/rank": 20.0})
-    standing = JudgedPlan(problem, before)
-    first = standing.verdict()
+    judged_plan = JudgedPlan(problem, before)
+    first = judged_plan.verdict()
     assert (first.violations, first.cost, first.changes) == verdict_of(problem, before)
-    second = standing.apply(change(before, after), new)
+    second = judged_plan.apply(change(before, after), new)
     assert (second.violations, second.cost, second.changes) == verdict_of(new, after)
-    back = standing.apply(change(after, before), problem)
+    back = judged_plan.apply(change(after, before), problem)
     assert (back.violations, back.cost, back.changes) == (first.violations, first.cost, first.changes)
 
 
@@ -121,18 +121,18 @@ def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Pl
     before = replace(before, instances=tuple(i for i in before.instances if i.place in places))
     before = replace(before, instances=tuple(i for i in before.instances if i.service != "shop/none"))
     problem = with_state({}, (), ())
-    standing = JudgedPlan(problem, before)
-    standing.settle()
-    verdict = standing.apply(change(before, after))
+    judged_plan = JudgedPlan(problem, before)
+    judged_plan.settle()
+    verdict = judged_plan.apply(change(before, after))
     assert problem.state
     then = replace(problem, state=replace(problem.state, running=before.instances))
     assert (verdict.violations, verdict.cost, verdict.changes) == verdict_of(then, after)
 
 
 def test_another_problem_than_one_of_other_rates_is_refused() -> None:
-    standing = JudgedPlan(small_world.problem(), small_world.plan())
+    judged_plan = JudgedPlan(small_world.problem(), small_world.plan())
     with pytest.raises(ValueError, match="other rates only"):
-        standing.apply(PlanEdit(), small_world.problem(utilization=0.7))
+        judged_plan.apply(PlanEdit(), small_world.problem(utilization=0.7))
 
 
 def test_whoever_judges_without_simulation_is_asked_of_what_a_change_touches() -> None:
@@ -143,12 +143,12 @@ def test_whoever_judges_without_simulation_is_asked_of_what_a_change_touches() -
         return [line.instance.rate_per_second < 25 for line in lines]
 
     plan = small_world.plan()
-    standing = JudgedPlan(small_world.problem(), plan, keeps)
+    judged_plan = JudgedPlan(small_world.problem(), plan, keeps)
     assert sorted(asked) == ["lab/alone", "shop/rank", "shop/search", "shop/search"]
     asked.clear()
     rank = plan.instances[2]
     faster = replace(rank, rate_per_second=30.0)
-    verdict = standing.apply(PlanEdit((rank,), (faster,), unserved={"shop/rank": None}))
+    verdict = judged_plan.apply(PlanEdit((rank,), (faster,), unserved={"shop/rank": None}))
     assert asked == ["shop/rank"]
     assert [(v.rule, v.where) for v in verdict.violations] == [("slo_holds", "shop/rank on n1/1")]
-    assert standing.apply(PlanEdit((faster,), (rank,), unserved={"shop/rank": plan.unserved[0]})).is_right
+    assert judged_plan.apply(PlanEdit((faster,), (rank,), unserved={"shop/rank": plan.unserved[0]})).is_right

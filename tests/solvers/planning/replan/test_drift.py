@@ -41,8 +41,8 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
             quiet.append((done.cost.total, replanner.problem))
     assert quiet, "a full plan is due at the first change"
     ends = quiet[-1:] + ([] if done.reasons or not is_due else [(done.cost.total, replanner.problem)])
-    for cost, standing in ends:
-        cold = solve(standing, SolveBudget(seconds=None, work=base.certificate.work))
+    for cost, drifted in ends:
+        cold = solve(drifted, SolveBudget(seconds=None, work=base.certificate.work))
         assert cold.certificate
         drift = cost / cold.certificate.cost.total - 1
         assert drift <= MOST_DRIFT, f"{drift:.1%} above a cold plan, and nothing said of it"
@@ -51,8 +51,8 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
 def test_where_one_gpu_is_much_of_those_in_use_a_full_plan_is_always_due() -> None:
     problem = family("A", 40, 20, 1)
     replanner = Replanner.of(problem, solve(problem, SolveBudget(seconds=None, work=0)))
-    done = replanner.change({name: one.rate_per_second * 0.95 for name, one in problem.services.items()})
-    used = len({one.place for one in replanner.plan.instances})
+    done = replanner.change({name: service.rate_per_second * 0.95 for name, service in problem.services.items()})
+    used = len({instance.place for instance in replanner.plan.instances})
     assert used <= 66
     assert done.reasons[-1].startswith(f"one of {used} GPUs is {1 / used:.1%} of the fleet")
 

@@ -62,12 +62,12 @@ def test_after_every_change_the_plan_is_right_and_the_others_stand_where_they_st
 @given(fleets(), factors)
 def test_the_same_changes_give_the_same_plan(problem: Problem, changes: list[list[float]]) -> None:
     plan = solve(problem, NOW)
-    one, other = Replanner.of(problem, plan), Replanner.of(problem, plan)
+    replanner, other = Replanner.of(problem, plan), Replanner.of(problem, plan)
     for factor in changes:
-        rates = some(one.problem, factor)
-        one.change(rates)
+        rates = some(replanner.problem, factor)
+        replanner.change(rates)
         other.change(rates)
-    assert one.plan == other.plan
+    assert replanner.plan == other.plan
 
 
 @quick
@@ -97,7 +97,7 @@ def test_what_was_wrong_before_a_change_starves_nobody() -> None:
     replanner = Replanner.of(problem, replace(plan, instances=(patient, *plan.instances[1:])))
     other = next(name for name in sorted(problem.services) if name != patient.service)
     done = replanner.change({other: problem.services[other].rate_per_second * 0.8})
-    assert {one.where for one in done.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
+    assert {violation.where for violation in done.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
     assert not done.cost.unserved
     assert bool(done.reasons) == bool(done.violations)
 

@@ -55,7 +55,7 @@ def test_with_state_equal_to_its_own_plan_all_is_kept(
     plan = solve(problem, budget)
     again = solve(running(problem, plan), budget)
     assert again.changes.keep == len(plan.instances) == len(again.instances)
-    assert sorted(one.id for one in again.instances) == sorted(one.id for one in plan.instances)
+    assert sorted(instance.id for instance in again.instances) == sorted(instance.id for instance in plan.instances)
     assert again.certificate and again.certificate.cost.churn == 0
 
 
@@ -95,7 +95,7 @@ def test_what_is_no_longer_right_is_made_right(problem: Problem, factor: float, 
     verdict = judge(running(changed, plan), replace(again, certificate=None), keeps=keep)
     assert verdict.is_right and not verdict.misstated
     cold = solve(changed, NOW)
-    most = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in cold.instances)
+    most = sum(problem.nodes[instance.node].price_per_hour * instance.sm_percent / 100 for instance in cold.instances)
     assert value(changed, again) <= value(changed, cold) + problem.policy.move_price * most + 1e-9
 
 
@@ -105,7 +105,7 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
     spare = {f"{name}-2": replace(node, name=f"{name}-2") for name, node in problem.nodes.items()}
     plan = solve(problem, NOW)
     gone = min(problem.nodes)
-    moved = [replace(one, node=f"{gone}-2") if one.node == gone else one for one in plan.instances]
+    moved = [replace(instance, node=f"{gone}-2") if instance.node == gone else instance for instance in plan.instances]
     other = replace(problem, nodes={**problem.nodes, **spare})
     smaller: dict[str, Node] = {**other.nodes, f"{gone}-2": replace(spare[f"{gone}-2"], cpu_cores=0.0, gpus=(0,))}
     again = solve(replace(other, nodes=smaller, state=RunningState(running=tuple(moved))), NOW)
@@ -117,27 +117,29 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
 def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Problem) -> None:
     plan = solve(problem, NOW)
     nodes = {name: node for name, node in problem.nodes.items() if node.gpu_count == 2}
-    swapped = [replace(one, gpu=1 - one.gpu) if one.node in nodes else one for one in plan.instances]
+    swapped = [
+        replace(instance, gpu=1 - instance.gpu) if instance.node in nodes else instance for instance in plan.instances
+    ]
     other = replace(problem, state=RunningState(running=tuple(swapped)))
     found = match_running(tables(other), plan.instances)
-    assert sorted(found, key=lambda one: one.id) == sorted(swapped, key=lambda one: one.id)
+    assert sorted(found, key=lambda instance: instance.id) == sorted(swapped, key=lambda instance: instance.id)
 
 
 @pytest.mark.parametrize("seed", [40, 47])
 def test_what_runs_comes_without_predictions_and_is_explained_all_the_same(seed: int) -> None:
     problem = random_problem(seed)
-    bare = tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in solve(problem, NOW).instances)
-    risen = problem.with_rates({name: 2 * one.rate_per_second for name, one in problem.services.items()})
+    bare = tuple(replace(instance, exec_ms=0.0, latency_ms=0.0) for instance in solve(problem, NOW).instances)
+    risen = problem.with_rates({name: 2 * service.rate_per_second for name, service in problem.services.items()})
     plan = solve(
         replace(risen, state=RunningState(now=problem.state.now if problem.state else None, running=bare)), NOW
     )
     assert plan.unserved and all(left.reason for left in plan.unserved)
-    assert plan.instances and all(one.exec_ms > 0 for one in plan.instances)
+    assert plan.instances and all(instance.exec_ms > 0 for instance in plan.instances)
 
 
 def test_predictions_of_what_runs_are_those_of_its_plan() -> None:
     problem = random_problem(3)
     plan = solve(problem, NOW)
-    bare = [replace(one, exec_ms=0.0, latency_ms=0.0) for one in plan.instances]
+    bare = [replace(instance, exec_ms=0.0, latency_ms=0.0) for instance in plan.instances]
     for line, known in zip(as_predicted(problem, bare), plan.instances, strict=True):
         assert (line.exec_ms, line.latency_ms) == pytest.approx((known.exec_ms, known.latency_ms))

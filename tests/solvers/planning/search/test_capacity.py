@@ -59,6 +59,8 @@ def test_the_tables_do_not_depend_on_the_order_of_a_file() -> None:
         models=dict(reversed([*problem.models.items()])),
         gpu_types=dict(reversed([*problem.gpu_types.items()])),
     )
-    one, other = tables(problem), tables(turned)
-    assert one.services == other.services and one.pools == other.pools and one.offer_variant == other.offer_variant
-    assert np.array_equal(one.exec_ms, other.exec_ms) and np.array_equal(one.offer_service, other.offer_service)
+    found, other = tables(problem), tables(turned)
+    assert (
+        found.services == other.services and found.pools == other.pools and found.offer_variant == other.offer_variant
+    )
+    assert np.array_equal(found.exec_ms, other.exec_ms) and np.array_equal(found.offer_service, other.offer_service)

@@ -89,12 +89,12 @@ def test_a_column_that_is_known_is_not_added_twice() -> None:
 def test_a_dive_meets_every_need_and_costs_no_less_than_its_lp(seed: int) -> None:
     shop = spacious(seed)
     course = priced(shop)
-    told = [prices for prices in dive.generate(shop, course, 6) if prices is not None][-1]
+    latest = [prices for prices in dive.generate(shop, course, 6) if prices is not None][-1]
     columns = dive.columns_of(course)
-    weights = told._replace(weight=told.weight[told.weight > dive.LEAST_WEIGHT])
+    weights = latest._replace(weight=latest.weight[latest.weight > dive.LEAST_WEIGHT])
     assert [*dive.dive(shop, course, weights, columns, dive.SHALLOW)][-1] == 0
     assert not shop.need.any()
-    assert shop.cost >= told.cost * (1 - 1e-9)
+    assert shop.cost >= latest.cost * (1 - 1e-9)
 
 
 def test_a_gpu_that_nobody_needs_is_given_back() -> None:

@@ -32,13 +32,13 @@ def test_who_stays_beside_a_service_with_too_few_instances_carries_less() -> Non
     seat = column.offers
     beside = float(t.pressure[t.offer_profile[seat[0]], 50])
     cap, batch = best_rate(shop.w, int(seat[1]), 50, beside, 1.0, 16.0)
-    stands = PlacedInstances(
+    placed = PlacedInstances(
         np.zeros(2, dtype=np.int64), seat, column.sms, np.array([0, batch]), np.array([1.0, cap]), np.ones(2)
     )
-    stand, unserved = instances(t, stands)
-    assert [one.service for one in stand] == [names[1]]
-    assert stand[0].rate_per_second < cap
-    assert judge(t.problem, Plan(tuple(stand), unserved=tuple(unserved))).violations == ()
+    found, unserved = instances(t, placed)
+    assert [instance.service for instance in found] == [names[1]]
+    assert found[0].rate_per_second < cap
+    assert judge(t.problem, Plan(tuple(found), unserved=tuple(unserved))).violations == ()
 
 
 def test_what_costs_more_to_serve_than_to_leave_out_is_left_out() -> None:
@@ -62,4 +62,4 @@ def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     problem = fleet(0)
     plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), SolveBudget(seconds=0))
     assert judge(replace(problem, limits={"shop": Limit(gpus=0.5)}), plan).violations == ()
-    assert sum(one.sm_percent for one in plan.instances) > 40
+    assert sum(instance.sm_percent for instance in plan.instances) > 40
