@@ -23,6 +23,7 @@ from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
 from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
@@ -229,6 +230,7 @@ def predict_again(
     found = [instance for instance in instances if instance.place not in places]
     training = [job for job in jobs if job.place not in places]
     for place in sorted(gpus):
+        slow_down(gpus[place], problem.policy)
         found += [_tuned(problem, line.instance, line.exec_ms or 0.0) for line in gpus[place].residents]
         training += [replace(job.placed, units_per_second=job.units_per_second or 0.0) for job in gpus[place].jobs]
     return found, training

@@ -9,6 +9,7 @@ from solvers.planning.explain.free_capacity import find_free_capacity
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.worth import worth
+from solvers.planning.judge.readings import Reader
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
 
@@ -23,12 +24,12 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
         name, rate = name_and_rate
         return (-problem.services[name].priority * max(rate, 1.0), name)
 
-    known, notes = None, Notes(Meter(steps))
+    known, notes, reader = None, Notes(Meter(steps)), Reader(problem)
     try:
         for name, _ in sorted(((entry.service, entry.rate_per_second) for entry in plan.unserved), key=missed):
             if known is None:
                 notes.meter.spend(GROUND_STEPS * len(plan.instances))
-                known = find_free_capacity(problem, plan.instances, plan.jobs)
+                known = find_free_capacity(problem, plan.instances, plan.jobs, reader)
             about = case(problem, plan, name, known, Notes(notes.meter, notes.measured))
             offered = find_whole_offer(about)
             gain = worth(about, offered) if offered else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from solvers.latency import busy_fraction
 from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty_gpu, gpu_group, is_borne, used_gpu
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import JudgedGpu, watts
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, slow_down, watts
 from solvers.planning.judge.tenants import shares_of
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem
 
@@ -33,9 +33,11 @@ class FreeCapacity:
     is_partly_seen: bool = False  # GPUs with room were left out
 
 
-def find_free_capacity(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeCapacity:
+def find_free_capacity(
+    problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob], reader: Reader | None = None
+) -> FreeCapacity:
     """Computes what GPUs, nodes, tenants' limits and the power budget leave besides these."""
-    at = gpus_with(problem, instances, jobs)
+    at = gpus_with(problem, instances, jobs, reader)
     of: dict[str, list[Instance]] = defaultdict(list)
     for instance in instances:
         of[instance.service].append(instance)
@@ -70,9 +72,13 @@ class _Left:
 
     def take(self, gpu: JudgedGpu) -> None:
         """Subtracts what runs on a GPU."""
-        demands = [*(line.demand for line in gpu.residents), *(job.demand for job in gpu.jobs)]
-        self.cpu_cores[gpu.node.name] -= sum(demand.cpu_cores for demand in demands)
-        self.host_memory_gib[gpu.node.name] -= sum(demand.host_memory_gib for demand in demands)
+        cores = hosted = 0.0
+        lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
+        for line in lines:
+            cores += line.demand.cpu_cores
+            hosted += line.demand.host_memory_gib
+        self.cpu_cores[gpu.node.name] -= cores
+        self.host_memory_gib[gpu.node.name] -= hosted
         self.charge(gpu, 1)
 
     def charge(self, gpu: JudgedGpu, sign: int) -> None:
@@ -81,6 +87,7 @@ class _Left:
             self.gpus_taken[tenant] += sign * share
             self.price_taken[tenant] += sign * share * gpu.node.price_per_hour
         if self.problem.policy.power_budget_w is not None:
+            slow_down(gpu, self.problem.policy)  # gives jobs their clock
             self.drawn_w += sign * busy_w(gpu)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from solvers.latency import limits
 from solvers.planning.explain.kernels import most_exec_ms
-from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
 from solvers.planning.problem import GpuType, Instance, Node, Policy, Problem
 from solvers.planning.search.tables import Floats, Ints
 
@@ -79,7 +79,8 @@ def empty_gpu(problem: Problem, node: Node, places: Sequence[Place]) -> FreeGpu:
 
 
 def used_gpu(problem: Problem, gpu: JudgedGpu) -> FreeGpu:
-    """Returns what is left of a GPU on which something runs; `gpu` has its execution times."""
+    """Returns what is left of a GPU on which something runs."""
+    slow_down(gpu, problem.policy)
     lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
     total, ratio = sum(line.pressure for line in lines), gpu.type.top_clock_mhz / gpu.clock_mhz
     rows = []

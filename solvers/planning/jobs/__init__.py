@@ -10,6 +10,7 @@ from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
 from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -50,6 +51,8 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     placed = _placed(placement)
     places = {job.place for job in placed}
     gpus = gpus_with(problem, [instance for instance in instances if instance.place in places], placed)
+    for gpu in gpus.values():
+        slow_down(gpu, problem.policy)
     exec_ms = {id(line.instance): line.exec_ms or 0.0 for gpu in gpus.values() for line in gpu.residents}
     beside = tuple(
         _predicted(problem, instance, exec_ms[id(instance)]) if instance.place in places else instance

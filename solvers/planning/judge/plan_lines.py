@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, slow_down
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 Place: TypeAlias = tuple[str, int]
@@ -73,16 +73,26 @@ class PlanLines:
         return gpu, gpu
 
 
-def gpus_with(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> dict[Place, JudgedGpu]:
-    """Puts instances and jobs on their GPUs, with the execution times among them."""
-    lines = PlanLines(problem)
+def gpus_with(
+    problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob], reader: Reader | None = None
+) -> dict[Place, JudgedGpu]:
+    """Puts instances and jobs on their GPUs, which must exist; `slow_down` then finds the execution times.
+
+    A caller that does so again for the same problem keeps the reader.
+    """
+    reader, gpus = reader or Reader(problem), dict[Place, JudgedGpu]()
+
+    def gpu_at(place: Place) -> JudgedGpu:
+        node = problem.nodes[place[0]]
+        return gpus.setdefault(place, JudgedGpu(node, problem.gpu_types[node.gpu_type], place[1]))
+
     for instance in instances:
-        lines.seat(instance)
+        gpu = gpus.get(instance.place) or gpu_at(instance.place)
+        gpu.residents.append(reader.resident(instance, problem.services[instance.service], gpu.node))
     for job in jobs:
-        lines.seat_job(job)
-    for gpu in lines.gpus.values():
-        slow_down(gpu, problem.policy)
-    return lines.gpus
+        gpu = gpus.get(job.place) or gpu_at(job.place)
+        gpu.jobs.append(reader.job(job, gpu.node))
+    return gpus
 
 
 def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
