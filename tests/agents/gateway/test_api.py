@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.gateway.api import MOST_BODY_BYTES, SidecarServer
 from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.sidecar import AlreadyRunning, Sidecar
+from agents.gateway.sidecar import AlreadyRunning, Sidecar, SidecarCondition
 from agents.gateway.wire import DeclaredRoutes
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
@@ -150,6 +150,17 @@ def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> N
     assert api.say("GET", "/healthz", token="").json == {"inForce": True, "haproxyProcesses": 1}
     assert api.say("GET", "/nothing").status == 404
     assert api.say("DELETE", "/v1/routes/node-1").status == 501
+
+
+def test_the_trouble_of_haproxy_is_shown_to_a_token_of_everything_only(api: Api) -> None:
+    secret = "process 7 of HAProxy has not applied: add server gw-0001/node-1:copy-1"
+    condition = SidecarCondition(False, secret, 1, 1, 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Sidecar, "condition", lambda _: condition)
+        for token, shown in (("all-secret", True), ("one-secret", False), ("unknown", False), ("", False)):
+            answer = api.say("GET", "/healthz", token=token)
+            assert answer.status == 503
+            assert (secret in answer.json["message"]) is shown, token
 
 
 def test_callers_who_say_nothing_do_not_keep_others_from_being_heard(api: Api) -> None:
