@@ -6,12 +6,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from solvers.planning.search.tables import Floats, Ints
 
-SM = 101  # SM% 0..100 as an index
 SEATS = 8  # jobs on one GPU at most, whatever the policy allows
 
 
@@ -104,8 +101,3 @@ FLEET: Any = _type(JobFleet(_I, _I, _I, _F, _F, _F, _F, _F, _F, _I, _F, _I, _F, 
 JOBS: Any = _type(Jobs(_N, _F, _I, _I, _M, _M, _M, _F, _F, _F, _F, _F, _F, _M, _F))
 BOARD: Any = _type(JobBoard(_I, _N, _N, _I, _F, _F, _F, _F, _F, _I))
 TRIAL: Any = _type(trial())
-I8: Any = numba.int64
-F8: Any = numba.float64
-F1: Any = numba.float64[::1]
-F2: Any = numba.float64[:, ::1]
-I1: Any = numba.int64[::1]

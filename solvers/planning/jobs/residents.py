@@ -10,11 +10,11 @@ import numpy as np
 from solvers.latency import limits
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
-from solvers.planning.jobs.arrays import Floats, Ints
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.plan_lines import Place, gpus_with
 from solvers.planning.judge.readings import watts
 from solvers.planning.problem import Instance, Problem
+from solvers.planning.search.tables import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

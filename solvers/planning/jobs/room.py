@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.jobs.arrays import SEATS, SM, Floats, Ints, JobBoard, JobFleet, Jobs, board
+from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.plan_lines import Place
 from solvers.planning.problem import Curve, Instance, Job, Node, PlacedJob, Policy, Problem, WrongProblem
+from solvers.planning.search.tables import SM, Floats, Ints, everywhere
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,9 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
     number_of: dict[tuple[int, ...], int] = {}
     drawn: dict[Curve, Floats] = {}  # many jobs share their curves of pressure and watts
 
-    def everywhere(curve: Curve) -> Floats:
+    def values(curve: Curve) -> Floats:
         if curve not in drawn:
-            drawn[curve] = _everywhere(curve)
+            drawn[curve] = everywhere([curve])[0]
         return drawn[curve]
 
     for number, job in enumerate(jobs):
@@ -173,7 +174,7 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
                 numbers = (low, high, memory, demand.cpu_cores, demand.host_memory_gib, demand.sensitivity,
                            demand.clock_exponent, demand.power_exponent)  # fmt: skip
                 curves = (job_profile.units_per_second, demand.pressure, demand.power_w)
-                found.append((everywhere(curves[0]), everywhere(curves[1]), everywhere(curves[2]), numbers))
+                found.append((values(curves[0]), values(curves[1]), values(curves[2]), numbers))
             profile[number, place] = number_of[key]
     count = len(found)
     pace, pressure, power = (np.array([row[n] for row in found]).reshape(count, SM) for n in range(3))
@@ -193,8 +194,3 @@ def _stays(problem: Problem, jobs: Sequence[Job]) -> dict[int, PlacedJob]:
     return {
         number: running[job.name] for number, job in enumerate(jobs) if job.name in running and not job.is_preemptible
     }
-
-
-def _everywhere(curve: Curve) -> Floats:
-    found: Floats = np.interp(np.arange(SM), [point[0] for point in curve], [point[1] for point in curve])
-    return found
