@@ -77,8 +77,8 @@ class DeviceReader:
         if now - self._mps_at >= MPS_SECONDS:
             self._mps_at = now
             # A recycled GPU has no copies, but its daemon must be asked, too: otherwise it would count as healthy.
-            asked = {copy.gpu for copy in copies if copy.running} | set(recycled)
-            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted(asked)}
+            probed = {copy.gpu for copy in copies if copy.running} | set(recycled)
+            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted(probed)}
         broken: dict[str, str] = {}
         for uuid in self.indexes.values():
             reading, trouble = None, None

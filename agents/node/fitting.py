@@ -33,11 +33,11 @@ def fit(report: Report, most_bytes: int) -> tuple[Report, bytes]:
 
 def _first(usage: Sequence[UsageInterval], most_bytes: int) -> tuple[UsageInterval, ...]:
     """Returns the first intervals that fit into so many bytes, with the list around them."""
-    left = most_bytes - len(b',"usage":[]')
+    remaining_bytes = most_bytes - len(b',"usage":[]')
     taken = []
     for interval in usage:
-        left -= len(msgspec.json.encode(interval)) + 1
-        if left < 0:
+        remaining_bytes -= len(msgspec.json.encode(interval)) + 1
+        if remaining_bytes < 0:
             break
         taken.append(interval)
     return tuple(taken)

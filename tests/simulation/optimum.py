@@ -13,7 +13,7 @@ from itertools import combinations, combinations_with_replacement, pairwise, per
 
 import numpy as np
 
-Standing = tuple[frozenset[str], ...]  # instances on each GPU
+Layout = tuple[frozenset[str], ...]  # instances on each GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class Day:
 class PlanSequence:
     """A plan for every step, their cost, and the cost of changes in between. The first plan is free."""
 
-    plans: tuple[Standing, ...]
+    plans: tuple[Layout, ...]
     cost: float
     churn: float
 
 
 def optimum(day: Day) -> PlanSequence:
     """Returns the sequence of least cost and churn."""
-    standings = _standings(day)
-    changes = _changes(day, standings)
-    totals = np.zeros(len(standings))
+    layouts = _layouts(day)
+    changes = _changes(day, layouts)
+    totals = np.zeros(len(layouts))
     came: list[np.ndarray] = []
     for step, rates in enumerate(day.rates):
-        costs = np.array([_cost(day, standing, rates) for standing in standings]) * day.step_hours
+        costs = np.array([_cost(day, layout, rates) for layout in layouts]) * day.step_hours
         if step:
             through = totals[:, None] + changes
             came.append(through.argmin(axis=0))
@@ -68,10 +68,10 @@ def optimum(day: Day) -> PlanSequence:
         path.append(int(before[path[-1]]))
     path.reverse()
     churn = float(sum(changes[a, b] for a, b in pairwise(path)))
-    return PlanSequence(tuple(standings[index] for index in path), float(totals[at]) - churn, churn)
+    return PlanSequence(tuple(layouts[index] for index in path), float(totals[at]) - churn, churn)
 
 
-def churn_between(day: Day, before: Standing, after: Standing) -> float:
+def churn_between(day: Day, before: Layout, after: Layout) -> float:
     """Returns the price of new instances; GPUs are equal, so they are paired at the least cost."""
     new = min(
         sum(day.shapes[name].sm_percent for gpu, was in zip(after, order, strict=True) for name in gpu - was)
@@ -80,29 +80,29 @@ def churn_between(day: Day, before: Standing, after: Standing) -> float:
     return day.move_price * day.price_per_hour * new / 100
 
 
-def _standings(day: Day) -> list[Standing]:
+def _layouts(day: Day) -> list[Layout]:
     names = sorted(day.shapes)
     subsets = [frozenset(some) for size in range(len(names) + 1) for some in combinations(names, size)]
     fitting = [some for some in subsets if sum(day.shapes[name].sm_percent for name in some) <= 100]
     return list(combinations_with_replacement(fitting, day.gpus))
 
 
-def _cost(day: Day, standing: Standing, rates: Mapping[str, float]) -> float:
+def _cost(day: Day, layout: Layout, rates: Mapping[str, float]) -> float:
     """Returns the cost per hour; infinite if a service is not served fully."""
     for name, shape in day.shapes.items():
-        if sum(name in gpu for gpu in standing) * shape.rate_per_second < rates[name] * (1 - 1e-9):
+        if sum(name in gpu for gpu in layout) * shape.rate_per_second < rates[name] * (1 - 1e-9):
             return float("inf")
     if day.by_share:
-        return day.price_per_hour * sum(day.shapes[name].sm_percent for gpu in standing for name in gpu) / 100
-    return day.price_per_hour * sum(bool(gpu) for gpu in standing)
+        return day.price_per_hour * sum(day.shapes[name].sm_percent for gpu in layout for name in gpu) / 100
+    return day.price_per_hour * sum(bool(gpu) for gpu in layout)
 
 
-def _changes(day: Day, standings: Sequence[Standing]) -> np.ndarray:
+def _changes(day: Day, layouts: Sequence[Layout]) -> np.ndarray:
     """Returns the cost of every change between two plans."""
     names = sorted(day.shapes)
     sizes = np.array([day.shapes[name].sm_percent for name in names])
-    has = np.array([[[name in gpu for name in names] for gpu in standing] for standing in standings])
-    best = np.full((len(standings), len(standings)), np.inf)
+    has = np.array([[[name in gpu for name in names] for gpu in layout] for layout in layouts])
+    best = np.full((len(layouts), len(layouts)), np.inf)
     for order in permutations(range(day.gpus)):
         before = has[:, order]
         new = (has[None] & ~before[:, None]) @ sizes

@@ -66,7 +66,7 @@ def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(dat
             chaos.strike()
             chaos.advance(chaos.rng.uniform(5, 60))
         chaos.mend()
-        left = converged(chaos)
+        unsettled = converged(chaos)
         chaos.at_the_end()
         assert chaos.violations == [], chaos.struck
-        assert left == [], chaos.struck
+        assert unsettled == [], chaos.struck

@@ -79,8 +79,8 @@ def test_a_resize_serves_throughout_and_then_with_the_new_shape_alone() -> None:
     for _ in range(30):
         driven.advance(1)
         assert driven.node.serving()
-    (left,) = driven.node.alive()
-    assert left.wanted.sm_percent == 60
+    (survivor,) = driven.node.alive()
+    assert survivor.wanted.sm_percent == 60
 
 
 def test_a_batch_is_turned_without_a_start() -> None:

@@ -58,9 +58,9 @@ def test_no_other_course_is_cheaper() -> None:
     best = float("inf")
     for course in product(list(product(subsets, repeat=2)), repeat=4):
         cost = 0.0
-        for step, standing in enumerate(course):
-            served = all(sum(name in gpu for gpu in standing) * 100 >= small.rates[step][name] for name in "ab")
-            cost += sum(map(bool, standing)) if served else 1e9
+        for step, layout in enumerate(course):
+            served = all(sum(name in gpu for gpu in layout) * 100 >= small.rates[step][name] for name in "ab")
+            cost += sum(map(bool, layout)) if served else 1e9
         if cost < best:
             best = min(best, cost + sum(churn_between(small, *pair) for pair in pairwise(course)))
     assert found.cost + found.churn == pytest.approx(best)

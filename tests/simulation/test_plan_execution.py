@@ -16,7 +16,7 @@ from solvers.planning.solve import SolveBudget, solve
 def test_what_a_plan_promises_is_kept(name: str) -> None:
     problem = family(name, 6, 4, seed=2, load=0.6)
     plan = solve(problem, SolveBudget(seconds=None, work=3))
-    left = {part.service for part in plan.unserved}
+    unserved = {part.service for part in plan.unserved}
     clock = Clock()
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=1)
     carry_out(fleet, plan)
@@ -31,5 +31,5 @@ def test_what_a_plan_promises_is_kept(name: str) -> None:
     for service, total in fleet.services.items():
         within, ended = before[service]
         share = (total.within - within) / max(1, total.answered + total.errors - ended)
-        if service not in left:
+        if service not in unserved:
             assert share * 100 >= problem.services[service].percentile - 0.6, service

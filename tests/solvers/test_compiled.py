@@ -63,39 +63,39 @@ def test_a_clone_in_another_folder_finds_the_compiled_loops(file: Path, tmp_path
 
 def test_a_comment_a_docstring_and_a_moved_line_compile_nothing(file: Path) -> None:
     read(file)
-    again = changed(file, "    return FACTOR", '    """Doubles."""\n    # by the factor\n    return FACTOR')
-    assert again.twice.stats.cache_hits
-    assert again.four_times.stats.cache_hits
-    assert again.four_times(3) == 12
+    reread = changed(file, "    return FACTOR", '    """Doubles."""\n    # by the factor\n    return FACTOR')
+    assert reread.twice.stats.cache_hits
+    assert reread.four_times.stats.cache_hits
+    assert reread.four_times(3) == 12
 
 
 def test_a_changed_loop_is_compiled_with_all_its_callers(file: Path) -> None:
     read(file)
-    again = changed(file, "FACTOR * number", "FACTOR * number + 1")
-    assert again.twice.stats.cache_misses
-    assert again.four_times.stats.cache_misses
-    assert again.four_times(3) == 15
+    reread = changed(file, "FACTOR * number", "FACTOR * number + 1")
+    assert reread.twice.stats.cache_misses
+    assert reread.four_times.stats.cache_misses
+    assert reread.four_times(3) == 15
 
 
 def test_a_changed_constant_recompiles_the_loops_that_read_it(file: Path) -> None:
     read(file)
-    again = changed(file, "FACTOR = 2", "FACTOR = 3")
-    assert again.four_times.stats.cache_misses
-    assert again.four_times(3) == 27
+    reread = changed(file, "FACTOR = 2", "FACTOR = 3")
+    assert reread.four_times.stats.cache_misses
+    assert reread.four_times(3) == 27
 
 
 def test_a_changed_caller_does_not_recompile_the_loop_it_calls(file: Path) -> None:
     read(file)
-    again = changed(file, "twice(twice(number))", "twice(twice(number)) + 1")
-    assert again.four_times.stats.cache_misses
-    assert again.twice.stats.cache_hits
+    reread = changed(file, "twice(twice(number))", "twice(twice(number)) + 1")
+    assert reread.four_times.stats.cache_misses
+    assert reread.twice.stats.cache_hits
 
 
 def test_another_signature_is_another_loop(file: Path) -> None:
     read(file)
-    again = changed(file, "int64(int64)", "float64(float64)")
-    assert again.twice.stats.cache_misses
-    assert again.four_times(0.5) == 2.0
+    reread = changed(file, "int64(int64)", "float64(float64)")
+    assert reread.twice.stats.cache_misses
+    assert reread.four_times(0.5) == 2.0
 
 
 def test_a_loop_that_reads_names_through_a_module_of_ours_is_refused(file: Path) -> None:
@@ -119,10 +119,10 @@ def test_an_inner_loop_can_only_be_called_by_loops(file: Path) -> None:
     assert module.four_times(3) == 12
     with pytest.raises(TypeError, match="No matching definition"):
         module.twice(3)
-    again = imported(file)
+    reread = imported(file)
     with pytest.raises(TypeError, match="No matching definition"):
-        again.twice(3)
-    assert again.four_times(3) == 12
+        reread.twice(3)
+    assert reread.four_times(3) == 12
 
 
 def test_a_loop_without_counting_may_not_return_arrays(file: Path) -> None:

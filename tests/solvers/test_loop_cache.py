@@ -19,9 +19,9 @@ from tests.solvers.loops import entry, imported, read
 def test_a_damaged_entry_is_compiled_again(file: Path, cache: Path, damage: bytes) -> None:
     read(file)
     entry(cache, "four_times").write_bytes(damage)
-    again = read(file)
-    assert again.four_times(3) == 12
-    assert again.four_times.stats.cache_misses
+    reread = read(file)
+    assert reread.four_times(3) == 12
+    assert reread.four_times.stats.cache_misses
     assert read(file).four_times(3) == 12
 
 
@@ -31,18 +31,18 @@ def test_a_flipped_bit_and_a_lost_end_are_compiled_again(file: Path, cache: Path
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]):
         path.write_bytes(content)
-        again = read(file)
-        assert again.twice(3) == 6
-        assert again.twice.stats.cache_misses
+        reread = read(file)
+        assert reread.twice(3) == 6
+        assert reread.twice.stats.cache_misses
         assert len(path.read_bytes()) > 2000
 
 
 def test_a_loop_under_the_name_of_another_is_compiled_again(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "twice").write_bytes(entry(cache, "four_times").read_bytes())
-    again = read(file)
-    assert again.twice(3) == 6
-    assert again.twice.stats.cache_misses
+    reread = read(file)
+    assert reread.twice(3) == 6
+    assert reread.twice.stats.cache_misses
 
 
 def test_a_file_that_others_own_or_may_write_is_not_read(file: Path, cache: Path) -> None:

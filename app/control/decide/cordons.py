@@ -73,7 +73,7 @@ def leaving(
 def keep_undrainable(
     decision: Decision, in_force: Desired, places: Collection[Place], rules: RolloutRules
 ) -> tuple[Decision, tuple[Stays, ...]]:
-    """Returns the decision with what cannot leave kept in place, and what that is."""
+    """Returns the decision with the instances that cannot leave kept in place, and those instances."""
     stays = leaving(decision, in_force, places)
     held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays}
     found = order(in_force, without(decision.desired, in_force, held), rules)

@@ -60,8 +60,8 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        kept, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
-        decision = replace(decision, desired=kept.desired, held_back=kept.held_back, services=kept.services)
+        adjusted, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
+        decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
     resting = {
         owner: HeldBackChange(
             owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it will be retried after {until:%H:%M:%SZ}"

@@ -54,7 +54,7 @@ def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
     for node in {*before, *after}:
         old, new = _lines(before.get(node)), _lines(after.get(node))
         if old != new:
-            found |= {name for name, _ in _told(old) ^ _told(new)}
+            found |= {name for name, _ in _weightless_lines(old) ^ _weightless_lines(new)}
     return tuple(sorted(found))
 
 
@@ -62,7 +62,7 @@ def _lines(wanted: NodeDesired | None) -> tuple[AssignedInstance, ...]:
     return wanted.instances if wanted else ()
 
 
-def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
+def _weightless_lines(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
     return {(line.owner, _weightless(line)) for line in lines}
 
 

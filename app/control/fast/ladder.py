@@ -139,11 +139,11 @@ def _restore_jobs(course: StepDraft, before: Plan) -> StepDraft:
     problem = replace(course.problem, state=replace(state, jobs=before.jobs))
     placed = place_jobs(problem, course.plan.instances, work=0)
     stay = {placed.job: placed for placed in before.jobs}
-    kept = tuple(job for job in placed.jobs if job.job in stay)
-    gone = sorted(stay.keys() - {job.job for job in kept})
+    staying = tuple(job for job in placed.jobs if job.job in stay)
+    gone = sorted(stay.keys() - {job.job for job in staying})
     waiting = {unplaced.job: unplaced for unplaced in before.unplaced} | {job: Unplaced(job, MADE_WAY) for job in gone}
     unplaced = tuple(waiting[job] for job in sorted(waiting))
-    course.plan = replace(course.plan, instances=placed.instances, jobs=kept, unplaced=unplaced)
+    course.plan = replace(course.plan, instances=placed.instances, jobs=staying, unplaced=unplaced)
     return course
 
 

@@ -101,23 +101,25 @@ class FigureCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields every family, also those without values."""
         now = self.figures
-        yield _one("gpuwright_leader", "1 if this process plans the fleet.", float(now.leads))
-        yield _one("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
-        yield _one("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
-        yield _one("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
-        yield _one("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
-        yield _one(
+        yield _gauge("gpuwright_leader", "1 if this process plans the fleet.", float(now.leads))
+        yield _gauge("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
+        yield _gauge("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
+        yield _gauge("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
+        yield _gauge("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
+        yield _gauge(
             "gpuwright_plan_unserved_cost_per_hour",
             "Part of the plan's cost for unserved load.",
             now.unserved_cost_per_hour,
         )
-        yield _one("gpuwright_plan_bound_per_hour", "Lower bound on the cost of any correct plan.", now.bound_per_hour)
-        yield _one("gpuwright_plan_gap_ratio", "Gap between cost and bound, as a share of the bound.", now.gap)
+        yield _gauge(
+            "gpuwright_plan_bound_per_hour", "Lower bound on the cost of any correct plan.", now.bound_per_hour
+        )
+        yield _gauge("gpuwright_plan_gap_ratio", "Gap between cost and bound, as a share of the bound.", now.gap)
         yield _by("gpuwright_held_back", "Changes held back, by reason.", "reason", now.held_back)
         yield _by("gpuwright_nodes", "Nodes, by state.", "state", now.nodes)
         yield _by("gpuwright_jobs", "Jobs, by phase.", "phase", now.jobs)
-        yield _one("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
-        yield _one("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
+        yield _gauge("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
+        yield _gauge("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
         yield from _services(now.services)
         yield from _tenants(now.tenants)
         yield _by(
@@ -195,7 +197,7 @@ def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily
         yield _labelled(name, text, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
 
 
-def _one(name: str, text: str, value: float | None) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:
     return _labelled(name, text, [], [([], value)] if value is not None else [])
 
 

@@ -10,10 +10,10 @@ from app.control.domain.desired import FleetStatus, InstanceStatus
 class _AllServe(Mapping[str, InstanceStatus]):
     """Reports every instance as serving."""
 
-    _seen = InstanceStatus(stage="ready", routed=True)
+    _status = InstanceStatus(stage="ready", routed=True)
 
     def __getitem__(self, key: str) -> InstanceStatus:
-        return self._seen
+        return self._status
 
     def __iter__(self) -> Iterator[str]:
         return iter(())

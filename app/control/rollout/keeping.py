@@ -19,19 +19,19 @@ def without(target: Desired, assigned: Desired, owners: Collection[str]) -> dict
         if after is not None and before.instances == after.instances:
             found[node] = after
             continue
-        kept = [instance for instance in before.instances if instance.owner in owners]
+        retained = [instance for instance in before.instances if instance.owner in owners]
         wanted = [instance for instance in (after.instances if after else ()) if instance.owner not in owners]
-        if kept or after is not None:
-            found[node] = _together(before, after or before, kept, wanted)
+        if retained or after is not None:
+            found[node] = _together(before, after or before, retained, wanted)
     return found
 
 
 def _together(
-    before: NodeDesired, after: NodeDesired, kept: list[AssignedInstance], wanted: list[AssignedInstance]
+    before: NodeDesired, after: NodeDesired, retained: list[AssignedInstance], wanted: list[AssignedInstance]
 ) -> NodeDesired:
     was = {gpu.index: gpu for gpu in before.gpus}
     shall = {gpu.index: gpu for gpu in after.gpus}
-    for index in {instance.gpu for instance in kept} & was.keys():
+    for index in {instance.gpu for instance in retained} & was.keys():
         shall[index] = raised(was[index], shall[index]) if index in shall else was[index]
-    lines = sorted([*kept, *wanted], key=lambda instance: instance.id)
+    lines = sorted([*retained, *wanted], key=lambda instance: instance.id)
     return replace(after, instances=tuple(lines), gpus=tuple(shall[index] for index in sorted(shall)))

@@ -17,7 +17,7 @@ MOST_TENANTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSums:
+class CachedSums:
     sums: WindowSums
     until: float  # time.monotonic()
 
@@ -26,22 +26,22 @@ class WindowCache:
     """Sums for all tenants and for each, one at a time; callers meanwhile get the previous sums."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, KeptSums] = OrderedDict()
+        self._by_tenant: OrderedDict[str, CachedSums] = OrderedDict()
         self._summing = threading.Lock()
         self._resting_until = 0.0  # after a failure: the next would take as long
 
     def read(self, database: Database, tenant: str = "") -> WindowSums:
         """Returns the sums of a tenant's services, or of all. Call it outside of a transaction: it may wait."""
-        kept = self._kept.get(tenant)
-        if kept and time.monotonic() < kept.until:
-            return kept.sums
-        if not self._summing.acquire(blocking=kept is None):
-            assert kept is not None
-            return kept.sums
+        cached = self._by_tenant.get(tenant)
+        if cached and time.monotonic() < cached.until:
+            return cached.sums
+        if not self._summing.acquire(blocking=cached is None):
+            assert cached is not None
+            return cached.sums
         try:
-            kept = self._kept.get(tenant)
-            if kept and time.monotonic() < kept.until:
-                return kept.sums
+            cached = self._by_tenant.get(tenant)
+            if cached and time.monotonic() < cached.until:
+                return cached.sums
             return self._sum(database, tenant)
         finally:
             self._summing.release()
@@ -53,14 +53,14 @@ class WindowCache:
         try:
             sums = database.read(lambda connection: loads.in_windows(connection, tenant))
         except Unavailable:
-            self._resting_until = time.monotonic() + _kept_seconds(begun)
+            self._resting_until = time.monotonic() + _cache_seconds(begun)
             raise
-        self._kept[tenant] = KeptSums(sums, time.monotonic() + _kept_seconds(begun))
-        self._kept.move_to_end(tenant)
-        if len(self._kept) > MOST_TENANTS:
-            self._kept.popitem(last=False)
+        self._by_tenant[tenant] = CachedSums(sums, time.monotonic() + _cache_seconds(begun))
+        self._by_tenant.move_to_end(tenant)
+        if len(self._by_tenant) > MOST_TENANTS:
+            self._by_tenant.popitem(last=False)
         return sums
 
 
-def _kept_seconds(begun: float) -> float:
+def _cache_seconds(begun: float) -> float:
     return min(LONGEST_SECONDS, KEPT_FOR * (time.monotonic() - begun))

@@ -72,8 +72,12 @@ def entitled_limits(
     if not any(tenant_terms.guarantee_gpus for tenant_terms in terms.values()):
         return limits
     used, shares = used or {}, fair_shares(terms, demands, gpus)
-    cut = {tenant for tenant, share in shares.items() if share < _asked(tenant, terms, demands) * (1 - TOLERANCE_SHARE)}
-    capped = {tenant: _kept(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut}
+    cut = {
+        tenant for tenant, share in shares.items() if share < _demanded(tenant, terms, demands) * (1 - TOLERANCE_SHARE)
+    }
+    capped = {
+        tenant: _entitlement(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut
+    }
     if sum({**shares, **capped}.values()) > gpus * (1 + SPILL_SHARE):
         capped = {tenant: min(capped[tenant], shares[tenant]) for tenant in cut}
     return limits | {
@@ -81,12 +85,12 @@ def entitled_limits(
     }
 
 
-def _kept(has: float, share: float, terms: TenantTerms) -> float:
+def _entitlement(has: float, share: float, terms: TenantTerms) -> float:
     """Returns what a tenant has, if that is close to its share and no less than its guarantee; else its share."""
     return has if abs(has - share) <= BAND_SHARE * share and has >= min(share, terms.guarantee_gpus) else share
 
 
-def _asked(tenant: str, terms: Mapping[str, TenantTerms], demands: Mapping[str, Mapping[int, float]]) -> float:
+def _demanded(tenant: str, terms: Mapping[str, TenantTerms], demands: Mapping[str, Mapping[int, float]]) -> float:
     return _within(sum(demands[tenant].values()), terms.get(tenant))
 
 

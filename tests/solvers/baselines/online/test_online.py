@@ -51,8 +51,8 @@ def fits_somewhere(
                     free[gpu] -= other.gpu_milli
         assert cpu >= 0
         assert memory >= 0
-        assert all(left >= 0 for left in free)
-        able = sum(left >= request.gpu_milli for left in free) if request.gpus else 0
+        assert all(milli >= 0 for milli in free)
+        able = sum(milli >= request.gpu_milli for milli in free) if request.gpus else 0
         if cpu >= request.cpu_milli and memory >= request.host_memory_mib and able >= request.gpus:
             return True
     return False

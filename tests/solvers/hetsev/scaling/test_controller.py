@@ -54,19 +54,19 @@ def test_the_dearest_spare_instance_stops_after_the_cool_down() -> None:
     assert (actions, watch) == ({}, ScalingWatch(spare_since=0.0))
     actions, watch = decide(at(30.0), watch, 300.0)
     assert actions == {"v100": -1}
-    left = at(30.0, replace(V100, running=0), T4)
-    assert decide(left, watch, 301.0)[0] == {}  # 30 / 40 is within 80 %, nothing is not
+    state = at(30.0, replace(V100, running=0), T4)
+    assert decide(state, watch, 301.0)[0] == {}  # 30 / 40 is within 80 %, nothing is not
 
 
 def test_of_two_spare_instances_the_second_waits_for_its_own_cool_down() -> None:
     spare = at(30.0, replace(V100, running=2), T4)
     actions, watch = decide(spare, ScalingWatch(spare_since=0.0), 300.0)
     assert actions == {"v100": -1}
-    left = at(30.0, V100, T4)
+    state = at(30.0, V100, T4)
     for now_seconds in (301.0, 302.0, 599.0):
-        actions, watch = decide(left, watch, now_seconds)
+        actions, watch = decide(state, watch, now_seconds)
         assert actions == {}
-    assert decide(left, watch, 600.0)[0] == {"v100": -1}
+    assert decide(state, watch, 600.0)[0] == {"v100": -1}
 
 
 def test_a_dearer_instance_is_kept_where_the_rest_could_not_serve_the_load() -> None:

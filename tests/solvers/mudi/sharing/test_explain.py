@@ -99,8 +99,8 @@ def test_the_relaxation_named_helps_when_applied(gpu: SharedGpu) -> None:
     for relaxation in answer.relaxations:
         changed = relaxed(changed, relaxation)
     assert isinstance(share(changed), SmShares)
-    left = tuple(resident for resident in gpu.residents if resident.name not in answer.cannot_fit)
-    assert isinstance(share(replace(gpu, residents=left)), SmShares)
+    fitting = tuple(resident for resident in gpu.residents if resident.name not in answer.cannot_fit)
+    assert isinstance(share(replace(gpu, residents=fitting)), SmShares)
 
 
 @settings(max_examples=scaled(500, 40), deadline=None)
