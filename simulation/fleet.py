@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -23,6 +23,19 @@ from solvers.planning.problem import Node
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
+
+
+NodeMaker = Callable[[Node], LightNode]
+
+
+def light_nodes(truth: FleetTruth, clock: Clock, seed: int = 0) -> NodeMaker:
+    """Returns what makes nodes without an agent of their own."""
+    return lambda node: LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
+
+
+def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0) -> NodeMaker:
+    """Returns what makes nodes whose agents keep their state in `folder`."""
+    return lambda node: WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed)
 
 
 @dataclass(slots=True)
@@ -59,7 +72,7 @@ class SimulatedFleet:
         poisson: bool = True,
         left_out: Collection[str] = (),
         patient: bool = False,
-        whole: Path | None = None,
+        make_node: NodeMaker | None = None,
     ) -> None:
         self.truth = truth
         self.clock = clock
@@ -67,14 +80,8 @@ class SimulatedFleet:
         self.poisson = poisson
         self.patient = patient  # requests to a service begin once it is served, and then ramp up
         self.left_out = frozenset(left_out)  # nodes and services outside this simulation
-
-        def made(node: Node) -> LightNode:
-            """Creates the node, with its own agent if a folder is given."""
-            if whole is None:
-                return LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
-            return WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, whole / node.name, seed)
-
-        self._machines = {n.name: made(n) for n in truth.problem.nodes.values() if n.name not in self.left_out}
+        make = make_node or light_nodes(truth, clock, seed)
+        self._machines = {n.name: make(n) for n in truth.problem.nodes.values() if n.name not in self.left_out}
         self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}

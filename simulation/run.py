@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
+from simulation.fleet import NodeMaker, SimulatedFleet, whole_nodes
 from simulation.gateway import Gateway
 from simulation.history import History, list_changes
 from simulation.messages import Post
@@ -118,17 +118,22 @@ def simulated(
     work: int = WORK,
     poisson: bool = True,
     whole: Path | None = None,
+    make_nodes: Callable[[FleetTruth, Clock], NodeMaker] | None = None,
 ) -> Iterator[Simulation]:
     """Declares the world in an empty database, and yields a fleet and a planner there.
 
-    With a folder for `whole`, every node has its own agent: keeper, watch and power loop.
+    With a folder for `whole`, every node has its own agent: keeper, watch and power loop. `make_nodes` returns what
+    makes nodes of another kind.
     """
     clock = Clock()
     database = Database(database_url, pool_size=3, direct=True, moment=clock.now)
     try:
         worlds.put(database, world)
         truth: FleetTruth = worlds.truth_of(world, wrong)
-        fleet = SimulatedFleet(truth, clock, shapes, seed, poisson, whole=whole)
+        make_node = make_nodes(truth, clock) if make_nodes else None
+        if whole is not None:
+            make_node = whole_nodes(truth, clock, whole, seed)
+        fleet = SimulatedFleet(truth, clock, shapes, seed, poisson, make_node=make_node)
         planner = Planner(
             PlannerStore(database, "simulation", LEASE_SECONDS),
             Inline(),

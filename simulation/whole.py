@@ -20,7 +20,8 @@ from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import AgentMemory, StateFolder
 from agents.run.opening import NoGateway
-from agents.runtime import Launch
+from agents.runtime import CopyRuntime, Launch
+from agents.seams.routes import Routes
 from agents.templates.reading import read
 from simulation.clock import Clock
 from simulation.copies import CopyWork
@@ -41,14 +42,28 @@ class WholeNode(LightNode):
         self.uuids = tuple(self.machine.slots)
         self._now = clock.seconds
         self._looked_at = float("-inf")
-        device = SimulatedDevice(self.machine, self._seconds)
-        mps = SimulatedMps(self.machine, self._seconds, folder / "mps")
+        self.folder = StateFolder(folder)
         self._runtime = SimulatedRuntime(self.machine, self._seconds, self._behave)
-        talk = SimulatedTalk(self.machine, self._seconds)
-        around = NodeParts(NodeDrivers(device, mps, self._runtime, talk), NoGateway(), read())
-        self.agent = LocalNode(StateFolder(folder), around, 1, workers=0, clock=self._seconds, date=self.date)
-        self.agent.set_contact(True)
         self._bodies: dict[int, ReportBody] = {}
+        self.agent = self.open_agent()
+        self.agent.set_contact(True)
+
+    def open_agent(self) -> LocalNode:
+        """Starts an agent over the machine as it is."""
+        device = SimulatedDevice(self.machine, self._seconds)
+        mps = SimulatedMps(self.machine, self._seconds, self.folder.path / "mps")
+        drivers = NodeDrivers(device, mps, self.runtime(), SimulatedTalk(self.machine, self._seconds))
+        parts = NodeParts(drivers, self.routes(), read())
+        incarnation = self.seen.incarnation
+        return LocalNode(self.folder, parts, incarnation, workers=0, clock=self._seconds, date=self.date)
+
+    def runtime(self) -> CopyRuntime:
+        """Returns what the agent starts and ends processes with."""
+        return self._runtime
+
+    def routes(self) -> Routes:
+        """Returns the gateway that the agent declares its routes to."""
+        return NoGateway()
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
         verdict = judge_assignment(self.memory, offered)

@@ -16,6 +16,7 @@ from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
 from agents.contract.reports import Answer, Inventory
 from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, find_contradiction, judge_assignment
 from agents.control.composing import ReportHeading, compose_report
+from agents.control.contact import Contact
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
 from agents.node.fitting import fit
@@ -34,7 +35,6 @@ SMALLEST_REPORT_BYTES = 16 << 10
 TOO_LARGE = 413
 ANSWER_SECONDS = 10.0  # beyond the poll's own wait
 LONGEST_PAUSE_SECONDS = 30.0
-CONTACT_SECONDS = 60.0  # without an answer for this long, the assignment may be outdated
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Agent:
         self._stale = 0
         self._sent_inventory: Inventory | None = None
         self._most_bytes = MOST_REPORT_BYTES
-        self._answered_at = float("-inf")
+        self._contact = Contact(clock)
         self._trouble = ""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -104,7 +104,7 @@ class Agent:
     @property
     def silent_seconds(self) -> float | None:
         """Seconds since the control plane last answered; None if it never did."""
-        silent = self._clock() - self._answered_at
+        silent = self._contact.silent_seconds
         return silent if silent != float("inf") else None
 
     def report_once(self, link: Link) -> Answer:
@@ -200,7 +200,7 @@ class Agent:
 
     def _note_answer(self) -> None:
         self._trouble = ""
-        self._answered_at = self._clock()
+        self._contact.note_answer()
         self._node.set_contact(True)
 
     def _report_in_turn(self, link: Link) -> None:
@@ -255,7 +255,7 @@ class Agent:
         try:
             once(link)
         except Exception as error:  # no answer may end its threads: without them the node is cut off
-            if self._clock() - self._answered_at > CONTACT_SECONDS:
+            if self._contact.is_lost:
                 self._node.set_contact(False)
             return error
         return None

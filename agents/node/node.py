@@ -72,7 +72,7 @@ class LocalNode:
         filler = Filler(around.templates, around.host, folder.control_key())
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
-        routes = GatewayRoutes(around.routes)
+        routes = GatewayRoutes(around.routes, clock)
         self.ledger = CopyLedger(journal, date)
         self.keeper = Keeper(self.ledger, around.drivers, routes, filler, incarnation, around.host, clock, workers)
         self.counters = CopyCounters(around.drivers.talk, filler, around.counters)

@@ -6,8 +6,8 @@ Everything else is the product: planner, store, Postgres, the nodes' own decisio
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -37,23 +37,52 @@ STRUCK_SECONDS = 30.0  # after a fault hit a service's copy, a missing copy is b
 MOST_SM_PERCENT = 100.0 + 1e-6
 
 
+FAULTS = (
+    "node_silent",
+    "half_the_nodes_silent",
+    "reports_lost",
+    "reports_doubled",
+    "reports_late",
+    "gpu_lost",
+    "agent_restarted",
+    "copy_killed",
+    "start_fails",
+    "gateway_away",
+    "clock_off",
+    "leader_dies",
+    "leader_paused",
+    "solver_fails",
+    "connections_cut",
+    "control_plane_away",
+    "old_assignment",
+    "load_moves",
+)
+
+
 class Failing(Inline):
     """A solver that fails as often as configured."""
 
     def __init__(self) -> None:
         self.outcomes: list[SolveOutcome] = []
+        self.spoil: Callable[[Plan], Plan] | None = None  # applied to the next plan
 
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
         if self.outcomes:
             return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
-        return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
+        return self._spoiled(super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile))
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         if self.outcomes:
             return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "follow"})
-        return super().follow(problem, plan, rates, seconds=seconds)
+        return self._spoiled(super().follow(problem, plan, rates, seconds=seconds))
+
+    def _spoiled(self, answer: SolverAnswer) -> SolverAnswer:
+        if self.spoil is None or answer.plan is None:
+            return answer
+        spoil, self.spoil = self.spoil, None
+        return replace(answer, plan=spoil(answer.plan))
 
 
 @dataclass
@@ -62,6 +91,8 @@ class Chaos:
 
     simulation: Simulation
     seed: int
+    faults: Sequence[str] = FAULTS  # methods of this class
+    spell_factor: float = 1.0  # how long faults last, relative to their usual time
     struck: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     _spells: list[tuple[float, Callable[[], None]]] = field(
@@ -81,9 +112,9 @@ class Chaos:
 
     def strike(self, name: str | None = None) -> str:
         """Injects one fault for a while and returns its name."""
-        chosen = name or self.rng.choice(sorted(FAULTS))
+        chosen = name or self.rng.choice(sorted(self.faults))
         self.struck.append(chosen)
-        FAULTS[chosen](self)
+        getattr(self, chosen)()
         return chosen
 
     def advance(self, seconds: float) -> None:
@@ -298,31 +329,10 @@ class Chaos:
                 self._hit_at[copy.service] = self.simulation.clock.seconds
 
     def _later(self, least: float, most: float, end: Callable[[], None]) -> None:
-        self._spells.append((self.simulation.clock.seconds + self.rng.uniform(least, most), end))
+        seconds = self.spell_factor * self.rng.uniform(least, most)
+        self._spells.append((self.simulation.clock.seconds + seconds, end))
 
     def _violated(self, invariant: str, what: str) -> None:
         violation = f"{invariant} at {self.simulation.clock.seconds:.0f} s after {self.struck[-3:]}: {what}"
         if violation not in self.violations:
             self.violations.append(violation)
-
-
-FAULTS: Mapping[str, Callable[[Chaos], None]] = {
-    "node_silent": Chaos.node_silent,
-    "half_the_nodes_silent": Chaos.half_the_nodes_silent,
-    "reports_lost": Chaos.reports_lost,
-    "reports_doubled": Chaos.reports_doubled,
-    "reports_late": Chaos.reports_late,
-    "gpu_lost": Chaos.gpu_lost,
-    "agent_restarted": Chaos.agent_restarted,
-    "copy_killed": Chaos.copy_killed,
-    "start_fails": Chaos.start_fails,
-    "gateway_away": Chaos.gateway_away,
-    "clock_off": Chaos.clock_off,
-    "leader_dies": Chaos.leader_dies,
-    "leader_paused": Chaos.leader_paused,
-    "solver_fails": Chaos.solver_fails,
-    "connections_cut": Chaos.connections_cut,
-    "control_plane_away": Chaos.control_plane_away,
-    "old_assignment": Chaos.old_assignment,
-    "load_moves": Chaos.load_moves,
-}

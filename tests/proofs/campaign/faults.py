@@ -1,0 +1,237 @@
+"""The campaign's own faults, beside those of the light fleet: disks, processes, memory, power, money and strangers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import Connection, event, text
+
+from agents.devices.simulated.gpu import POWER_EXPONENT
+from agents.devices.simulated.refusals import CudaRefusal
+from agents.host.clocks import boot_id
+from agents.keeper.copies import Stage
+from agents.runtime import Running, proc
+from agents.runtime.process import ProcessRuntime
+from app.store.database.database import Unavailable, libpq_url
+from solvers.planning.plan import Plan
+from tests.proofs.campaign.disk import PowerSafeDisk
+from tests.proofs.campaign.gateway import CampaignGateway
+from tests.proofs.campaign.node import CampaignNode
+from tests.proofs.campaign.readers import PATHS, TenantReader
+from tests.simulation.chaos import CUT_OFF, FAULTS, Chaos
+
+CAMPAIGN_FAULTS = (
+    *FAULTS,
+    "agent_killed_in_a_step",
+    "power_cut",
+    "pid_reused",
+    "memory_taken",
+    "cap_lowered",
+    "cut_off_with_a_new_instance",
+    "plan_is_wrong",
+    "commit_unanswered",
+    "usage_altered",
+    "tenant_reads",
+)
+MARKS = "CREATE TABLE campaign_mark (number int NOT NULL)"
+MARK = text("INSERT INTO campaign_mark VALUES (:number)")
+CLOSED = text("SELECT node, id FROM usage_interval WHERE ended_at IS NOT NULL ORDER BY closed_at DESC LIMIT 50")
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignTools:
+    """What faults need besides the simulation."""
+
+    database_url: str
+    folder: Path
+    gateway: CampaignGateway
+    disk: PowerSafeDisk
+    tenant: str  # whose viewer reads
+    foreign: Sequence[str]  # names that this viewer must never see
+
+
+@dataclass
+class CampaignFaults(Chaos):
+    """Injects the faults of all kinds."""
+
+    tools: CampaignTools = field(kw_only=True)
+    marks: int = 0  # acknowledged writes
+    strangers_killed: int = 0
+    foreign_reads: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        database = self.simulation.database
+        database.write(lambda connection: connection.execute(text(MARKS)))
+        self.reader = TenantReader(database, self.tools.database_url, self.tools.tenant)
+        self._processes = ProcessRuntime(self.tools.folder / "processes")
+        self._unanswered = ""
+        event.listen(database.engine, "commit", self._on_commit)
+        for node in self.nodes:
+            node.cut = partial(self._cut_link, node)
+
+    @property
+    def nodes(self) -> list[CampaignNode]:
+        nodes = [self.simulation.fleet.nodes[name] for name in sorted(self.simulation.fleet.nodes)]
+        return [node for node in nodes if isinstance(node, CampaignNode)]
+
+    def pick(self) -> CampaignNode:
+        return self.rng.choice(self.nodes)
+
+    # Faults that the light fleet has, too.
+
+    def gateway_away(self) -> None:
+        node = self.pick()
+        self.tools.gateway.away.add(node.name)
+        self._later(5, 90, lambda: self.tools.gateway.away.discard(node.name))
+
+    def gpu_lost(self) -> None:
+        node = self.pick()
+        gpu = self.rng.randrange(len(node.uuids))
+        self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
+        node.lose(gpu)
+        self._later(20, 200, lambda: self._give_back(node, gpu))
+
+    def _give_back(self, node: CampaignNode, gpu: int) -> None:
+        self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
+        node.give_back(gpu)
+
+    # Faults of a node.
+
+    def agent_killed_in_a_step(self) -> None:
+        self.pick().dies = self.rng.choice(["before", "after"])
+
+    def power_cut(self) -> None:
+        node = self.pick()
+        self._hit(node.alive())
+        node.cut_power()
+
+    def pid_reused(self) -> None:
+        """Tells a real runtime to end a copy whose PID now belongs to a stranger."""
+        with subprocess.Popen(["/bin/sleep", "60"]) as stranger:
+            found = proc.read_process(stranger.pid)
+            assert found is not None
+            earlier = Running("campaign.1.1", stranger.pid, found.start_ticks - 1, boot_id())
+            self._processes.end(earlier, force=False)
+            self._processes.tell(earlier, "SIGKILL")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stranger.wait(0.05)
+            self.strangers_killed += stranger.poll() is not None
+            stranger.kill()
+
+    def memory_taken(self) -> None:
+        """Lets another user's process take most of the memory that a job's GPU has free."""
+        jobs = [
+            (node, node.uuids.index(copy.gpu))
+            for node in self.nodes
+            for copy in node.alive()
+            if not copy.served and copy.stage is Stage.READY and node.uuids.index(copy.gpu) not in node.lost
+        ]
+        if not jobs:
+            return
+        node, gpu = self.rng.choice(jobs)
+        device = node.machine.slots[node.uuids[gpu]].gpu
+        free_gib = device.kind.memory_gib - device.memory_used_gib
+        if free_gib < 1.0:
+            return
+        with contextlib.suppress(CudaRefusal):
+            pid = node.hold_from_outside(gpu, free_gib - 0.25)
+            self._later(120, 400, lambda: node.machine.vacate(pid))
+
+    def cap_lowered(self) -> None:
+        """Caps a GPU below what it draws, but not below what its lowest clock needs at full load."""
+        node = self.pick()
+        gpu = self.rng.randrange(len(node.uuids))
+        device = node.machine.slots[node.uuids[gpu]].gpu
+        range_w = device.kind.power_default_w - device.kind.idle_w
+        pace = (device.clocks_mhz[0] / device.clocks_mhz[-1]) ** POWER_EXPONENT
+        lowest_w = device.kind.idle_w + 1.05 * pace * range_w
+        node.caps_w[gpu] = max(lowest_w, device.kind.idle_w + 0.6 * (device.power_mean_w - device.kind.idle_w))
+        node.cap()
+        self._later(200, 600, lambda: node.caps_w.pop(gpu, None) and node.cap())
+
+    def cut_off_with_a_new_instance(self) -> None:
+        """Cuts the link of the next node that gets a new instance; its first starts fail."""
+        for node in self.nodes:
+            node.cut_at_the_next_instance = True
+
+    def _cut_link(self, node: CampaignNode) -> None:
+        self.simulation.post.silence([node.name])
+        self._hit(node.alive())
+
+        def back() -> None:
+            self.simulation.post.silence([node.name], "as usual")
+            self._hit(node.alive())
+
+        self._later(300, 480, back)
+
+    # Faults of the control plane.
+
+    def plan_is_wrong(self) -> None:
+        self.solver.spoil = self._spoiled
+
+    def _spoiled(self, plan: Plan) -> Plan:
+        return spoiled(plan, self.rng.random())
+
+    def commit_unanswered(self) -> None:
+        """Cuts the connection at COMMIT, before or after Postgres does it, of a write that is then acknowledged."""
+        self._unanswered = self.rng.choice(["before", "after"])
+        number = self.marks + 1
+        try:
+            self.simulation.database.write(lambda c: c.execute(MARK, {"number": number}) and None)
+        except Unavailable:
+            return
+        self.marks = number
+
+    def _on_commit(self, connection: Connection) -> None:
+        if not self._unanswered:
+            return
+        when, self._unanswered = self._unanswered, ""
+        driver = connection.connection.dbapi_connection
+        assert isinstance(driver, psycopg.Connection)
+        pid = driver.info.backend_pid
+        if when == "after":
+            driver.commit()
+        with psycopg.connect(libpq_url(self.tools.database_url), autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+    def connections_cut(self) -> None:
+        with contextlib.suppress(Unavailable), self.simulation.database.engine.connect() as connection:
+            connection.execute(text(CUT_OFF))
+
+    # Faults of people.
+
+    def usage_altered(self) -> None:
+        """Tries to rewrite and to delete a closed interval."""
+        row = self.rng.choice(self.simulation.database.read(lambda c: list(c.execute(CLOSED))) or [None])
+        if row is None:
+            return
+        with psycopg.connect(libpq_url(self.tools.database_url), autocommit=True) as connection:
+            for statement in (
+                "UPDATE usage_interval SET ended_at = ended_at + interval '1 hour' WHERE node = %s AND id = %s",
+                "DELETE FROM usage_interval WHERE node = %s AND id = %s",
+            ):
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(statement.encode(), (row.node, row.id))
+
+    def tenant_reads(self) -> None:
+        path = self.rng.choice(PATHS)
+        status, answer = self.reader.read(path)
+        if status >= 500:
+            self.foreign_reads.append(f"GET {path} answers {status}")
+        self.foreign_reads += [f"GET {path} names {name}" for name in self.tools.foreign if name in answer]
+
+
+def spoiled(plan: Plan, draw: float) -> Plan:
+    """Returns the plan with one instance that gets more of its GPU than there is."""
+    if not plan.instances:
+        return plan
+    place = int(draw * len(plan.instances))
+    wrong = replace(plan.instances[place], sm_percent=140.0)
+    return replace(plan, instances=(*plan.instances[:place], wrong, *plan.instances[place + 1 :]))

@@ -1,0 +1,148 @@
+"""Checks I1 to I7 of FAILURES.md on the campaign's fleet after every tick, in plain code of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+
+from agents.control.contact import CONTACT_SECONDS
+from agents.keeper.copies import Stage
+from tests.proofs.campaign.faults import CampaignFaults
+from tests.proofs.campaign.node import CampaignNode
+from tests.simulation.chaos import STRUCK_SECONDS
+
+BOOKS_SECONDS = 60.0  # between two looks at the tables
+OVER_CAP_TICKS = 6  # in a row, of a second each: the law's period, its measurement, and a jump of the load
+SHORT_TICKS = 25  # in a row, until a job has made room: the guard's patience, and the time to save and end
+POWER_TOLERANCE_W = 2.0
+MEMORY_TOLERANCE_GIB = 0.01
+
+MARKED = text("SELECT number, count(*) AS times FROM campaign_mark GROUP BY number")
+BOOKS = text("SELECT node, id, started_at, ended_at, sm_percent FROM usage_interval WHERE ended_at IS NOT NULL")
+
+
+@dataclass
+class Campaign(CampaignFaults):
+    """The fleet under faults, and what must never be seen there."""
+
+    _over_cap: Counter[tuple[str, int]] = field(default_factory=Counter)  # by node and GPU: ticks in a row
+    _short: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _carried: dict[str, bool] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)  # copies whose start was looked at
+    _books: dict[tuple[str, str], Any] = field(default_factory=dict)
+    _books_at: float = 0.0
+    checks: int = 0
+
+    def look(self) -> None:
+        self.checks += 1
+        for node in self.nodes:
+            self._never_goes_back(node)
+            self._intent_is_durable(node)
+            self._starts_nothing_alone(node)
+            self._fits(node)
+            self._assignment_fits(node)
+            for gpu in range(len(node.uuids)):
+                if gpu not in node.lost:
+                    self._keeps_its_cap(node, gpu)
+                    self._has_memory_for_all(node, gpu)
+        self._runs_once()
+        self._is_carried()
+        self._strangers()
+        if self.simulation.clock.seconds >= self._books_at:
+            self._books_at = self.simulation.clock.seconds + BOOKS_SECONDS
+            self.look_at_books()
+
+    def at_the_end(self) -> None:
+        super().at_the_end()
+        self.look_at_books()
+
+    def look_at_books(self) -> None:
+        """Checks what the database holds: acknowledged writes once each, and closed usage as it was."""
+        database = self.simulation.database
+        times = {row.number: row.times for row in database.read(lambda c: list(c.execute(MARKED)))}
+        for number in range(1, self.marks + 1):
+            if times.get(number) != 1:
+                self._violated("I5", f"the acknowledged write {number} is there {times.get(number, 0)} times")
+        rows = {(row.node, row.id): row for row in database.read(lambda c: list(c.execute(BOOKS)))}
+        for key, row in self._books.items():
+            if rows.get(key) != row:
+                self._violated("I7", f"closed usage {key} changed from {row} to {rows.get(key)}")
+        self._books = rows
+
+    def _intent_is_durable(self, node: CampaignNode) -> None:
+        while node.unrecorded:
+            self._violated("I2", f"{node.unrecorded.pop()} was started on {node.name} before its intent was durable")
+
+    def _starts_nothing_alone(self, node: CampaignNode) -> None:
+        alone = self.simulation.clock.seconds - node.linked_at > CONTACT_SECONDS + 2
+        for copy in node.alive():
+            if copy.running is None or copy.id in self._checked:
+                continue
+            self._checked.add(copy.id)
+            if alone and copy.instance not in node.ready_here:
+                self._violated("I4", f"{copy.instance} was started on {node.name}, which has lost contact")
+        node.ready_here |= {copy.instance for copy in node.alive() if copy.stage is Stage.READY}
+
+    def _runs_once(self) -> None:
+        places: dict[str, set[str]] = {}
+        for node in self.nodes:
+            for copy in node.alive():
+                places.setdefault(copy.instance, set()).add(node.name)
+        for instance, names in places.items():
+            if len(names) > 1:
+                self._violated("I1", f"{instance} runs on {sorted(names)}")
+
+    def _is_carried(self) -> None:
+        """A service keeps a copy that the gateway routes to and that answers, unless a fault took its copies."""
+        now = self.simulation.clock.seconds
+        carried = {
+            route.service
+            for node in self.nodes
+            for route in self.tools.gateway.routes.get(node.name, ())
+            if not route.drained and node.answers(route.copy)
+        }
+        for service in self.simulation.fleet.declared:
+            is_hit = now - self._hit_at.get(service, -1e9) <= STRUCK_SECONDS
+            if service not in carried and self._carried.get(service) and not is_hit:
+                self._violated("I3", f"{service} lost its last routed copy, and no fault explains it")
+            self._carried[service] = service in carried
+
+    def _assignment_fits(self, node: CampaignNode) -> None:
+        assignment = node.seen.assignment
+        totals: Counter[int] = Counter()
+        for instance in assignment.instances if assignment else ():
+            totals[instance.gpu] += instance.sm_percent  # type: ignore[assignment]
+        for gpu, total in totals.items():
+            if total > 100 + 1e-6:
+                self._violated("I6", f"GPU {gpu} of {node.name} is assigned {total:g} % of its multiprocessors")
+
+    def _keeps_its_cap(self, node: CampaignNode, gpu: int) -> None:
+        cap_w = node.caps_w.get(gpu)
+        drawn_w = node.machine.slots[node.uuids[gpu]].gpu.power_mean_w
+        is_over = cap_w is not None and drawn_w > cap_w + POWER_TOLERANCE_W
+        self._over_cap[node.name, gpu] = self._over_cap[node.name, gpu] + 1 if is_over else 0
+        if self._over_cap[node.name, gpu] > OVER_CAP_TICKS:
+            self._violated("I6", f"GPU {gpu} of {node.name} draws {drawn_w:.0f} W above its cap of {cap_w:.0f} W")
+
+    def _has_memory_for_all(self, node: CampaignNode, gpu: int) -> None:
+        """While a job could make room, every process can grow to its limit beside the memory of other users."""
+        copies = [copy for copy in node.alive() if copy.gpu == node.uuids[gpu] and copy.running is not None]
+        device = node.machine.slots[node.uuids[gpu]].gpu
+        strangers_gib = sum(context.memory_gib for context in device.contexts if not context.under_mps)
+        limits_gib = sum(copy.wanted.memory_gib for copy in copies)
+        can_make_room = any(not copy.served and copy.stage is Stage.READY for copy in copies)
+        is_short = can_make_room and limits_gib + strangers_gib > device.kind.memory_gib + MEMORY_TOLERANCE_GIB
+        self._short[node.name, gpu] = self._short[node.name, gpu] + 1 if is_short else 0
+        if self._short[node.name, gpu] > SHORT_TICKS:
+            self._violated("I6", f"GPU {gpu} of {node.name} has no memory for all, and its job does not make room")
+
+    def _strangers(self) -> None:
+        if self.strangers_killed:
+            self._violated("I2", "a stranger's process was ended under a PID that was reused")
+            self.strangers_killed = 0
+        for read in self.foreign_reads:
+            self._violated("I5", read)
+        self.foreign_reads.clear()

@@ -1,0 +1,211 @@
+"""A node of the campaign: a real agent over a machine, a disk and a gateway that can fail at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from agents.contract.assignments import AssignedGpu, Assignment
+from agents.control.assignments import AssignmentVerdict
+from agents.control.contact import Contact
+from agents.devices.simulated.process import Behaviour, Process
+from agents.runtime import CopyRuntime, Launch, Running
+from agents.seams.device import Ability
+from agents.seams.routes import Routes
+from simulation.clock import Clock
+from simulation.truth import FleetTruth
+from simulation.whole import WholeNode
+from tests.proofs.campaign.disk import PowerSafeDisk
+from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes
+
+JOURNAL = "journal.jsonl"
+
+
+class AgentKilled(BaseException):
+    """The agent's process was killed in the middle of a step."""
+
+
+class WatchedRuntime:
+    """A runtime that notes starts whose intent is not durable, and kills the agent around a start on request."""
+
+    def __init__(self, node: CampaignNode, inner: CopyRuntime) -> None:
+        self._node = node
+        self._inner = inner
+
+    def start(self, launch: Launch) -> Running:
+        if f'"{launch.copy}"'.encode() not in self._node.disk.durable(self._node.folder.path / JOURNAL):
+            self._node.unrecorded.append(launch.copy)
+        self._die_if("before")
+        running = self._inner.start(launch)
+        self._die_if("after")
+        return running
+
+    def find(self) -> tuple[Running, ...]:
+        return self._inner.find()
+
+    def alive(self, running: Running) -> bool:
+        return self._inner.alive(running)
+
+    def pids(self, running: Running) -> frozenset[int]:
+        return self._inner.pids(running)
+
+    def end(self, running: Running, force: bool) -> None:
+        self._inner.end(running, force)
+
+    def tell(self, running: Running, signal_name: str) -> None:
+        self._inner.tell(running, signal_name)
+
+    def log_tail(self, copy: str) -> str:
+        return self._inner.log_tail(copy)
+
+    def tidy(self, copies: Collection[str]) -> None:
+        self._inner.tidy(copies)
+
+    def _die_if(self, when: str) -> None:
+        if self._node.dies == when:
+            self._node.dies = ""
+            raise AgentKilled
+
+
+class CampaignNode(WholeNode):
+    """`contact` is the link: False while neither reports nor assignments pass. The agent applies its own rule to it."""
+
+    def __init__(
+        self,
+        name: str,
+        gpu_type: str,
+        gpus: int,
+        truth: FleetTruth,
+        clock: Clock,
+        folder: Path,
+        disk: PowerSafeDisk,
+        gateway: CampaignGateway,
+    ) -> None:
+        self.disk = disk
+        self._gateway = gateway
+        self.unrecorded: list[str] = []  # copies that were started before their intent was durable
+        self.dies = ""  # before or after: the agent is killed at its next start of a copy
+        self.caps_w: dict[int, float] = {}  # by GPU: the cap that its assignment carries
+        self.cut_at_the_next_instance = False
+        self.cut: Callable[[], None] = lambda: None  # cuts the link
+        self.ready_here: set[str] = set()  # instances that have been ready here
+        self.linked_at = clock.seconds
+        self._rule = Contact(lambda: clock.seconds)
+        self._strangers = 0
+        folder.mkdir(parents=True)
+        super().__init__(name, gpu_type, gpus, truth, clock, folder)
+        for uuid in self.uuids:  # only the agent's own law keeps the cap
+            self.machine.unsupported(uuid, Ability.CAP_POWER)
+
+    def runtime(self) -> CopyRuntime:
+        return WatchedRuntime(self, self._runtime)
+
+    def routes(self) -> Routes:
+        return NodeRoutes(self._gateway, self.name, self.answers)
+
+    def answers(self, copy: str) -> bool:
+        """Returns whether the copy's process answers requests."""
+        process = self._runtime.process(copy)
+        return process is not None and process.exited_at is None and self.machine.now >= process.answers_at
+
+    def processes(self) -> list[Process]:
+        """Returns every process of ours that runs."""
+        return [process for process in self.machine.processes.values() if process.exited_at is None]
+
+    def offer(self, offered: Assignment) -> AssignmentVerdict:
+        before = self.seen.assignment
+        verdict = super().offer(self._capped(offered))
+        if verdict is AssignmentVerdict.TAKE:
+            self.folder.keep_memory(self.seen)
+            self._cut_off(before, offered)
+        return verdict
+
+    def cap(self) -> None:
+        """Puts the present caps into the assignment in force, as a new one would."""
+        if self.seen.assignment is not None:
+            self.agent.offer(self._capped(self.seen.assignment))
+
+    def _capped(self, assignment: Assignment) -> Assignment:
+        """Returns the assignment with the caps of the moment."""
+        gpus = {gpu.index: msgspec.structs.replace(gpu, cap_w=None) for gpu in assignment.gpus}
+        for index, cap_w in self.caps_w.items():
+            gpus[index] = msgspec.structs.replace(gpus.get(index, AssignedGpu(index)), cap_w=cap_w)
+        return msgspec.structs.replace(assignment, gpus=tuple(gpus.values()))
+
+    def _cut_off(self, before: Assignment | None, after: Assignment) -> None:
+        known = {instance.id for instance in before.instances} if before else set()
+        new = [instance.id for instance in after.instances if instance.id not in known and instance.service]
+        if self.cut_at_the_next_instance and new:
+            self.cut_at_the_next_instance = False
+            self.failing |= dict.fromkeys(new, 4)
+            self.cut()
+
+    def tick(self) -> None:
+        if self.contact:
+            self.linked_at = self.clock.seconds
+            self._rule.note_answer()
+        link = self.contact
+        self.contact = not self._rule.is_lost
+        try:
+            super().tick()
+        except AgentKilled:
+            self.restart()
+        finally:
+            self.contact = link
+
+    # Faults.
+
+    def lose(self, gpu: int) -> None:
+        self.lost.add(gpu)
+        self.machine.lose(self.uuids[gpu])
+
+    def give_back(self, gpu: int) -> None:
+        self.lost.discard(gpu)
+        self.machine.give_back(self.uuids[gpu])
+        self.news = True
+
+    def kill(self, copy: str) -> None:
+        process = self._runtime.process(copy)
+        if process is not None:
+            process.exit_by(self.machine.now)
+            self.machine.slots[process.launch.gpu].due_at = self.machine.now
+
+    def restart(self) -> None:
+        """Kills the agent, and starts another from what the old one left in its folder."""
+        self.agent.keeper.close()
+        memory = self.folder.memory()
+        memory.incarnation = max(memory.incarnation, self.seen.incarnation) + 1
+        self.folder.keep_memory(memory)
+        self.seen = memory
+        self._bodies.clear()
+        self.agent = self.open_agent()
+        if memory.assignment is not None:
+            self.agent.offer(memory.assignment)
+        self.news = True
+
+    def cut_power(self) -> None:
+        """Restarts the machine: every process ends, and the disk keeps only what was durable."""
+        for process in self.processes():
+            self.kill(process.launch.copy)
+        self.machine.advance(self.machine.now)
+        self.disk.cut_power(self.folder.path)
+        self.restart()
+
+    def _behave(self, launch: Launch) -> Behaviour:
+        """Fails the next warm-ups of an instance as often as `failing` says."""
+        behaviour = super()._behave(launch)
+        instance = launch.copy.rsplit(".", 2)[0]
+        if self.failing.get(instance, 0) <= 0:
+            return behaviour
+        self.failing[instance] -= 1
+        return replace(behaviour, crashes_seconds=behaviour.warm_seconds / 2)
+
+    def hold_from_outside(self, gpu: int, memory_gib: float) -> int:
+        """Lets a process of another user take device memory; returns its PID."""
+        self._strangers += 1
+        pid = 900_000 + self._strangers
+        self.machine.open_outside(self.uuids[gpu], pid, memory_gib)
+        return pid

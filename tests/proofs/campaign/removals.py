@@ -1,0 +1,167 @@
+"""Removes one defence at a time from the product, as a careless change would; the campaign must notice each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+
+from agents.control.assignments import AssignmentVerdict
+from agents.control.contact import Contact
+from agents.keeper import decide as deciding
+from agents.keeper import journal
+from agents.keeper.copies import Stage
+from agents.keeper.routing import GatewayRoutes
+from agents.node.memory_guard import MemoryGuard
+from agents.policy import power
+from agents.policy.memory import Guard, Moves
+from agents.runtime import proc
+from agents.seams.routes import RouteState
+from app import access
+from app.control.decide import drafting
+from app.store.database import lease
+from app.store.database.database import Database, libpq_url, statement
+
+Patch = Callable[[ExitStack, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How a defence is removed, the invariant that then breaks, and the faults that it defends against."""
+
+    remove: Patch
+    invariant: str
+    faults: Sequence[str]
+
+
+def _fencing(stack: ExitStack, url: str) -> None:
+    """The epoch is not asked for: neither by the database, nor by the agents."""
+    by_name = "SELECT generation FROM lease WHERE name = :name AND CAST(:epoch AS bigint) IS NOT NULL FOR SHARE"
+    following = (
+        "UPDATE lease SET generation = generation + 1 "
+        "WHERE name = :name AND CAST(:epoch AS bigint) IS NOT NULL RETURNING generation"
+    )
+    stack.enter_context(patch.object(lease, "HELD", statement("lease_held", by_name)))
+    stack.enter_context(patch.object(lease, "NEXT", statement("next_generation", following)))
+    for module in ("simulation.node", "simulation.whole", "agents.control.assignments"):
+        stack.enter_context(patch(f"{module}.judge_assignment", lambda memory, offered: AssignmentVerdict.TAKE))
+
+
+def _fsync(stack: ExitStack, url: str) -> None:
+    """The journal is written, but not synced."""
+    lazy = SimpleNamespace(**{name: getattr(os, name) for name in dir(os)} | {"fsync": lambda handle: None})
+    stack.enter_context(patch.object(journal, "os", lazy))
+
+
+def _make_before_break(stack: ExitStack, url: str) -> None:
+    """A copy is taken down as soon as its replacement has been started."""
+    careful = deciding._take_down
+
+    def hasty(wanted: Any, copies: Any, by_instance: Any, node: Any) -> list[deciding.TakeDown]:
+        found = careful(wanted, copies, by_instance, node)
+        named = {taken.copy for taken in found}
+        for want in wanted:
+            own = by_instance.get(want.instance.id, ())
+            right = deciding.right_copy(want, own)
+            found += [
+                deciding.TakeDown(copy.id, "replaced")
+                for copy in own
+                if copy is not right and copy.stage is Stage.READY and copy.id not in named and right is not None
+            ]
+        return found
+
+    stack.enter_context(patch.object(deciding, "_take_down", hasty))
+
+
+def _route_acknowledgement(stack: ExitStack, url: str) -> None:
+    """A route counts as in force, and as gone, as soon as it is declared."""
+    stack.enter_context(patch.object(GatewayRoutes, "in_force", lambda self, copy: RouteState(copy.id, copy.rising, 0)))
+    stack.enter_context(patch.object(GatewayRoutes, "drained", lambda self, copy: True))
+    stack.enter_context(patch.object(GatewayRoutes, "forgotten", lambda self, copy: True))
+
+
+def _sixty_seconds(stack: ExitStack, url: str) -> None:
+    """Contact is never lost."""
+    stack.enter_context(patch.object(Contact, "is_lost", False))
+
+
+def _isolation(stack: ExitStack, url: str) -> None:
+    """A tenant's viewer is let through as the fleet's."""
+    seen_by_all = access.TABLE[access.Role.VIEWER]
+    stack.enter_context(patch.dict(access.TABLE, {access.Role.TENANT_VIEWER: seen_by_all}))  # type: ignore[call-overload]
+
+
+def _judge(stack: ExitStack, url: str) -> None:
+    """Whatever the solver returns is right."""
+    careful = drafting.judge
+
+    def blind(*args: Any, **kwargs: Any) -> Any:
+        verdict = careful(*args, **kwargs)
+        return verdict if verdict.is_right else _with_no_violations(verdict)
+
+    stack.enter_context(patch.object(drafting, "judge", blind))
+
+
+def _with_no_violations(verdict: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(verdict, violations=())
+
+
+def _commit_reread(stack: ExitStack, url: str) -> None:
+    """A COMMIT without an answer counts as not done."""
+    stack.enter_context(patch.object(Database, "_committed", lambda self, xid, checkpoint: False))
+
+
+def _pid_identity(stack: ExitStack, url: str) -> None:
+    """A PID alone names a process."""
+    stack.enter_context(patch.object(proc, "send", lambda pid, start_ticks, number: os.kill(pid, number)))
+
+
+def _memory_guard(stack: ExitStack, url: str) -> None:
+    """No job is asked to make room."""
+    stack.enter_context(patch("agents.node.memory_guard.memory.guard", lambda before, *rest: (Guard(), Moves())))
+    stack.enter_context(patch.object(MemoryGuard, "away", frozenset()))
+
+
+def _cap_law(stack: ExitStack, url: str) -> None:
+    """No GPU counts as over its cap."""
+    stack.enter_context(patch("agents.policy.power.law.is_over", lambda period: False))
+    assert power.step
+
+
+def _ledger_trigger(stack: ExitStack, url: str) -> None:
+    """Closed usage may be rewritten."""
+    with psycopg.connect(libpq_url(url), autocommit=True) as connection:
+        connection.execute("ALTER TABLE usage_interval DISABLE TRIGGER USER")
+
+
+REMOVALS: Mapping[str, Removal] = {
+    "fencing": Removal(_fencing, "I1", ("leader_paused", "old_assignment", "load_moves")),
+    "fsync": Removal(_fsync, "I2", ("copy_killed", "load_moves")),
+    "make-before-break": Removal(_make_before_break, "I3", ("load_moves",)),
+    "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("gateway_away", "load_moves")),
+    "sixty-seconds": Removal(_sixty_seconds, "I4", ("cut_off_with_a_new_instance", "load_moves")),
+    "isolation": Removal(_isolation, "I5", ("tenant_reads",)),
+    "judge": Removal(_judge, "I6", ("plan_is_wrong", "load_moves")),
+    "commit-reread": Removal(_commit_reread, "I5", ("commit_unanswered",)),
+    "pid-identity": Removal(_pid_identity, "I2", ("pid_reused",)),
+    "memory-guard": Removal(_memory_guard, "I6", ("memory_taken",)),
+    "cap-law": Removal(_cap_law, "I6", ("cap_lowered",)),
+    "ledger-trigger": Removal(_ledger_trigger, "I7", ("usage_altered",)),
+}
+
+
+@contextmanager
+def removed(name: str, url: str) -> Iterator[None]:
+    """Runs without this defence; the database is migrated by then."""
+    with ExitStack() as stack:
+        if name:
+            REMOVALS[name].remove(stack, url)
+        yield

@@ -1,0 +1,69 @@
+"""Runs one campaign: faults every few seconds, and now and then a pause in which the fleet must recover."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
+from tests.proofs.campaign.invariants import Campaign
+from tests.proofs.campaign.removals import REMOVALS, removed
+from tests.proofs.campaign.world import RATES, campaign_fleet
+from tests.simulation.test_chaos import settled
+
+WARM_UP_SECONDS = 90.0
+PAUSE_EVERY_FAULTS = 200
+RECOVERY_CYCLES = 6
+SPELL_FACTOR = 0.2  # faults come every few seconds, so each lasts a fraction of its usual time
+TENANT = "media"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult:
+    """What a campaign did and found."""
+
+    faults: int
+    kinds: Mapping[str, int]
+    virtual_seconds: float
+    checks: int
+    violations: tuple[str, ...]
+
+
+def run_campaign(database_url: str, folder: Path, seed: int, faults: int, removal: str = "") -> CampaignResult:
+    """Strikes with so many faults; without a defence it ends at the first violation."""
+    with campaign_fleet(database_url, folder, seed) as (simulation, gateway, disk), removed(removal, database_url):
+        foreign = [f"{tenant}-{number}" for tenant in RATES if tenant != TENANT for number in range(len(RATES[tenant]))]
+        tools = CampaignTools(database_url, folder, gateway, disk, TENANT, foreign)
+        kinds = CAMPAIGN_FAULTS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
+        campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools)
+        campaign.go_on(WARM_UP_SECONDS)
+        for number in range(1, faults + 1):
+            campaign.strike()
+            campaign.go_on(campaign.rng.uniform(2, 8))
+            if removal and campaign.violations:
+                break
+            if number % PAUSE_EVERY_FAULTS == 0:
+                recover(campaign)
+        else:
+            recover(campaign)
+        campaign.at_the_end()
+        return CampaignResult(
+            len(campaign.struck),
+            Counter(campaign.struck),
+            simulation.clock.seconds,
+            campaign.checks,
+            tuple(campaign.violations),
+        )
+
+
+def recover(campaign: Campaign) -> None:
+    """Ends every fault; within a few cycles everything must be as the plan in force has it."""
+    campaign.mend()
+    ends = campaign.simulation.clock.seconds + RECOVERY_CYCLES * campaign.simulation.planner.cycle_seconds
+    while campaign.simulation.clock.seconds < ends:
+        campaign.go_on(5)
+        if not settled(campaign):
+            return
+    campaign.violations += [f"not recovered: {what}" for what in settled(campaign)]

@@ -1,0 +1,59 @@
+"""The campaign's fleet: six nodes of two GPUs, two tenants with three services each, and a job that may be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.manifests.offline import DeclaredFiles
+from simulation.run import Simulation, simulated
+from simulation.world import of_documents
+from tests.proofs.campaign.disk import PowerSafeDisk, in_use
+from tests.proofs.campaign.gateway import CampaignGateway
+from tests.proofs.campaign.node import CampaignNode
+from tests.simulation.worlds import document, gpu_type, model, node, policy, profile
+
+NODES = 6
+RATES = {"shop": (200.0, 120.0, 60.0), "media": (150.0, 90.0, 40.0)}
+JOB = {
+    "type": "training",
+    "steps": 10**9,
+    "preemptible": True,
+    "profiles": {"v100-16gb": {"stepsPerSecond": {"20": 1.1, "100": 3.4}, "memoryGib": 9}},
+}
+
+
+def documents() -> list[dict[str, Any]]:
+    found = [gpu_type(), policy(mode="auto"), *(node(f"node-{number}") for number in range(NODES))]
+    for tenant, rates in RATES.items():
+        for number, rate in enumerate(rates):
+            name = f"{tenant}-{number}"
+            slo = {"latencyMs": 120, "percentile": 98}
+            spec = {"model": name, "slo": slo, "ratePerSecond": rate}
+            found += [model(name), profile(name, startSeconds=10), document("Service", name, spec, tenant)]
+    return [*found, document("Job", "media-training", JOB, "media")]
+
+
+def world() -> DeclaredFiles:
+    return of_documents(documents())
+
+
+@contextmanager
+def campaign_fleet(
+    database_url: str, folder: Path, seed: int
+) -> Iterator[tuple[Simulation, CampaignGateway, PowerSafeDisk]]:
+    """Yields the fleet with its planner, its gateway and its disk."""
+    gateway, disk = CampaignGateway(), PowerSafeDisk()
+
+    def make_nodes(truth: Any, clock: Any) -> Any:
+        return lambda planned: CampaignNode(
+            planned.name, planned.gpu_type, planned.gpu_count, truth, clock, folder / planned.name, disk, gateway
+        )
+
+    with (
+        in_use(disk),
+        simulated(database_url, world(), seed=seed, make_nodes=make_nodes) as simulation,
+    ):
+        yield simulation, gateway, disk
