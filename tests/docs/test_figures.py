@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agents.control.agent import CONTACT_SECONDS
+from agents.control.contact import CONTACT_SECONDS
 from agents.gateway import overload
 from agents.gateway.desired import FIRST_SLOTS
 from agents.gateway.followers import SETTLED_SECONDS

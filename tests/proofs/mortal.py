@@ -13,14 +13,14 @@ import signal
 import sys
 from pathlib import Path
 
-from agents.control import agent
+from agents.control import contact
 from agents.keeper.copies import NodeCopy
 from agents.keeper.journal import Journal
 from cli.main import main as run
 
 
 def main(orders: Path, contact_seconds: float, words: list[str]) -> int:
-    agent.CONTACT_SECONDS = contact_seconds
+    contact.CONTACT_SECONDS = contact_seconds
     written = 0
     write = Journal.write
 

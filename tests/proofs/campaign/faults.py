@@ -29,6 +29,7 @@ from tests.simulation.chaos import CUT_OFF, FAULTS, Chaos
 CAMPAIGN_FAULTS = (
     *FAULTS,
     "agent_killed_in_a_step",
+    "handed_over",
     "power_cut",
     "pid_reused",
     "memory_taken",
@@ -107,6 +108,10 @@ class CampaignFaults(Chaos):
     def agent_killed_in_a_step(self) -> None:
         self.pick().dies = self.rng.choice(["before", "after"])
 
+    def handed_over(self) -> None:
+        """Changes the shape of an instance: no fault by itself, but every other may hit the hand-over."""
+        self.pick().hand_over(self.rng.random())
+
     def power_cut(self) -> None:
         node = self.pick()
         self._hit(node.alive())
@@ -154,7 +159,11 @@ class CampaignFaults(Chaos):
         lowest_w = device.kind.idle_w + 1.05 * pace * range_w
         node.caps_w[gpu] = max(lowest_w, device.kind.idle_w + 0.6 * (device.power_mean_w - device.kind.idle_w))
         node.cap()
-        self._later(200, 600, lambda: node.caps_w.pop(gpu, None) and node.cap())
+        self._later(200, 600, lambda: self._lift_cap(node, gpu))
+
+    def _lift_cap(self, node: CampaignNode, gpu: int) -> None:
+        node.caps_w.pop(gpu, None)
+        node.cap()
 
     def cut_off_with_a_new_instance(self) -> None:
         """Cuts the link of the next node that gets a new instance; its first starts fail."""
@@ -166,10 +175,11 @@ class CampaignFaults(Chaos):
         self._hit(node.alive())
 
         def back() -> None:
+            node.failing.clear()
             self.simulation.post.silence([node.name], "as usual")
             self._hit(node.alive())
 
-        self._later(300, 480, back)
+        self._later(400, 600, back)
 
     # Faults of the control plane.
 
@@ -198,6 +208,7 @@ class CampaignFaults(Chaos):
         pid = driver.info.backend_pid
         if when == "after":
             driver.commit()
+            driver.execute("SELECT 1")  # psycopg sends no COMMIT outside a transaction
         with psycopg.connect(libpq_url(self.tools.database_url), autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
@@ -229,9 +240,10 @@ class CampaignFaults(Chaos):
 
 
 def spoiled(plan: Plan, draw: float) -> Plan:
-    """Returns the plan with one instance that gets more of its GPU than there is."""
-    if not plan.instances:
+    """Returns the plan with an instance that takes the whole of a GPU that another instance uses."""
+    if len(plan.instances) < 2:
         return plan
     place = int(draw * len(plan.instances))
-    wrong = replace(plan.instances[place], sm_percent=140.0)
+    other = plan.instances[place - 1]
+    wrong = replace(plan.instances[place], node=other.node, gpu=other.gpu, sm_percent=100)
     return replace(plan, instances=(*plan.instances[:place], wrong, *plan.instances[place + 1 :]))

@@ -12,6 +12,7 @@ from agents.contract.assignments import AssignedGpu, Assignment
 from agents.control.assignments import AssignmentVerdict
 from agents.control.contact import Contact
 from agents.devices.simulated.process import Behaviour, Process
+from agents.keeper.copies import Stage
 from agents.runtime import CopyRuntime, Launch, Running
 from agents.seams.device import Ability
 from agents.seams.routes import Routes
@@ -126,7 +127,32 @@ class CampaignNode(WholeNode):
     def cap(self) -> None:
         """Puts the present caps into the assignment in force, as a new one would."""
         if self.seen.assignment is not None:
-            self.agent.offer(self._capped(self.seen.assignment))
+            self._change(self._capped(self.seen.assignment))
+
+    def hand_over(self, draw: float) -> str:
+        """Changes the shape of a ready instance, as a new plan would; returns the service."""
+        ready = [copy for copy in self.alive() if copy.served and copy.stage is Stage.READY]
+        assignment = self.seen.assignment
+        if not ready or assignment is None:
+            return ""
+        chosen = ready[int(draw * len(ready))]
+        self._change(
+            msgspec.structs.replace(
+                assignment,
+                instances=tuple(
+                    msgspec.structs.replace(instance, memory_gib=instance.memory_gib + 0.125)
+                    if instance.id == chosen.instance
+                    else instance
+                    for instance in assignment.instances
+                ),
+            )
+        )
+        return chosen.service
+
+    def _change(self, assignment: Assignment) -> None:
+        self.seen = msgspec.structs.replace(self.seen, assignment=assignment)
+        self.folder.keep_memory(self.seen)
+        self.agent.offer(assignment)
 
     def _capped(self, assignment: Assignment) -> Assignment:
         """Returns the assignment with the caps of the moment."""
@@ -140,7 +166,7 @@ class CampaignNode(WholeNode):
         new = [instance.id for instance in after.instances if instance.id not in known and instance.service]
         if self.cut_at_the_next_instance and new:
             self.cut_at_the_next_instance = False
-            self.failing |= dict.fromkeys(new, 4)
+            self.failing |= dict.fromkeys(new, 50)
             self.cut()
 
     def tick(self) -> None:
@@ -181,6 +207,7 @@ class CampaignNode(WholeNode):
         self.folder.keep_memory(memory)
         self.seen = memory
         self._bodies.clear()
+        self._rule = Contact(lambda: self.clock.seconds)
         self.agent = self.open_agent()
         if memory.assignment is not None:
             self.agent.offer(memory.assignment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -19,14 +19,13 @@ from agents.keeper import journal
 from agents.keeper.copies import Stage
 from agents.keeper.routing import GatewayRoutes
 from agents.node.memory_guard import MemoryGuard
-from agents.policy import power
 from agents.policy.memory import Guard, Moves
 from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
-from app.control.decide import drafting
 from app.store.database import lease
 from app.store.database.database import Database, libpq_url, statement
+from solvers.planning.judge import judge
 
 Patch = Callable[[ExitStack, str], None]
 
@@ -94,24 +93,18 @@ def _sixty_seconds(stack: ExitStack, url: str) -> None:
 def _isolation(stack: ExitStack, url: str) -> None:
     """A tenant's viewer is let through as the fleet's."""
     seen_by_all = access.TABLE[access.Role.VIEWER]
-    stack.enter_context(patch.dict(access.TABLE, {access.Role.TENANT_VIEWER: seen_by_all}))  # type: ignore[call-overload]
+    stack.enter_context(patch.dict(access.TABLE, {access.Role.TENANT_VIEWER: seen_by_all}))
 
 
 def _judge(stack: ExitStack, url: str) -> None:
     """Whatever the solver returns is right."""
-    careful = drafting.judge
+    careful = judge
 
     def blind(*args: Any, **kwargs: Any) -> Any:
         verdict = careful(*args, **kwargs)
-        return verdict if verdict.is_right else _with_no_violations(verdict)
+        return replace(verdict, violations=())
 
-    stack.enter_context(patch.object(drafting, "judge", blind))
-
-
-def _with_no_violations(verdict: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(verdict, violations=())
+    stack.enter_context(patch("app.control.decide.drafting.judge", blind))
 
 
 def _commit_reread(stack: ExitStack, url: str) -> None:
@@ -133,7 +126,6 @@ def _memory_guard(stack: ExitStack, url: str) -> None:
 def _cap_law(stack: ExitStack, url: str) -> None:
     """No GPU counts as over its cap."""
     stack.enter_context(patch("agents.policy.power.law.is_over", lambda period: False))
-    assert power.step
 
 
 def _ledger_trigger(stack: ExitStack, url: str) -> None:
@@ -145,8 +137,8 @@ def _ledger_trigger(stack: ExitStack, url: str) -> None:
 REMOVALS: Mapping[str, Removal] = {
     "fencing": Removal(_fencing, "I1", ("leader_paused", "old_assignment", "load_moves")),
     "fsync": Removal(_fsync, "I2", ("copy_killed", "load_moves")),
-    "make-before-break": Removal(_make_before_break, "I3", ("load_moves",)),
-    "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("gateway_away", "load_moves")),
+    "make-before-break": Removal(_make_before_break, "I3", ("handed_over",)),
+    "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("gateway_away", "handed_over")),
     "sixty-seconds": Removal(_sixty_seconds, "I4", ("cut_off_with_a_new_instance", "load_moves")),
     "isolation": Removal(_isolation, "I5", ("tenant_reads",)),
     "judge": Removal(_judge, "I6", ("plan_is_wrong", "load_moves")),

@@ -42,7 +42,7 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
         for number in range(1, faults + 1):
             campaign.strike()
             campaign.go_on(campaign.rng.uniform(2, 8))
-            if removal and campaign.violations:
+            if removal and any(found.startswith(REMOVALS[removal].invariant) for found in campaign.violations):
                 break
             if number % PAUSE_EVERY_FAULTS == 0:
                 recover(campaign)

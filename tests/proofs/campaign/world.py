@@ -21,6 +21,7 @@ JOB = {
     "type": "training",
     "steps": 10**9,
     "preemptible": True,
+    "maxPricePerHour": 5,  # a GPU of its own where services leave no room
     "profiles": {"v100-16gb": {"stepsPerSecond": {"20": 1.1, "100": 3.4}, "memoryGib": 9}},
 }
 

@@ -1,0 +1,40 @@
+"""Faults of all kinds break none of I1 to I7; without one of its defences the product is caught."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.proofs.campaign.removals import REMOVALS
+from tests.proofs.campaign.running import run_campaign
+from tests.support.soak import SOAK
+
+FAULTS = 1000 if SOAK else 40
+MOST_FAULTS = 400  # until a removal is noticed
+QUICK = ("fsync", "pid-identity", "isolation")  # noticed within a few faults
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The product logs every fault."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10) if SOAK else [1])
+def test_a_campaign_of_faults_breaks_no_invariant(database_url: str, tmp_path: Path, seed: int) -> None:
+    result = run_campaign(database_url, tmp_path / "fleet", seed, FAULTS)
+    assert result.violations == ()
+    assert result.faults == FAULTS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("removal", REMOVALS if SOAK else QUICK)
+def test_a_removed_defence_is_noticed(database_url: str, tmp_path: Path, removal: str) -> None:
+    result = run_campaign(database_url, tmp_path / "fleet", 1, MOST_FAULTS, removal)
+    assert any(found.startswith(REMOVALS[removal].invariant) for found in result.violations)
