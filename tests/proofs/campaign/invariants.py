@@ -50,6 +50,10 @@ class Campaign(CampaignFaults):
                 if gpu not in node.lost:
                     self._keeps_its_cap(node, gpu)
                     self._has_memory_for_all(node, gpu)
+        last = self.simulation.last
+        if last is not None and last.decision is not None and last.generation:
+            for name, desired in last.decision.desired.items():
+                self._shares_fit(f"plan {last.generation}, {name},", desired.instances)
         self._runs_once()
         self._is_carried()
         self._strangers()
@@ -68,9 +72,6 @@ class Campaign(CampaignFaults):
         for number in range(1, self.marks + 1):
             if times.get(number) != 1:
                 self._violated("I5", f"the acknowledged write {number} is there {times.get(number, 0)} times")
-        target = self.simulation.planner.store.view().target
-        for name, desired in target.items():
-            self._shares_fit(f"the plan's {name}", desired.instances)
         rows = {(row.node, row.id): row for row in database.read(lambda c: list(c.execute(BOOKS)))}
         for key, row in self._books.items():
             if rows.get(key) != row:
