@@ -22,7 +22,7 @@ from agents.node.state_folder import AgentMemory, StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime import CopyRuntime, Launch
 from agents.seams.routes import Routes
-from agents.templates.reading import read
+from agents.templates.reading import Template, read
 from simulation.clock import Clock
 from simulation.copies import CopyWork
 from simulation.node import LightNode
@@ -53,13 +53,16 @@ class WholeNode(LightNode):
         device = SimulatedDevice(self.machine, self._seconds)
         mps = SimulatedMps(self.machine, self._seconds, self.folder.path / "mps")
         drivers = NodeDrivers(device, mps, self.runtime(), SimulatedTalk(self.machine, self._seconds))
-        parts = NodeParts(drivers, self.routes(), read())
-        incarnation = self.seen.incarnation
+        parts = NodeParts(drivers, self.routes(), self.templates())
+        incarnation = self.memory.incarnation
         return LocalNode(self.folder, parts, incarnation, workers=0, clock=self._seconds, date=self.date)
 
     def runtime(self) -> CopyRuntime:
         """Returns what the agent starts and ends processes with."""
         return self._runtime
+
+    def templates(self) -> Mapping[str, Template]:
+        return read()
 
     def routes(self) -> Routes:
         """Returns the gateway that the agent declares its routes to."""

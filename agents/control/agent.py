@@ -58,7 +58,6 @@ class Agent:
         self._credential = credential
         self._node = node
         self._date = date
-        self._clock = clock
         self._memory = memory
         self._version = self._memory.assignment.version if self._memory.assignment else 0
         self._sequence = 0

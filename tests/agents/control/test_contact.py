@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.control.agent import CONTACT_SECONDS, Agent
+from agents.control.agent import Agent
 from agents.control.assignments import begin_incarnation
+from agents.control.contact import CONTACT_SECONDS
 from agents.control.join import join
 from agents.gateway.followers import FOLLOWED, SETTLED_SECONDS, Followers
 from agents.host import clocks

@@ -155,7 +155,7 @@ class CampaignFaults(Chaos):
         gpu = self.rng.randrange(len(node.uuids))
         device = node.machine.slots[node.uuids[gpu]].gpu
         range_w = device.kind.power_default_w - device.kind.idle_w
-        frames = node.seen.assignment.gpus if node.seen.assignment else ()
+        frames = node.memory.assignment.gpus if node.memory.assignment else ()
         lowest_mhz = max([g.clock_mhz.min for g in frames if g.index == gpu and g.clock_mhz], default=0.0)
         pace = (max(lowest_mhz, device.clocks_mhz[0]) / device.clocks_mhz[-1]) ** POWER_EXPONENT
         lowest_w = device.kind.idle_w + 1.05 * pace * range_w

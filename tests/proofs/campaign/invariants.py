@@ -117,7 +117,7 @@ class Campaign(CampaignFaults):
             self._carried[service] = service in carried
 
     def _assignment_fits(self, node: CampaignNode) -> None:
-        self._shares_fit(node.name, node.seen.assignment.instances if node.seen.assignment else ())
+        self._shares_fit(node.name, node.memory.assignment.instances if node.memory.assignment else ())
 
     def _shares_fit(self, where: str, instances: Iterable[AssignedInstance]) -> None:
         totals: dict[int, float] = {}

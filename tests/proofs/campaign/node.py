@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from agents.keeper.copies import Stage
 from agents.runtime import CopyRuntime, Launch, Running
 from agents.seams.device import Ability
 from agents.seams.routes import Routes
+from agents.templates.reading import Template, read
 from simulation.clock import Clock
 from simulation.truth import FleetTruth
 from simulation.whole import WholeNode
@@ -97,12 +98,19 @@ class CampaignNode(WholeNode):
         self._rule = Contact(lambda: clock.seconds)
         self._strangers = 0
         folder.mkdir(parents=True)
+        self.models = folder / "models"
+        for path in (self.models, folder / "checkpoints"):
+            path.mkdir()
         super().__init__(name, gpu_type, gpus, truth, clock, folder)
         for uuid in self.uuids:  # only the agent's own law keeps the cap
             self.machine.unsupported(uuid, Ability.CAP_POWER)
 
     def runtime(self) -> CopyRuntime:
         return WatchedRuntime(self, self._runtime)
+
+    def templates(self) -> Mapping[str, Template]:
+        """Returns the templates; every job of the campaign finds its files under the node's own root."""
+        return read(models=self.models)
 
     def routes(self) -> Routes:
         return NodeRoutes(self._gateway, self.name, self.answers)
@@ -117,22 +125,22 @@ class CampaignNode(WholeNode):
         return [process for process in self.machine.processes.values() if process.exited_at is None]
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
-        before = self.seen.assignment
+        before = self.memory.assignment
         verdict = super().offer(self._capped(offered))
         if verdict is AssignmentVerdict.TAKE:
-            self.folder.keep_memory(self.seen)
+            self.folder.keep_memory(self.memory)
             self._cut_off(before, offered)
         return verdict
 
     def cap(self) -> None:
         """Puts the present caps into the assignment in force, as a new one would."""
-        if self.seen.assignment is not None:
-            self._change(self._capped(self.seen.assignment))
+        if self.memory.assignment is not None:
+            self._change(self._capped(self.memory.assignment))
 
     def hand_over(self, draw: float) -> str:
         """Changes the shape of a ready instance, as a new plan would; returns the service."""
         ready = [copy for copy in self.alive() if copy.served and copy.stage is Stage.READY]
-        assignment = self.seen.assignment
+        assignment = self.memory.assignment
         if not ready or assignment is None:
             return ""
         chosen = ready[int(draw * len(ready))]
@@ -150,8 +158,8 @@ class CampaignNode(WholeNode):
         return chosen.service
 
     def _change(self, assignment: Assignment) -> None:
-        self.seen = msgspec.structs.replace(self.seen, assignment=assignment)
-        self.folder.keep_memory(self.seen)
+        self.memory = msgspec.structs.replace(self.memory, assignment=assignment)
+        self.folder.keep_memory(self.memory)
         self.agent.offer(assignment)
 
     def _capped(self, assignment: Assignment) -> Assignment:
@@ -203,9 +211,9 @@ class CampaignNode(WholeNode):
         """Kills the agent, and starts another from what the old one left in its folder."""
         self.agent.keeper.close()
         memory = self.folder.memory()
-        memory.incarnation = max(memory.incarnation, self.seen.incarnation) + 1
+        memory.incarnation = max(memory.incarnation, self.memory.incarnation) + 1
         self.folder.keep_memory(memory)
-        self.seen = memory
+        self.memory = memory
         self._bodies.clear()
         self._rule = Contact(lambda: self.clock.seconds)
         self.agent = self.open_agent()

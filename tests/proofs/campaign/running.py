@@ -38,10 +38,10 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
         tools = CampaignTools(database_url, folder, gateway, disk, TENANT, foreign)
         kinds = CAMPAIGN_FAULTS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
         campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools)
-        campaign.go_on(WARM_UP_SECONDS)
+        campaign.advance(WARM_UP_SECONDS)
         for number in range(1, faults + 1):
             campaign.strike()
-            campaign.go_on(campaign.rng.uniform(2, 8))
+            campaign.advance(campaign.rng.uniform(2, 8))
             if removal and any(found.startswith(REMOVALS[removal].invariant) for found in campaign.violations):
                 break
             if number % PAUSE_EVERY_FAULTS == 0:
@@ -63,7 +63,7 @@ def recover(campaign: Campaign) -> None:
     campaign.mend()
     ends = campaign.simulation.clock.seconds + RECOVERY_CYCLES * campaign.simulation.planner.cycle_seconds
     while campaign.simulation.clock.seconds < ends:
-        campaign.go_on(5)
+        campaign.advance(5)
         if not settled(campaign):
             return
     campaign.violations += [f"not recovered: {what}" for what in settled(campaign)]
