@@ -242,5 +242,7 @@ class CampaignNode(WholeNode):
         """Lets a process of another user take device memory; returns its PID."""
         self._strangers += 1
         pid = 900_000 + self._strangers
+        # The other user opens what the agent has closed; the agent closes it again.
+        self.machine.slots[self.uuids[gpu]].gpu.exclusive = False
         self.machine.open_outside(self.uuids[gpu], pid, memory_gib)
         return pid
