@@ -242,10 +242,9 @@ class CampaignFaults(Chaos):
 
 
 def spoiled(plan: Plan, draw: float) -> Plan:
-    """Returns the plan with an instance that takes the whole of a GPU that another instance uses."""
-    if len(plan.instances) < 2:
+    """Returns the plan with an instance that gets far too little of its GPU for its rate."""
+    if not plan.instances:
         return plan
     place = int(draw * len(plan.instances))
-    other = plan.instances[place - 1]
-    wrong = replace(plan.instances[place], node=other.node, gpu=other.gpu, sm_percent=100)
+    wrong = replace(plan.instances[place], sm_percent=5)
     return replace(plan, instances=(*plan.instances[:place], wrong, *plan.instances[place + 1 :]))

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from agents.contract.assignments import AssignedInstance
 from agents.control.contact import CONTACT_SECONDS
 from agents.keeper.copies import Stage
+from app.control.domain.desired import NodeDesired
 from tests.proofs.campaign.faults import CampaignFaults
 from tests.proofs.campaign.node import CampaignNode
 from tests.simulation.chaos import MOST_SM_PERCENT, STRUCK_SECONDS
@@ -54,6 +55,7 @@ class Campaign(CampaignFaults):
         if last is not None and last.decision is not None and last.generation:
             for name, desired in last.decision.desired.items():
                 self._shares_fit(f"plan {last.generation}, {name},", desired.instances)
+                self._carry_their_rates(last.generation, name, desired)
         self._runs_once()
         self._is_carried()
         self._strangers()
@@ -126,6 +128,20 @@ class Campaign(CampaignFaults):
         for gpu, total in totals.items():
             if total > MOST_SM_PERCENT:
                 self._violated("I6", f"{where} gives away {total:g} % of GPU {gpu}")
+
+    def _carry_their_rates(self, generation: int, name: str, desired: NodeDesired) -> None:
+        """Every instance of a plan can answer what it is assigned, alone on its GPU at the highest clock."""
+        node = self.simulation.fleet.nodes[name]
+        for instance in desired.instances:
+            if not instance.service or instance.batch is None:
+                continue
+            key = (instance.model, instance.variant, node.gpu_type)
+            top_mhz = node.truth.kind(node.gpu_type).top_clock_mhz
+            exec_ms = node.truth.exec_ms(key, instance.batch.max, instance.sm_percent, [], top_mhz)
+            most = 1000 * instance.batch.max / exec_ms
+            if instance.rate_per_second > most * 1.001:
+                what = f"{instance.id} {instance.rate_per_second:.0f} requests a second, and it can do {most:.0f}"
+                self._violated("plan", f"plan {generation} assigns {what}")
 
     def _keeps_its_cap(self, node: CampaignNode, gpu: int) -> None:
         cap_w = node.caps_w.get(gpu)

@@ -25,14 +25,14 @@ from agents.seams.routes import RouteState
 from app import access
 from app.store.database import lease
 from app.store.database.database import Database, libpq_url, statement
-from solvers.planning.judge import judge
+from solvers.planning.judge import JudgedPlan, Verdict, judge
 
 Patch = Callable[[ExitStack, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """How a defence is removed, the invariant that then breaks, and the faults that it defends against."""
+    """How a defence is removed, the invariant that then breaks (or `plan`), and the faults that it defends against."""
 
     remove: Patch
     invariant: str
@@ -104,7 +104,12 @@ def _judge(stack: ExitStack, url: str) -> None:
         verdict = careful(*args, **kwargs)
         return replace(verdict, violations=())
 
+    class BlindJudge(JudgedPlan):
+        def verdict(self) -> Verdict:
+            return replace(super().verdict(), violations=())
+
     stack.enter_context(patch("app.control.decide.drafting.judge", blind))
+    stack.enter_context(patch("app.control.decide.decide.JudgedPlan", BlindJudge))
 
 
 def _commit_reread(stack: ExitStack, url: str) -> None:
@@ -141,7 +146,7 @@ REMOVALS: Mapping[str, Removal] = {
     "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("gateway_away", "handed_over")),
     "sixty-seconds": Removal(_sixty_seconds, "I4", ("cut_off_with_a_new_instance", "load_moves")),
     "isolation": Removal(_isolation, "I5", ("tenant_reads",)),
-    "judge": Removal(_judge, "I6", ("plan_is_wrong", "load_moves")),
+    "judge": Removal(_judge, "plan", ("plan_is_wrong", "load_moves")),
     "commit-reread": Removal(_commit_reread, "I5", ("commit_unanswered",)),
     "pid-identity": Removal(_pid_identity, "I2", ("pid_reused",)),
     "memory-guard": Removal(_memory_guard, "I6", ("memory_taken",)),
