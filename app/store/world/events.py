@@ -59,8 +59,15 @@ PRUNE = statement(
     """
     DELETE FROM event WHERE id IN (
         SELECT id FROM event WHERE last_at < moment() - CAST(:days AS float8) * interval '1 day'
-            OR id <= (SELECT id FROM event ORDER BY id DESC OFFSET :most LIMIT 1)
         ORDER BY last_at LIMIT :limit)
+    """,
+)
+PRUNE_MOST = statement(
+    "prune_most_events",
+    """
+    DELETE FROM event WHERE id IN (
+        SELECT id FROM event WHERE id <= (SELECT id FROM event ORDER BY id DESC OFFSET :most LIMIT 1)
+        ORDER BY id LIMIT :limit)
     """,
 )
 
@@ -144,4 +151,5 @@ def recent_statement(conditions: dict[str, Any]) -> TextClause:
 
 def prune(connection: Connection, days: float, limit: int) -> int:
     """Deletes up to `limit` events that last happened so many days ago; returns how many."""
-    return connection.execute(PRUNE, {"days": days, "most": MOST_EVENTS, "limit": limit}).rowcount
+    old = connection.execute(PRUNE, {"days": days, "limit": limit}).rowcount
+    return old + connection.execute(PRUNE_MOST, {"most": MOST_EVENTS, "limit": limit}).rowcount

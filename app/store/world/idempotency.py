@@ -43,8 +43,9 @@ PRUNE = statement(
     """
     DELETE FROM idempotency WHERE (principal, key) IN (
         SELECT principal, key FROM idempotency
-        WHERE created_at < now() - make_interval(secs => :seconds)
-            OR created_at <= (SELECT created_at FROM idempotency ORDER BY created_at DESC OFFSET :most LIMIT 1)
+        WHERE created_at <= greatest(
+            now() - make_interval(secs => :seconds),
+            (SELECT created_at FROM idempotency ORDER BY created_at DESC OFFSET :most LIMIT 1))
         ORDER BY created_at LIMIT :limit)
     """,
 )
