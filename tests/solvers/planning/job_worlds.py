@@ -1,4 +1,4 @@
-"""Small fleets with a right plan of services, and jobs to put beside them, drawn by Hypothesis."""
+"""Small fleets with a valid plan of services, and jobs to place next to them, drawn by Hypothesis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
 
 def keeps(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """The product's verdict on each instance's SLO, and on its utilization."""
+    """Tells which instances keep their SLO and their utilization by the product's functions."""
     found = []
     for resident in residents:
         instance, service = resident.instance, resident.service
@@ -63,7 +63,7 @@ def could_keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
 def judged(
     problem: Problem, instances: Sequence[Instance], found: JobPlan | None, keeps: Keeps = keeps
 ) -> tuple[Verdict, float]:
-    """The judge's verdict on instances and jobs, and the sum of seconds a unit."""
+    """Returns the judge's verdict on instances and jobs, and the sum of seconds a unit."""
     plan = Plan(tuple(instances))
     if found:
         plan = Plan(found.instances, found.jobs, unplaced=found.unplaced)
@@ -117,7 +117,7 @@ def worlds(
 def _served(
     draw: st.DrawFn, problem: Problem, instances: list[Instance], node: Node, gpu: int
 ) -> tuple[Problem, list[Instance]]:
-    """Up to two instances more on this GPU, each a service of its own, at a part of what it could carry."""
+    """Draws up to two more instances for this GPU, each a service of its own, at a part of what it could carry."""
     gpu_type = problem.gpu_types[node.gpu_type]
     clock = draw(st.sampled_from(gpu_type.clocks_mhz))
     shares = draw(st.lists(st.sampled_from([10, 30, 45]), max_size=2))
@@ -162,7 +162,7 @@ def _job(draw: st.DrawFn, name: str, widest: int) -> Job:
 
 
 def brute_force(problem: Problem, instances: Sequence[Instance]) -> tuple[float, float]:
-    """The least jobCost and then seconds that the judge allows without costing services anything, by trying all."""
+    """Finds, by trying all placements, the least jobCost and then seconds that cost services nothing."""
     without = judged(problem, instances, None)[0]
     places = [(node.name, gpu) for node in problem.nodes.values() for gpu in node.gpus]
     options: list[list[PlacedJob | None]] = []

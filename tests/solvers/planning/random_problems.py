@@ -164,7 +164,7 @@ def _job(r: Random, name: str, kinds: list[str]) -> Job:
 
 
 def _state(r: Random, problem: Problem) -> RunningState:
-    """Something runs, right or not: a plan owes it nothing but the price of moves."""
+    """Draws what runs, valid or not: a plan pays the price of moves for it and nothing else."""
     running, jobs = [], []
     for number, service in enumerate(problem.services.values()):
         node = r.choice(list(problem.nodes.values()))
@@ -197,7 +197,7 @@ def _state(r: Random, problem: Problem) -> RunningState:
         host[node.name] -= needs.demand.host_memory_gib
         watts = problem.gpu_types[kind].idle_w + needs.demand.power_w[-1][1]
         if place in taken or min(cores[node.name], host[node.name]) < 0 or watts > problem.gpu_types[kind].max_w:
-            continue  # one that must stay and cannot leaves no right plan
+            continue  # a job that must stay and cannot leaves no valid plan
         taken.add(place)
         if needs.memory_gib <= problem.gpu_types[kind].memory_gib:
             jobs.append(PlacedJob(job.name, *place, 10, needs.memory_gib))

@@ -1,4 +1,4 @@
-"""Fleets of two GPUs and up to three services, and their least cost by looking at all that can stand on each."""
+"""Fleets of two GPUs and up to three services, and their least cost by trying all that can run on each."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _profile(key: tuple[str, str, str], exec_ms: float, number: int) -> Profile:
 
 
 def least_cost(problem: Problem) -> float:
-    """The least price of GPUs that serve all that anything can, and the price of the rest; infinite if none do."""
+    """Returns the least price of GPUs that serve all that can be served, with the rest's; infinite if none do."""
     nodes = list(problem.nodes.values())
     sets = {kind: _carried(problem, kind) for kind in {node.gpu_type for node in nodes}}
     can = np.max([carried.max(axis=0) for carried in sets.values()], axis=0) > 0
@@ -100,7 +100,7 @@ def least_cost(problem: Problem) -> float:
 
 
 def _carried(problem: Problem, kind: str) -> NDArray[np.float64]:
-    """What every set of residents of one GPU carries, in parts of the services' rates."""
+    """Lists what every set of residents of a GPU carries, in parts of the services' rates."""
     gpu = problem.gpu_types[kind]
     services = [problem.services[name] for name in sorted(problem.services)]
     rows = [np.zeros(len(services))]

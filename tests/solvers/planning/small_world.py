@@ -1,4 +1,4 @@
-"""A fleet small enough to check by hand, and a right plan for it that uses every feature of the contract."""
+"""A fleet small enough to check by hand, and a valid plan for it that uses every feature of the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small problems of every kind: what leaves `solve` is right by the judge with simulation, and says nothing untrue."""
+"""On random problems the judge, with simulation, accepts the plans of `solve` and finds no wrong claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan found again by its steps is the same, whoever ended the first search: its work, its seconds, or a proof."""
+"""A plan found again by its steps is the same, whether work, seconds or a proof ended the first search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = range(scaled(60, 4))
 
 
 def unbounded(plan: Plan) -> Plan:
-    """All but the bound, what is said of it, and the seconds."""
+    """Returns the plan without the bound, its description and the seconds."""
     assert plan.certificate
     return replace(plan, certificate=replace(plan.certificate, bound=None, method="", seconds=0.0))
 

@@ -1,4 +1,4 @@
-"""What `solve` promises of any budget: an answer, the same one for the same input, and a bound below its cost."""
+"""`solve` gives an answer within any budget, the same for the same input, and a bound below its cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = range(scaled(60, 4))
 
 
 def permuted(problem: Problem, seed: int) -> Problem:
-    """The same, its parts named in another order."""
+    """Returns the same problem with its parts in another order."""
     r = Random(seed)
 
     def shuffled(parts: dict[object, object]) -> dict[object, object]:
@@ -32,7 +32,7 @@ def permuted(problem: Problem, seed: int) -> Problem:
 
 
 def without_seconds(plan: Plan) -> Plan:
-    """All but the seconds it took."""
+    """Returns the plan without the seconds it took."""
     assert plan.certificate
     return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
 

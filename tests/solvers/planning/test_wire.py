@@ -1,4 +1,4 @@
-"""Plans as JSON: what goes out is the contract's, what comes in is read back or refused with every fault."""
+"""Plans as JSON: written by the contract, and read back or refused with every fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solver processes that are killed or raise: a right plan comes all the same, and its method says what happened."""
+"""If solver processes are killed or raise, there still is a valid plan, and its method says what happened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KILLS, RAISES = scaled(70, 4), scaled(30, 3)
 
 
 def fleet(seed: int) -> Problem:
-    """24 GPUs and 12 services: more than a moment's work for either process."""
+    """Returns 24 GPUs and 12 services: more than a moment's work for either process."""
     r = Random(seed)
     models = {f"m{number}": (Variant("v", 0.8),) for number in range(12)}
     profiles, services = {}, {}
@@ -114,12 +114,12 @@ def test_whichever_process_is_late_counted_work_gives_the_same_plan(seed: int, l
 
 
 def children() -> list[int]:
-    """Processes of this one, the oldest first."""
+    """Returns the child processes, the oldest first."""
     return sorted(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
 def is_stopped(pid: int) -> bool:
-    """Hold a process where it is; False where it has ended already."""
+    """Stops a process where it is; False if it has ended already."""
     try:
         os.kill(pid, signal.SIGSTOP)
         while (state := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) not in "TZX":

@@ -1,4 +1,4 @@
-"""The bound is below every right plan's cost, whatever the prices, and close to what the linear programme allows."""
+"""The bound is below every valid plan's cost at any prices, and close to what the linear programme allows."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ Served = tuple[float, ...]
 
 
 def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
-    """What one GPU can carry of each service and what it then costs, over all residents on the measured SM%."""
+    """Lists what a GPU can carry of each service, and its cost, over all residents on the measured SM%."""
     names, policy, gpu = sorted(problem.services), problem.policy, problem.gpu_types[kind]
     choices = [(number, sm) for number in range(len(names)) for sm in SMS]
     found = {(0.0,) * len(names): 0.0}
@@ -150,7 +150,7 @@ def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
 
 
 def cheapest(problem: Problem) -> float:
-    """The least cost of any plan that uses only the measured SM%."""
+    """Returns the least cost of any plan that uses the measured SM% alone."""
     names = sorted(problem.services)
     rates = [problem.services[name].rate_per_second for name in names]
     reached = {(0.0,) * len(names): 0.0}

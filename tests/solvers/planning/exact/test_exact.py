@@ -1,4 +1,4 @@
-"""Small instances proved: equal to brute force, and never cheaper for a harder problem."""
+"""Proofs of small instances equal brute force, and a harder problem is never cheaper."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ few = settings(
 
 
 def proved(problem: Problem) -> exact.ExactProof:
-    """The last word; what nothing can serve keeps it from being a proof."""
+    """Returns the last result; services that nothing can serve keep it from being a proof."""
     proof = list(exact.prove(tables(problem), 20_000))[-1]
     assert proof.proved or proof.bound >= 1000
     return proof
 
 
 def plan_of(t: Tables, placed: PlacedInstances) -> Plan:
-    """The instances as they are placed."""
+    """Makes instances of residents."""
     places = [place for pool in t.pools for place in pool.gpus]
     made: list[Instance] = []
     residents = zip(placed.gpu.tolist(), placed.offer.tolist(), placed.sm.tolist(), placed.batch.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Reasons name the limit that binds; every change named, applied, serves the service beside all others."""
+"""Reasons name the limit that binds, and every change that they name serves the service next to all others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def world(**fields: object) -> Problem:
 
 
 def a(problem: Problem, **fields: object) -> Problem:
-    """With other wishes of its service."""
+    """Returns the world with other fields of its service."""
     return replace(problem, services={"shop/a": replace(problem.services["shop/a"], **fields)})  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ def test_gpus_that_stand_empty_are_not_called_full() -> None:
 
 
 def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_much() -> None:
-    """B carries all it may beside A: were A gone, others would use what it leaves, and B would be too slow."""
+    """B carries all it may next to A: without A, strangers would use its SMs, and B would be too slow."""
     demand = Demand(sensitivity=0.5, pressure=((100, 0.0),))
     profiles = {
         (model, "v", "big"): Profile(model, "v", "big", CURVES, {1: 2.0, 4: 3.0}, demand) for model in ("m", "n")

@@ -1,4 +1,4 @@
-"""What a search leaves out though there is room is served beside the others, where that is worth its price."""
+"""Services that a search leaves out although there is room are served next to the others, if worth the price."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.soak import scaled
 
 
 def nobody(problem: Problem) -> Plan:
-    """Everything is unserved."""
+    """Returns a plan that serves nothing."""
     left = (Unserved(name, service.rate_per_second) for name, service in sorted(problem.services.items()))
     return Plan((), unserved=tuple(left))
 

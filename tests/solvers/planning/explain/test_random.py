@@ -1,4 +1,4 @@
-"""Small problems of every kind: each change named serves the service, and no reason contradicts the plan."""
+"""On random problems each named change serves the service, and no reason contradicts the plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_change_named_serves_and_no_reason_contradicts_the_plan(seed: int)
 
 
 def serves(plan: Plan, name: str, change: Relaxation) -> None:
-    """The judge finds the plan right that it leads to; all others keep what they have."""
+    """Checks that the judge accepts the plan of a change, and that all others keep what they have."""
     verdict = judge(change.problem, change.plan)
     assert verdict.violations == (), change.words
     assert verdict.misstated == (), change.words
@@ -55,7 +55,7 @@ def serves(plan: Plan, name: str, change: Relaxation) -> None:
 
 
 def is_worth_it(plan: Plan, name: str, change: Relaxation) -> None:
-    """Under the new price the plan that serves it costs no more than the one that does not."""
+    """Checks that under the new price the plan that serves it costs no more than the one that does not."""
     assert judge(change.problem, change.plan).violations == ()
     assert kept(plan, name) == kept(change.plan, name)
     with_it, without = (judge(change.problem, some, simulate=False).cost.total for some in (change.plan, plan))
@@ -63,7 +63,7 @@ def is_worth_it(plan: Plan, name: str, change: Relaxation) -> None:
 
 
 def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
-    """What the reason says of GPUs, limits and rooms is so."""
+    """Checks the reason's statements on GPUs, limits and rooms."""
     service = problem.services[left.service]
     reason = left.reason
     assert reason
@@ -97,7 +97,7 @@ def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
 
 
 def scarce(problem: Problem, r: Random) -> Problem:
-    """Some of them with less: a low price of what is unserved, a tight limit, an SLO or a wish nothing can keep."""
+    """Makes some problems scarce: a low unservedPrice, a tight limit, or an SLO that nothing can keep."""
     services = dict(problem.services)
     name = r.choice(sorted(services))
     twist = r.randrange(8)
@@ -120,7 +120,7 @@ def scarce(problem: Problem, r: Random) -> Problem:
 
 
 def kept(plan: Plan, but: str) -> set[tuple[object, ...]]:
-    """What the others keep."""
+    """Returns what the others keep."""
     return {
         (
             instance.id,

@@ -1,4 +1,4 @@
-"""Jobs beside services: right by the judge, cheapest first and then fastest, and nobody's SLO or price touched."""
+"""Jobs next to services: valid by the judge, cheapest and then fastest, and no service's SLO or price changes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
 
 
 def relaxed(problem: Problem, name: str, text: str) -> Problem | None:
-    """The problem with what `text` says applied; None where it names hardware."""
+    """Applies the change in `text` to the problem; None if it names hardware."""
     job = problem.jobs[name]
     if text.startswith("deadline: "):
         job = replace(job, deadline=datetime.fromisoformat(text.removeprefix("deadline: ")))

@@ -1,4 +1,4 @@
-"""The referee's batch server, against what queueing theory knows of it and against itself in plain Python."""
+"""The simulated batch server against queueing theory, and against itself in plain Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from solvers.planning.judge.streams import BLOCKS, stream
 def in_plain_python(
     units: list[float], batch: int, exec_s: float, timeout_s: float, rate: float, slo_s: float
 ) -> list[bool]:
-    """Whether each request is done within the SLO: the contract's sentences, one by one."""
+    """Tells which requests are done within the SLO, following the contract sentence by sentence."""
     waiting: list[float] = []
     done: list[bool] = []
     arrivals = [unit / rate for unit in units]

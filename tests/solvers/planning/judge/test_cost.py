@@ -1,4 +1,4 @@
-"""What a plan costs and what it changes, checked by hand on a fleet of seven GPUs."""
+"""Costs and changes of plans, checked by hand on a fleet of seven GPUs."""
 
 from __future__ import annotations
 

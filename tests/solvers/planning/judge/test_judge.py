@@ -1,4 +1,4 @@
-"""Every rule of a right plan, broken alone: the judge names this rule and no other."""
+"""A valid plan with a single rule broken: the judge names this rule and no other."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def with_job(at: int, **fields: Any) -> Plan:
 
 
 def beside(*more: Any, **fields: Any) -> Plan:
-    """The right plan with more instances, and other fields."""
+    """Returns the valid plan with more instances, and other fields."""
     return replace(plan(), instances=(*plan().instances, *more), **fields)
 
 
 def of(name: str, **fields: Any) -> Problem:
-    """The problem with one service changed."""
+    """Returns the problem with a service changed."""
     whole = problem()
     return replace(whole, services={**whole.services, name: replace(whole.services[name], **fields)})
 

@@ -1,4 +1,4 @@
-"""A plan judged by what a change touches gets the verdict of the whole plan judged anew."""
+"""A plan judged by what a change touches gets the same verdict as the whole plan judged from scratch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ policies: Any = st.fixed_dictionaries(
 
 
 def change(before: Plan, after: Plan) -> PlanEdit:
-    """What one plan becomes the other by; what stays is left alone."""
+    """Returns the edit from a plan to another; what stays is not part of it."""
     stop, start = _apart(before.instances, after.instances)
     stop_jobs, start_jobs = _apart(before.jobs, after.jobs)
     unserved: dict[str, Any] = dict.fromkeys(entry.service for entry in before.unserved)
@@ -82,7 +82,7 @@ def _apart(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[tuple[Any, 
 
 
 def with_state(policy: dict[str, Any], running: tuple[Instance, ...], jobs: tuple[PlacedJob, ...]) -> Problem:
-    """The small world, in which this runs; what is not there cannot run."""
+    """Returns the small world with these instances running, without those on nodes or services that do not exist."""
     problem = small_world.problem(**policy)
     state = RunningState(
         now=small_world.NOON.replace(hour=11),

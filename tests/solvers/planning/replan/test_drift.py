@@ -1,4 +1,4 @@
-"""What changes come to costs near what a cold plan does, for as long as no change says that a full plan is due."""
+"""Small changes keep the cost close to that of a cold plan, as long as none says that a full plan is due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running plan follows its rates: right after every change, and nobody moves whose rate did not change."""
+"""A running plan follows its rates: it is valid after every change, and no service moves without a new rate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ quick = settings(max_examples=100 if SOAK else 6, deadline=None, suppress_health
 
 
 def pinned(plan: Plan, names: set[str]) -> set[tuple[object, ...]]:
-    """Where these services' instances stand, and how large they are."""
+    """Returns the places and sizes of these services' instances."""
     return {
         (i.service, i.node, i.gpu, i.variant, i.sm_percent, i.memory_gib) for i in plan.instances if i.service in names
     }

@@ -1,4 +1,4 @@
-"""A plan beside what runs: its own plan is a fixed point, and what is no longer right is made right with little."""
+"""Plans next to what runs: their own plan is a fixed point, and what became invalid is repaired with few changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def running(problem: Problem, plan: Plan) -> Problem:
 
 
 def value(problem: Problem, plan: Plan) -> float:
-    """What a decision beside a State makes least."""
+    """Returns what a decision next to a State minimises."""
     assert plan.certificate
     cost = plan.certificate.cost
     return cost.total * problem.policy.horizon_minutes / 60 + cost.churn

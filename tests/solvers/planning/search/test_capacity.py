@@ -1,4 +1,4 @@
-"""What one instance may carry: the compiled loop against the latency function, asked one batch at a time."""
+"""The rate that an instance may carry: the compiled loop against the latency function, batch by batch."""
 
 from __future__ import annotations
 

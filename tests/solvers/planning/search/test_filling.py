@@ -1,4 +1,4 @@
-"""Boards are right at every moment, the LP's prices are those of its columns, and dives meet what is needed."""
+"""Boards are valid at every moment, the LP's prices are those of its columns, and dives meet the need."""
 
 from __future__ import annotations
 

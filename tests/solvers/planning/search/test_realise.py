@@ -1,4 +1,4 @@
-"""From a board to instances: where shares are priced, who leaves slows who stays, and that is reckoned with."""
+"""From a board to instances: where shares are priced, what leaves slows what stays, and the rates allow for it."""
 
 from __future__ import annotations
 
