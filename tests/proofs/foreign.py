@@ -68,7 +68,8 @@ def _plan() -> PlanDraft:
         unserved=(Unserved(SERVICE, 3.0, f"{CANARY} needs more"),),
         unplaced=(Unplaced(JOB, f"{CANARY} waits"),),
     )
-    held_back = {"heldBack": [{"service": SERVICE, "reason": f"{CANARY} moves too often"}]}
+    held_back = {"service": SERVICE, "reason": "too_many_moves", "message": f"{CANARY} moves too often"}
+    solved_by = {"outcome": "solved", "heldBack": [held_back]}
     services = ["lab/classify", "shop/search", SERVICE]
     body = msgspec.json.encode(whole)
-    return PlanDraft("full", "done", body, b"{}", [b"{}"], message=CANARY, services=services, solved_by=held_back)
+    return PlanDraft("full", "done", body, b"{}", [b"{}"], message=CANARY, services=services, solved_by=solved_by)
