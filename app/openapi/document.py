@@ -16,6 +16,13 @@ OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
 ALWAYS = ("bad-request", "unauthorized", "request-timeout", "too-large", "rate-limited", "internal", "unavailable")
 # Routes that answer with something other than JSON.
 PLAIN = {"/metrics": "text/plain", "/api/v1/watch": "text/event-stream"}
+GONE_PATHS = {  # they read what is kept for a while only
+    "/api/v1/watch",
+    "/api/v1/plans/{generation}/record",
+    "/api/v1/explain/services/{tenant}/{name}",
+    "/api/v1/explain/jobs/{tenant}/{name}",
+    "/api/v1/explain/instances/{instance}",
+}
 # Answered before the request is parsed, so it has no path and no id yet.
 HEAD_TOO_LARGE = {
     "description": "The head of the request is too large",
@@ -99,7 +106,7 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     responses["431"] = HEAD_TOO_LARGE
     if path in PLAIN:
         responses["200"] = {"description": "Done", "content": {PLAIN[path]: {"schema": {"type": "string"}}}}
-    if path == "/api/v1/watch":
+    if path in GONE_PATHS:
         responses["410"] = _problem("gone")
     kind = next((k for k in STORED if path.startswith(f"/api/v1/{k.plural}")), None)
     names = path.count("{")
