@@ -108,7 +108,9 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["forward", "back"])
-def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, direction: str, longer: Path) -> None:
+def test_case_31_killed_at_any_statement_the_rerun_succeeds(
+    postgres: DatabaseServer, direction: str, longer: Path
+) -> None:
     """FAILURES 31. Wherever it dies the database stands at a whole version, and running it again gets there.
 
     Every day at each second place, beginning in the next version at another one.

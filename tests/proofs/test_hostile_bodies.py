@@ -103,7 +103,7 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_hostile_body_is_refused_by_apply_and_by_put(server: RunningServer, name: str) -> None:
+def test_case_21_a_hostile_body_is_refused_by_apply_and_by_put(server: RunningServer, name: str) -> None:
     media, body, allowed = BODIES[name]
     before = rss_mb(server.process.pid)
     for method, path in (("POST", "/api/v1/apply"), ("PUT", ONE)):
@@ -128,7 +128,7 @@ def test_a_gzip_bomb_is_not_opened(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/apply", ONE, "/api/v1/tokens", "/api/v1/join"])
-def test_100_mb_are_refused_before_they_are_taken(server: RunningServer, path: str) -> None:
+def test_case_21_100_mb_are_refused_before_they_are_taken(server: RunningServer, path: str) -> None:
     before = rss_mb(server.process.pid)
     method = b"PUT" if path == ONE else b"POST"
     for framing in (b"Content-Length: %d\r\n\r\n" % (100 * MB), b"Transfer-Encoding: chunked\r\n\r\n"):

@@ -61,7 +61,7 @@ def marks(database: Database) -> int:
     return int(database.read(lambda c: c.scalar(text("SELECT count(*) FROM mark WHERE value = 7"))) or 0)
 
 
-def test_a_strangers_transaction_is_not_taken_for_ours(
+def test_case_5_a_strangers_transaction_is_not_taken_for_ours(
     database: Database, postgres_of_its_own: EmbeddedPostgres
 ) -> None:
     crash_at_commit(database, postgres_of_its_own, STRANGERS)

@@ -64,7 +64,7 @@ def test_a_connection_killed_in_mid_transaction_is_retried_once_it_is_back(datab
     assert marks(database) == 1
 
 
-def test_a_commit_whose_answer_is_lost_happens_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_5_a_commit_whose_answer_is_lost_happens_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit reaches Postgres and its answer does not reach us: we ask, and do not repeat."""
     attempts = lose_the_answer(database, monkeypatch, after_commit=True)
 
@@ -104,7 +104,7 @@ def lose_the_answer(database: Database, monkeypatch: pytest.MonkeyPatch, *, afte
     return lost
 
 
-def test_deadlocked_transactions_both_happen(database: Database) -> None:
+def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     database.write(lambda c: c.execute(text("INSERT INTO mark VALUES (1), (2)")))
     both_hold = threading.Barrier(2, timeout=30)
     failures: list[Exception] = []
@@ -135,7 +135,7 @@ def test_deadlocked_transactions_both_happen(database: Database) -> None:
     assert marks(database) == 4
 
 
-def test_a_serialization_failure_is_retried(database: Database) -> None:
+def test_case_6_a_serialization_failure_is_retried(database: Database) -> None:
     attempts: list[int] = []
 
     def write(connection: Connection) -> None:
