@@ -86,7 +86,7 @@ class Principal:
 
     @property
     def account(self) -> str:
-        """The token that limits count: the sessions of a token share its limits."""
+        """Returns the id that limits count by: the sessions of a token share its limits."""
         return self.opened_by or self.id
 
     @property

@@ -87,7 +87,7 @@ class Housekeeping:
         self._repeat(_turn("mark_silent_nodes", lambda c: reporting_condition.update_reporting(c, since)))
 
     def note_devices(self) -> None:
-        """Nodes together; if that fails each by itself, so that one stops no other."""
+        """Notes the devices of nodes together; if that fails, of each alone, so that a faulty node stops no other."""
         try:
             self._repeat(_turn("note_devices", device_status.update_device_statuses))
         except Unavailable:
@@ -171,7 +171,7 @@ class Housekeeping:
                 return
 
     def _alone(self, job: str, node: str, act: Callable[[Connection], object]) -> None:
-        """One node's part of a job that failed for several; its failure is counted."""
+        """Does a single node's part of a job that failed for several; counts its failure."""
         try:
             self._database.write(act)
         except Unavailable:

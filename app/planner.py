@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class PlannerProcess:
-    """A planner that leads or stands by until `stop`."""
+    """A planner that leads or waits for the lease until `stop`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
+
+from agents.contract.addresses import IpNetwork, parse_networks
 
 PREFIX = "GPUWRIGHT_"
 UNPREFIXED = {"database_url", "database_listen_url"}
@@ -84,18 +85,18 @@ class Settings:
                     f"{name} must be a finite number, {'0 or more' if name in MAY_BE_ZERO else 'over 0'}, not {value}"
                 )
 
-    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The networks of trusted_proxies."""
+    def proxies(self) -> tuple[IpNetwork, ...]:
+        """Returns the networks of trusted_proxies."""
         return self._networks("trusted_proxies", self.trusted_proxies)
 
-    def copies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+    def copies(self) -> tuple[IpNetwork, ...]:
         """Returns the networks of copy_networks: gateways send requests to copies there only."""
         return self._networks("copy_networks", self.copy_networks)
 
     @staticmethod
-    def _networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    def _networks(name: str, text: str) -> tuple[IpNetwork, ...]:
         try:
-            return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+            return parse_networks(text)
         except ValueError as error:
             raise SettingsError(
                 f"{name}: {error}; allowed: addresses and networks, such as 10.0.0.5,10.1.0.0/16"

@@ -75,7 +75,7 @@ def main() -> None:
     for name, part in (("low", 0), ("late", 1), ("starts", 2)):
         partial = FILES / f"{name}.partial.npy"
         np.save(partial, np.array([made[part] for made in rows]))
-        partial.replace(FILES / f"{name}.npy")  # whoever reads meanwhile reads the old one, whole
+        partial.replace(FILES / f"{name}.npy")  # a reader meanwhile gets the whole old file
 
 
 if __name__ == "__main__":

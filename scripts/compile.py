@@ -1,7 +1,7 @@
 """Compiles the solvers' loops, so that no decision waits for it, and to bytecode all that `gpuwright solve` imports.
 
-Does nothing when nothing changed. Bytecode because installers may leave it out, and whoever runs us may not write it:
-each start would then take a second longer.
+Does nothing when nothing changed. Bytecode because installers may leave it out, and our user may not write it: each
+start would then take a second longer.
 
 Usage: .venv/bin/python scripts/compile.py install | up
   install   all loops, and bytecode
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     command = [sys.executable, "-m", "solvers.compiling", *FIRST, *modules_with_loops()]
     if what == "up":
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is for the server beside us
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is for the server that runs next to us
         os.nice(LEAST)
     done = subprocess.run(command, cwd=ROOT, check=False)
     if done.returncode:

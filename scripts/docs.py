@@ -56,7 +56,7 @@ MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tes
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A statement that is not so: where it stands, and why."""
+    """A wrong statement of a page: its place, and why it is wrong."""
 
     page: str
     line: int

@@ -11,7 +11,7 @@ compile() {
 
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT
-# What stands now is preferred, unless newer versions are asked for: UPGRADE=1 make lock
+# The present versions are preferred, unless newer versions are asked for: UPGRADE=1 make lock
 [ -n "${UPGRADE:-}" ] || grep -hs '==' requirements/*.txt | sed 's/ \\$//' | sort -u >"$all" || true
 compile pyproject.toml --all-extras --group tools --output-file "$all" >/dev/null
 

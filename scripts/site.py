@@ -9,7 +9,7 @@ OUTWARD = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([^)#]+)(#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """A file beside docs/ is no page of the site: its path stands where the link was."""
+    """Replaces links to files outside docs/, which are no pages of the site, by their paths."""
     up = page.file.src_uri.count("/")
     return OUTWARD.sub(lambda found: _told(found, up), markdown)
 

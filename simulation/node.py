@@ -76,7 +76,7 @@ class LightNode:
     # Input.
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
-        """Accepts an assignment unless a newer one was seen (I1)."""
+        """Accepts an assignment unless it knows a newer one (I1)."""
         verdict = judge_assignment(self.memory, offered)
         if verdict is AssignmentVerdict.STALE:
             self.stale += 1

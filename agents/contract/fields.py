@@ -85,6 +85,8 @@ Health = Literal["ok", "degraded", "failed", "unknown"]
 
 # How far a copy of an instance has come in starting or stopping.
 Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
+UP_STAGES = ("routing", "ready")  # gateways send requests to these copies
+LEAVING_STAGES = ("draining", "ending")  # these copies still answer, and get no new requests
 
 
 Handover = Literal["overlap", "strict"]

@@ -179,7 +179,7 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     boot_id: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # the kernel's
     health: Reason = "ok"  # Health
     message: Sentence = ""
-    epoch: Counter = 0  # highest that the agent has seen
+    epoch: Counter = 0  # the highest that the agent knows
     generation: Counter = 0  # of the assignment that it holds
     assignment_version: Counter = 0
     stale_assignments: Count = 0  # refused since the agent started, because a newer one had come before

@@ -1,1 +1,1 @@
-"""The sidecar beside HAProxy: its only writer, which applies the routes that nodes declare and counts requests."""
+"""The sidecar of HAProxy: its only writer, which applies the routes that nodes declare and counts requests."""

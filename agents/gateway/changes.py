@@ -19,7 +19,7 @@ NO_MAP = "Unknown map identifier."
 ANYTHING = "*"  # checked by reading back
 
 Backends = Mapping[str, Mapping[str, HaproxyServer]]
-SeenBackends = Mapping[str, Mapping[str, ServerState]]
+ObservedBackends = Mapping[str, Mapping[str, ServerState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class HaproxyCommand:
     adds: bool = False  # HAProxy refuses the server if it refuses this
 
 
-def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+def opening_commands(wanted: Backends, current: ObservedBackends) -> tuple[HaproxyCommand, ...]:
     """Returns commands for servers that are missing or differ, except closing drained ones."""
     steps: list[HaproxyCommand] = []
     for backend, servers in wanted.items():
@@ -58,7 +58,7 @@ def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCo
     return tuple(steps)
 
 
-def closing_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+def closing_commands(wanted: Backends, current: ObservedBackends) -> tuple[HaproxyCommand, ...]:
     """Returns commands that drain servers, and delete those no longer wanted."""
     steps: list[HaproxyCommand] = []
     for backend, servers in current.items():
@@ -82,13 +82,13 @@ def closing_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCo
     return tuple(steps)
 
 
-def find_differences(wanted: Backends, current: SeenBackends) -> tuple[str, ...]:
+def find_differences(wanted: Backends, current: ObservedBackends) -> tuple[str, ...]:
     """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
     steps = opening_commands(wanted, current) + closing_commands(wanted, current)
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
 
 
-def find_refused_addresses(wanted: Backends, current: SeenBackends) -> dict[str, str]:
+def find_refused_addresses(wanted: Backends, current: ObservedBackends) -> dict[str, str]:
     """Returns the servers that HAProxy has left at another address, after it was asked to change it."""
     return {
         name: f"it stays at {found.host}:{found.port}"

@@ -189,7 +189,7 @@ def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
 
 
 def _without_old_refusals(desired: Desired) -> Desired:
-    """Forgets refusals of routes that nobody declares any more."""
+    """Forgets refusals of routes that are no longer declared."""
     if not desired.refused:
         return desired
     declared = {

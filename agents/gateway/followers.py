@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from agents.contract.fields import LEAVING_STAGES, UP_STAGES
 from agents.contract.reports import Copy
 from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
-UP = ("routing", "ready")
-GOING = ("draining", "ending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,9 @@ class Followers:
         """Notes that the control plane has just stored a report with these copies, and with no others."""
         now = self._monotonic()
         routes = [
-            ReportedRoute(copy.id, copy.address, copy.stage in GOING)
+            ReportedRoute(copy.id, copy.address, copy.stage in LEAVING_STAGES)
             for copy in copies
-            if copy.address and copy.stage in UP + GOING
+            if copy.address and copy.stage in UP_STAGES + LEAVING_STAGES
         ]
         with self._lock:
             self._stored = {

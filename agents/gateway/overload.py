@@ -61,7 +61,7 @@ class Pressure:
 
 
 def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: float, now: float) -> Pressure:
-    """Returns the service's state after another look; it starts afresh when the gateway's counts do."""
+    """Returns the service's state after another look; it starts again when the gateway's counts do."""
     now_is = Pressure(now, counted.ended, counted.turned_away, counted.open, counted.ready)
     if before is None or counted.ended < before.ended or counted.turned_away < before.turned_away or slo_seconds <= 0:
         return now_is

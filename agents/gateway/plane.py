@@ -62,7 +62,7 @@ class ControlPlaneAddress:
 
 
 class PlaneClient:
-    """Runs two threads beside the sidecar until closed."""
+    """Runs two threads next to the sidecar until closed."""
 
     def __init__(self, sidecar: Sidecar, server: ControlPlaneAddress) -> None:
         self._sidecar = sidecar

@@ -47,7 +47,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     started_at: datetime | None = None  # when it began to hold its share
     ended_at: datetime | None = None
     evidence: str = ""
-    acknowledged: str = msgspec.field(default="", name="told")  # usage that the control plane has: opened, closed
+    acknowledged: str = ""  # usage that the control plane has: opened, closed
 
     @property
     def instance(self) -> str:

@@ -14,8 +14,8 @@ MOST_KNOWN_PORTS = 2000
 class PortMemory:
     """Remembers the ports of recent copies, because a gateway may go on sending to them for a while.
 
-    An instance whose copy has died gets its port again, so that a gateway that has not heard of the death still finds
-    it. No other instance gets that port: it would be sent another service's requests.
+    An instance whose copy has died gets its port again, so that a gateway that does not know of the death yet still
+    finds it. No other instance gets that port: it would be sent another service's requests.
     """
 
     def __init__(self) -> None:

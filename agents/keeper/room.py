@@ -1,4 +1,4 @@
-"""Decides whether one more copy fits on a GPU beside those whose process may still hold something there."""
+"""Decides whether one more copy fits on a GPU next to those whose process may still hold something there."""
 
 from __future__ import annotations
 

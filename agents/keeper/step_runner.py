@@ -1,4 +1,4 @@
-"""Runs slow steps on worker threads beside the keeper's own, one at a time for each copy."""
+"""Runs slow steps on worker threads next to the keeper's own, one at a time for each copy."""
 
 from __future__ import annotations
 

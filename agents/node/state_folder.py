@@ -88,10 +88,10 @@ class StateFolder:
         self._write("credential.json", msgspec.json.encode(credential))
 
     def memory(self) -> AgentMemory:
-        return self._read("seen.json", AgentMemory) or AgentMemory()
+        return self._read("memory.json", AgentMemory) or AgentMemory()
 
     def keep_memory(self, memory: AgentMemory) -> None:
-        self._write("seen.json", msgspec.json.encode(memory))
+        self._write("memory.json", msgspec.json.encode(memory))
 
     def control_key(self) -> bytes:
         """Returns the node's key for the tokens of its copies; creates it at the first start."""

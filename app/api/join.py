@@ -50,7 +50,7 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
     if parsed is None:
         raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
     token_id, secret = parsed
-    # Without a lock: whoever has no valid token must not make writers wait.
+    # Without a lock: a request without a valid token must not make writers wait.
     brought = _checked(ctx.database.read(lambda connection: join_tokens.find(connection, token_id)), secret)
     if brought is None:
         raise _refused()
@@ -103,7 +103,7 @@ def _raise_alarm(connection: Connection, newcomer: Actor, row: JoinTokenRow, nod
 
 
 def _audit(connection: Connection, entry: AuditEntry, row: JoinTokenRow) -> None:
-    """Records a refusal; the holder of a token may repeat it without end, and the audit is kept forever."""
+    """Records a refusal; the holder of a token may repeat it without end, and the audit is kept for a year."""
     if not AUDITED_REFUSALS.take(row.id, time.monotonic()):
         audit.record(connection, [entry])
 

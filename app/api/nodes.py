@@ -36,7 +36,7 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
 LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
 OUTERMOST_YEARS = (MINYEAR, MAXYEAR)  # an hour or a time zone away from them, no moment can be represented
-AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept forever, and 20 entries say as much as a million
+AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept for a year, and 20 entries suffice
 AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
 NOTED_CLAIMS = Buckets(0.001, 5.0)  # by node
 _ENCODER = msgspec.json.Encoder()

@@ -17,7 +17,7 @@ from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.world import audit
 
-AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept forever, and 20 entries say as much as a million
+AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept for a year, and 20 entries suffice
 
 
 async def audited_overreach(request: Request) -> AsyncIterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib import import_module
@@ -14,6 +13,7 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire
 from app.api.questions import read_recorded
+from app.api.recent import Recent
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.control.answer.explain.plan_lines import drop_left_out
@@ -110,22 +110,19 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
     if row is None:
         return {}
     key = (*row["snapshot"], bytes(row["body"]).hex())
-    with _computing:  # many readers of a new plan wait for one of them
-        if key not in _known:
-            try:
-                snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
-            except HttpProblem:
-                return {}
-            question = pose(snapshot)
-            while len(_known) >= MOST_KNOWN:
-                _known.pop(next(iter(_known)), None)
-            _known[key] = dict(costs_of_services(question.problem, drop_left_out(question.problem, plan)))
-        return _known[key]
+    try:
+        return _costs.get(key, lambda: _compute_costs(connection, number))
+    except HttpProblem:
+        return {}
 
 
-_computing = threading.Lock()
-_known: dict[tuple[str, ...], dict[str, float]] = {}  # by the hashes of a plan and its snapshot
-MOST_KNOWN = 8
+def _compute_costs(connection: Connection, number: int) -> dict[str, float]:
+    snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
+    problem = pose(snapshot).problem
+    return dict(costs_of_services(problem, drop_left_out(problem, plan)))
+
+
+_costs: Recent[tuple[str, ...], dict[str, float]] = Recent()  # by the hashes of a plan and its snapshot
 
 
 def _left_out() -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
+from app.api.recent import Recent
 from app.manifests.model import Key, Kind
 from app.store.plans import pieces, plans
 from app.store.world import objects
@@ -18,10 +17,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.wire import written
 
 ANOTHER = "another tenant"
-MOST_RECENT = 3
 Row = Mapping[str, Any]
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 def head(row: Row, tenant: str = "") -> dict[str, Any]:
@@ -66,30 +62,9 @@ def body(connection: Connection, generation: int) -> dict[str, Any] | None:
 
 
 def decoded(connection: Connection, row: Row) -> Plan:
-    """Returns the plan of a row. Nobody may change it: others get the same one."""
+    """Returns the plan of a row. No caller may change it, because others get the same object."""
     digest = bytes(row["body"])
     return _decoded.get(digest, lambda: msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan))
-
-
-class Recent(Generic[K, V]):
-    """The few values that were asked for last: a plan of a large fleet takes long to decode and much memory."""
-
-    def __init__(self) -> None:
-        self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value of the key; makes it where it is not kept. Others that ask meanwhile wait for it."""
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = make()
-            self._values.move_to_end(key)
-            if len(self._values) > MOST_RECENT:
-                self._values.popitem(last=False)
-            return self._values[key]
-
-    def clear(self) -> None:
-        self._values.clear()
 
 
 _decoded: Recent[bytes, Plan] = Recent()

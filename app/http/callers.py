@@ -85,8 +85,8 @@ class Callers:
 def peer_of(client: tuple[str, int] | None, forwarded: str, proxies: Sequence[IPv4Network | IPv6Network]) -> str:
     """Returns the address for limits: for IPv6 its /64, because a customer gets a whole /64.
 
-    Of a request that a proxy of ours forwards, it is the last address in X-Forwarded-For that is no proxy of ours: what
-    stands before that one, anybody may have written.
+    Of a request that a proxy of ours forwards, it is the last address in X-Forwarded-For that is no proxy of ours: any
+    client can write what comes before it.
     """
     if client is None:
         return "local"

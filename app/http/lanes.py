@@ -20,7 +20,7 @@ class RequestLane:
     node: bool = False  # here tokens of nodes and gateways get their own bucket and their own store of body bytes
     long: bool = False  # waits for an event: takes no slot, and ends at once on shutdown
     guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
-    heavy: bool = False  # reads much: few at a time, and of one caller one, so that they starve nobody of the processor
+    heavy: bool = False  # reads much: few at a time, one for each caller, so that others get the processor, too
     page: bool = False  # for a browser: a visitor without a session passes without a principal; refusals are pages
 
 

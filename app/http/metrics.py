@@ -15,7 +15,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began tells nobody anything
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began is of no use
 REGISTRY = CollectorRegistry()
 ProcessCollector(namespace="gpuwright", registry=REGISTRY)
 

@@ -24,7 +24,7 @@ class Span:
     """The most slices of a node that one transaction accounts for."""
 
     ahead: int  # for the first time
-    again: int  # because of late reports
+    corrected: int  # because of late reports
 
 
 LONGEST = Span(24, 96)
@@ -41,12 +41,12 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
         return False
     since = _first_to_correct(due, allocations.take_news(connection, node))
     if since < due.allocated_until:
-        until = min(due.allocated_until, since + span.again * QUARTER)
-        _account_again(connection, due, since, until)
+        until = min(due.allocated_until, since + span.corrected * QUARTER)
+        _correct(connection, due, since, until)
         if until < due.allocated_until:
             allocations.look_again(connection, node, until)
     if due.reach > due.allocated_until:
-        facts = known(connection, node, due.reported_at, due.allocated_until, due.reach)
+        facts = read_usage(connection, node, due.reported_at, due.allocated_until, due.reach)
         lines = _divided(facts, due.allocated_until, due.reach)
         allocations.write(connection, entries_of(node, lines, facts), correction=False)
     allocations.advance(connection, node, max(due.reach, due.allocated_until), _gap(due))
@@ -55,7 +55,7 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
     return True
 
 
-def known(connection: Connection, node: str, reported_at: int, start: int, stop: int) -> NodeUsage:
+def read_usage(connection: Connection, node: str, reported_at: int, start: int, stop: int) -> NodeUsage:
     """Returns all that decides the node's lines; `reported_at` is when it reported last."""
     owned = [
         OwnedGpus(
@@ -73,7 +73,7 @@ def known(connection: Connection, node: str, reported_at: int, start: int, stop:
         raise TooMuchUsage(f"it reports more than {MOST_INTERVALS} intervals of usage")
     used = []
     for row in intervals:
-        # What nobody has ended is vouched for until the node reported last.
+        # Usage without an end is certain until the node reported last.
         ends = reported_at if row.stop is None else row.stop
         ends = ends if row.believed is None else min(ends, row.believed)
         reported = (*row[:11], ends, row.doubted or 0)
@@ -101,20 +101,20 @@ def _divided(facts: NodeUsage, start: int, stop: int) -> Lines:
     return lines
 
 
-def _account_again(connection: Connection, due: OpenAccount, start: int, stop: int) -> None:
+def _correct(connection: Connection, due: OpenAccount, start: int, stop: int) -> None:
     """Writes counter-entries for lines that are no longer right."""
-    facts = known(connection, due.node, due.reported_at, start, stop)
-    standing = _standing(connection, due.node, start, stop)
+    facts = read_usage(connection, due.node, due.reported_at, start, stop)
+    written = _written(connection, due.node, start, stop)
     # Minutes are forgotten before money is: energy that was read then still counts.
-    energy = {**_energy(standing), **facts.energy_mj}
+    energy = {**_energy(written), **facts.energy_mj}
     wanted = _divided(NodeUsage(facts.owned, facts.rates, facts.usage, facts.reported_at, energy), start, stop)
-    entries = entries_of(due.node, differences(wanted, standing), facts)
+    entries = entries_of(due.node, differences(wanted, written), facts)
     allocations.write(connection, entries, correction=True)
 
 
-def _standing(connection: Connection, node: str, start: int, stop: int) -> Lines:
+def _written(connection: Connection, node: str, start: int, stop: int) -> Lines:
     found: Lines = {}
-    for row in allocations.standing(connection, node, start, stop):
+    for row in allocations.written(connection, node, start, stop):
         *line, times, nano, energy = row
         found[AllocationLine(*line)] = AllocatedAmount(times, nano, energy)
     return found

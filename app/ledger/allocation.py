@@ -51,12 +51,12 @@ def allocate(facts: NodeUsage, start: int, stop: int, most_parts: int = MOST_PAR
 
 
 def differences(
-    wanted: Mapping[AllocationLine, AllocatedAmount], standing: Mapping[AllocationLine, AllocatedAmount]
+    wanted: Mapping[AllocationLine, AllocatedAmount], written: Mapping[AllocationLine, AllocatedAmount]
 ) -> Lines:
     """Returns the entries that turn the written lines into the wanted ones."""
     found: Lines = {}
-    for line in wanted.keys() | standing.keys():
-        after, before = wanted.get(line, AllocatedAmount()), standing.get(line, AllocatedAmount())
+    for line in wanted.keys() | written.keys():
+        after, before = wanted.get(line, AllocatedAmount()), written.get(line, AllocatedAmount())
         if after != before and (after, before) != (AllocatedAmount(0, 0, None), AllocatedAmount(0, 0, 0)):
             energy = None
             if after.energy_mj != before.energy_mj:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from sqlalchemy import Connection
 
+from app.ledger.keeping import Portions
 from app.store.database import turns
 from app.store.database.database import Database, Unavailable
 from app.store.money import closing
@@ -19,13 +19,7 @@ ROWS_AT_ONCE = 2000
 log = logging.getLogger(__name__)
 
 
-class Portioned(Protocol):
-    """The pauses between portions."""
-
-    def portions(self, of: Iterable[int]) -> Iterable[int]: ...
-
-
-def end_usage(database: Database, pace: Portioned) -> Sequence[str]:
+def end_usage(database: Database, pace: Portions) -> Sequence[str]:
     """Ends what no agent will end, and lets go on what agents list again; returns the nodes for which it failed."""
     failed: list[str] = []
     names = database.read(closing.nodes)

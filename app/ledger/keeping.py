@@ -1,4 +1,4 @@
-"""The ledger brought up to date, a node in a transaction; any number of replicas may do it, and any may be killed.
+"""Brings the ledger up to date, a node in a transaction; any number of replicas may do it, and any may be killed.
 
 A node that cannot be accounted for is quarantined by name, and all others are accounted for in the same minute.
 """
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 
 class Portions(Protocol):
-    """The size of a portion, and the pauses between portions."""
+    """The pauses between portions of work."""
 
-    def portions(self) -> Iterable[int]: ...
+    def portions(self, of: Iterable[int] | None = None) -> Iterable[int]: ...
 
 
 def bring_up_to_date(database: Database, pace: Portions) -> int:
@@ -85,12 +85,12 @@ class _Pass:
     def _in_spans(self, node: str) -> bool:
         for span in SPANS[:-1]:
             try:
-                return self._in_one(node, span)
+                return self._in_span(node, span)
             except TooMuchUsage as error:
                 log.warning("account_in_shorter_spans", extra={"node": node, "error": str(error)})
-        return self._in_one(node, SPANS[-1])
+        return self._in_span(node, SPANS[-1])
 
-    def _in_one(self, node: str, span: Span) -> bool:
+    def _in_span(self, node: str, span: Span) -> bool:
         # Done twice, the second finds it done.
         return self._database.write(partial(accounting.account, node=node, span=span), repeatable=True)
 

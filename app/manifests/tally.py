@@ -15,11 +15,11 @@ class FaultTally:
 
     def __init__(self) -> None:
         self.faults: list[ManifestFault] = []
-        self.untold = 0
+        self.unreported = 0
 
     @property
     def count(self) -> int:
-        return len(self.faults) + self.untold
+        return len(self.faults) + self.unreported
 
     @property
     def room(self) -> int:
@@ -32,13 +32,13 @@ class FaultTally:
         if self.room > 0:
             self.faults.append(ManifestFault(document, field, message, allowed, shown(value), meant))
         else:
-            self.untold += 1
+            self.unreported += 1
 
     def extend(self, faults: Iterable[ManifestFault], counted: int) -> None:
         """Adds faults that were worded elsewhere, out of `counted` faults in all."""
         reported = list(faults)[: self.room]
         self.faults += reported
-        self.untold += max(0, counted - len(reported))
+        self.unreported += max(0, counted - len(reported))
 
     def unknown(
         self, document: str, prefix: str, mapping: Mapping[str, JSON], known: Sequence[str], ignored: frozenset[str]
@@ -48,7 +48,7 @@ class FaultTally:
             if field in known or field in ignored:
                 continue
             if self.room <= 0:  # wording costs more than counting
-                self.untold += 1
+                self.unreported += 1
                 continue
             message = f"there is no field {quoted(field)} here"
             self.add(
@@ -57,7 +57,7 @@ class FaultTally:
 
     def all(self) -> list[ManifestFault]:
         """Returns the faults, and after them the number of those not reported in full."""
-        if not self.untold:
+        if not self.unreported:
             return self.faults
-        more = "fault was" if self.untold == 1 else "faults were"
-        return [*self.faults, ManifestFault("", "", f"{self.untold:,} more {more} found")]
+        more = "fault was" if self.unreported == 1 else "faults were"
+        return [*self.faults, ManifestFault("", "", f"{self.unreported:,} more {more} found")]

@@ -51,7 +51,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
         if not isinstance(body, dict):
             anonymous = True
             if tally.room <= 0:  # wording costs more than counting
-                tally.untold += 1
+                tally.unreported += 1
                 continue
             tally.add(source, "", f"{quoted(body)} is not a manifest", SHAPE, body)
             continue

@@ -49,15 +49,15 @@ class Admission:
 
     def admit(self, connection: Connection, batch: Sequence[Report], paced: Refused) -> Admitted:
         """Returns what is not to be stored, by what is stored already and by the database's clock."""
-        asked = [
+        reported = [
             Claim(report.node, usage.id, usage.instance, usage.gpu, usage.started_at, usage.ended_at)
             for report in batch
             for usage in report.usage
             if (report.node, usage.id) not in paced
         ]
         refused = dict(paced)
-        if asked:
-            refused |= self._claims.refuse(asked, claims.contexts(connection, asked), time.monotonic())
+        if reported:
+            refused |= self._claims.refuse(reported, claims.contexts(connection, reported), time.monotonic())
         return Admitted(self._ahead(connection, batch), refused)
 
     def _ahead(self, connection: Connection, batch: Sequence[Report]) -> Sequence[bool]:

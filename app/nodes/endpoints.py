@@ -14,17 +14,16 @@ import msgspec
 
 from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import AssignedInstance, Assignment, owner_name
+from agents.contract.fields import LEAVING_STAGES, UP_STAGES
 from agents.contract.gateways import EndpointCopy, ServiceEndpoints
 from agents.contract.reports import Copy
 from app.nodes.detail import NodeDetail
 from app.nodes.refused_copies import RefusedCopy, find_address_fault
 from app.store.fleet.endpoints import GatewayLimit
 
-UP = ("routing", "ready")
-GOING = ("draining", "ending")  # while it still answers requests
 SMALLEST_WEIGHT = 1e-6
 MOST_UP = 2  # copies of one instance, as in a hand-over
-MOST_GOING = 4
+MOST_LEAVING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,20 @@ def list_copies(
     refused: list[RefusedCopy] = []
     counts: dict[tuple[str, bool], int] = {}
     for copy in detail.copies:
-        if not copy.address or copy.stage not in UP + GOING:
+        if not copy.address or copy.stage not in UP_STAGES + LEAVING_STAGES:
             continue
         instance = assigned.get(copy.instance)
         service = owner_name(instance.tenant, instance.service) if instance else services.get(copy.instance, "")
         if instance is not None and not instance.service:
             continue  # a job
-        key = (copy.instance, copy.stage in GOING)
+        key = (copy.instance, copy.stage in LEAVING_STAGES)
         counts[key] = counts.get(key, 0) + 1
         objection = _objection(copy, service, counts[key], networks)
         if objection:
             refused.append(RefusedCopy(copy.id, objection))
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
-        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in GOING)
+        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in LEAVING_STAGES)
         found.append(ServiceCopy(service, copy.instance, endpoint, instance))
     return NodeCopies(tuple(found), tuple(refused))
 
@@ -88,7 +87,7 @@ def _objection(copy: Copy, service: str, number: int, networks: Sequence[IpNetwo
     """Returns why gateways may not send requests to a copy; `number` counts its instance's copies in such a stage."""
     if not service:
         return f"instance {copy.instance} is not assigned to this node"
-    most = MOST_GOING if copy.stage in GOING else MOST_UP
+    most = MOST_LEAVING if copy.stage in LEAVING_STAGES else MOST_UP
     if number > most:
         return f"instance {copy.instance} has more than {most} copies like this one, which is {copy.stage}"
     return find_address_fault(copy.address, tuple(networks))

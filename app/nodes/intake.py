@@ -185,8 +185,8 @@ class Intake:
             self._retention,
             LONGEST_USAGE,
         )
-        asked = late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
-        known = node_state.ordinals(connection, asked) if asked else {}
+        nodes = late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
+        known = node_state.ordinals(connection, nodes) if nodes else {}
         return [
             _stored(report, ahead, now, self._retention, known, unassigned, admitted.refused)
             for report, ahead in zip(batch, admitted.ahead, strict=True)

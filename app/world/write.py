@@ -103,7 +103,7 @@ def write(
 
 
 def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) -> None:
-    """Revokes the tokens of deleted nodes and lifts their cordons: declared again, a node starts afresh."""
+    """Revokes the tokens of deleted nodes and lifts their cordons: declared again, a node starts without them."""
     tokens.revoke_of_nodes(connection, nodes)
     for node in nodes:
         lifted = cordons.lift(connection, node, cordons.ALL_GPUS)

@@ -26,7 +26,7 @@ from simulation.open_loop import percentile
 DECISIONS_PER_SECOND = 2.0
 NODES_PER_DECISION = 10
 APPLY_AT_ONCE = 2000
-NICE = 10  # of what makes load beside a server that is measured
+NICE = 10  # of the processes that load a server under measurement
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _reading(system: System, connections: int) -> Iterator[ReadCounts]:
     reads = {path: bearer if path != "/" else {"Cookie": _cookie(system, viewer)} for path in READS}
     counts = ReadCounts()
     process = subprocess.Popen(
-        ["nice", "-n", str(NICE), sys.executable, "-m", "cli.bench.hammer"],
+        ["nice", "-n", str(NICE), sys.executable, "-m", "cli.bench.viewer"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

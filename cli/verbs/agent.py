@@ -23,7 +23,7 @@ Examples:
   gpuwright agent drain --gpu 2                 bring everything on GPU 2 to an orderly end; --undo uses it again
 
 The one-time token is read from --token-file, GPUWRIGHT_JOIN_TOKEN or the standard input: an argument could be
-seen by everybody on this machine.
+visible to everybody on this machine.
 """
 
 

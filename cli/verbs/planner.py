@@ -1,4 +1,4 @@
-"""`gpuwright planner`: decides for the fleet in the database of DATABASE_URL, or stands by."""
+"""`gpuwright planner`: decides for the fleet in the database of DATABASE_URL, or waits for the lease."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from app.control.answer.explain.service import why_service, with_its_relaxation
+from app.control.answer.explain.service import why_service
+from solvers.planning import explain
+from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState
@@ -77,6 +79,13 @@ def explained(seed: int) -> Iterator[Case | None]:
         assert why, "what is unserved has its reason"
         broken = wrong(plan, left.service, *found)
         yield Case(seed, left.service, left.service in served, why.relaxation, not broken and why.is_proved, broken)
+
+
+def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
+    """Returns the problem after the named change, and the plan that serves the service then; None where none helps."""
+    about = explain.case(problem, plan, name)
+    change = explain.explain_service(about, fleet(problem, about.whole.at)).change
+    return (change.problem, change.plan) if change else None
 
 
 def wrong(plan: Plan, name: str, changed: Problem, after: Plan) -> str:

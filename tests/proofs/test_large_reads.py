@@ -11,6 +11,7 @@ import pytest
 
 from app.access import Principal, Scope
 from app.api import overview, plan_wire
+from app.api.recent import Recent
 from app.console.data import read_data
 from app.console.page_request import PageRequest
 from app.control.tell.window_cache import WindowCache
@@ -171,8 +172,8 @@ def test_case_20_a_page_of_events_reads_no_others(database: Database, tenant: st
     assert found.total <= 110, found.rows
 
 
-def test_case_20_a_plan_is_decoded_once_for_many_pages(database: Database) -> None:
-    plan_wire._decoded.clear()
+def test_case_20_a_plan_is_decoded_once_for_many_pages(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_wire, "_decoded", Recent())
     with rows_read(database) as found:
         bodies = [database.read(lambda connection: plan_wire.body(connection, PLANS + 1)) for _ in range(5)]
     assert all(body and len(body["instances"]) == TENANTS * SERVICES_EACH for body in bodies)

@@ -121,7 +121,7 @@ def test_case_9_an_agent_that_returns_with_an_older_plan_keeps_what_is_healthy_a
 ) -> None:
     made = site.town
     agent = next(one for one in made.agents if one.copies())
-    old = {file: (agent.folder / file).read_bytes() for file in ("seen.json",)}
+    old = {file: (agent.folder / file).read_bytes() for file in ("memory.json",)}
     before = newest(made)
     asked(made, RATE / 2)
     asked(made, 4 * RATE)

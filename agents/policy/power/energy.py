@@ -39,7 +39,7 @@ def add_reading(energy: Energy, counter_mj: int | None, mean_w: float | None, at
     drawn = round((mean_w or 0.0) * seconds * 1000) if known else 0
     unknown = energy.unknown_seconds + (0.0 if known else seconds)
     if counter_mj is None:
-        # What was estimated must not be counted again when the counter is back, so the counter starts afresh.
+        # What was estimated must not be counted again when the counter is back, so the counter starts again.
         return Energy(energy.total_mj + drawn, energy.estimated_mj + drawn, None, at, energy.resets, unknown)
     if before is None:  # the first reading of all, or the first after a gap
         return Energy(energy.total_mj + drawn, energy.estimated_mj + drawn, counter_mj, at, energy.resets, unknown)

@@ -28,14 +28,13 @@ class QuickStep:
     rungs: Mapping[str, StepKind]  # by service
     reason: str  # load_rose, slo_missed
     message: str
-    cost_delta_per_hour: float = 0.0  # of services
     preempted: tuple[str, ...] = ()  # jobs that make way
     unserved: Mapping[str, float] = field(default_factory=dict)  # of the services in need: what still is not carried
     answer: SolverAnswer = field(default_factory=lambda: SolverAnswer(SolveOutcome.SOLVED))
 
     @property
     def rung(self) -> StepKind:
-        """The highest of them."""
+        """Returns the highest rung."""
         return max(self.rungs.values(), key=list(StepKind).index)
 
     @property
@@ -206,7 +205,6 @@ def _summarise(
         rungs=course.rungs,
         reason=str(served[0].trigger),
         message="; ".join(f"{need.service}: {need.message}" for need in served[:3]),
-        cost_delta_per_hour=cost_delta(problem, before, course.plan),
         preempted=gone,
         unserved=unserved,
         answer=SolverAnswer(SolveOutcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),

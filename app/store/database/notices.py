@@ -96,7 +96,7 @@ class Notices:
                 call(version)
             except Exception:
                 log.exception("notices_callback_failed", extra={"stream": name})
-        with self._lock:  # after the callbacks: whoever knows the version may count on them
+        with self._lock:  # after the callbacks: a caller that knows the version may rely on them
             self._versions[name] = version
         self._release(name)
 

@@ -34,7 +34,7 @@ NODES = statement(
 CORRECTIONS = statement(
     "corrections", "SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor FROM correction"
 )
-ASSIGNMENTS = statement("assignments_told", "SELECT node, version, body FROM assignment WHERE version > :after")
+ASSIGNMENTS = statement("assignments_newer_than", "SELECT node, version, body FROM assignment WHERE version > :after")
 DETAILS = statement(
     "details_since",
     """

@@ -16,7 +16,7 @@ from app.store.database.database import statement
 # that take a minute or two have arrived; or the node has been silent for an hour since.
 SETTLED = "3 minutes"
 GRACE = "1 hour"
-MONTHS = 13  # further back nothing is accounted for anew
+MONTHS = 13  # nothing before that is accounted for again
 
 _MICROSECONDS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
 
@@ -67,8 +67,8 @@ FIRST_DUE = statement(
            moment() AS now
     """,
 )
-STANDING = statement(
-    "standing_allocations",
+WRITTEN = statement(
+    "written_allocations",
     f"""
     SELECT {_us("slice")} AS slice, gpu, owned, instance, tenant, service, job, model, kind, evidence,
            CAST(sum(gpu_microseconds) AS bigint) AS gpu_microseconds, CAST(sum(nano) AS bigint) AS nano,
@@ -172,7 +172,7 @@ def due(connection: Connection) -> list[str]:
 
 
 def hold(connection: Connection, node: str, slices: int) -> OpenAccount | None:
-    """Returns the node's account if something is due and nobody else holds it, with at most so many new slices."""
+    """Returns the node's account with at most so many new slices, if any is due and no other replica holds it."""
     given = {"settled": SETTLED, "grace": GRACE, "horizon": f"{MONTHS} months", "slices": slices, "node": node}
     row = connection.execute(HOLD, given).one_or_none()
     return OpenAccount(*row) if row else None
@@ -196,9 +196,9 @@ def months_due(connection: Connection) -> list[datetime]:
     ]  # fmt: skip
 
 
-def standing(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def written(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
     """Returns what was written of the node's slices so far, with its counter-entries."""
-    return list(connection.execute(STANDING, {"node": node, "start": start, "stop": stop}))
+    return list(connection.execute(WRITTEN, {"node": node, "start": start, "stop": stop}))
 
 
 def write(connection: Connection, entries: Sequence[LedgerEntry], *, correction: bool) -> None:

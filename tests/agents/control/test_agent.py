@@ -103,11 +103,11 @@ def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
 ) -> None:
     agent, link = agent_of(tmp_path, joined), link_of(joined)
     decide(database, 1, 1, "node-1")
-    (tmp_path / "seen.json.new").mkdir()  # stands in for a full disk: nothing can be written there, by root either
-    with pytest.raises(OSError, match="seen"):
+    (tmp_path / "memory.json.new").mkdir()  # stands in for a full disk: nothing can be written there, by root either
+    with pytest.raises(OSError, match=r"memory\.json"):
         agent.poll_once(link, 0)
     assert agent.assignment is None
-    (tmp_path / "seen.json.new").rmdir()
+    (tmp_path / "memory.json.new").rmdir()
     assert agent.poll_once(link, 0) is AssignmentVerdict.TAKE
     assert agent.assignment is not None
 

@@ -85,11 +85,11 @@ def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentP
     assert agent.process.wait(timeout=60) != 0
     assert "move the file away and run `gpuwright agent adopt`" in agent.said_log()
     (agent.folder / "journal.jsonl").unlink()
-    memory = json.loads((agent.folder / "seen.json").read_text())
+    memory = json.loads((agent.folder / "memory.json").read_text())
     memory["assignment"]["instances"] = [
         instance for instance in memory["assignment"]["instances"] if instance["id"] == "search-1"
     ]
-    (agent.folder / "seen.json").write_text(json.dumps(memory))
+    (agent.folder / "memory.json").write_text(json.dumps(memory))
     agent.start()
     (kept, stranger) = sorted(before, reverse=True)
     until(lambda: status(agent).get("strangers") == [stranger], "what is not assigned is named")

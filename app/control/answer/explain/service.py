@@ -65,13 +65,6 @@ def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> Unser
     return UnservedWhy(unserved.rate_per_second, options.reason, options.relaxation, proved)
 
 
-def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
-    """Returns the problem after the named change, and the plan that serves the service then; None where none helps."""
-    about = explain.case(problem, plan, name)
-    change = explain.explain_service(about, fleet(problem, about.whole.at)).change
-    return (change.problem, change.plan) if change else None
-
-
 def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
     """Returns an instance of each shape, the most expensive shapes first."""
     by_shape: dict[tuple[object, ...], list[Instance]] = defaultdict(list)

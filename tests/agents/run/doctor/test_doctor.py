@@ -74,7 +74,7 @@ def test_simulated_gpus_need_no_driver(options: AgentOptions) -> None:
 
 def test_it_changes_nothing(options: AgentOptions) -> None:
     options.folder.mkdir(mode=0o700)
-    (options.folder / "seen.json").write_text("{}")
+    (options.folder / "memory.json").write_text("{}")
     before = sorted((path, path.stat().st_mtime_ns) for path in options.folder.parent.rglob("*"))
     examine(options)
     assert sorted((path, path.stat().st_mtime_ns) for path in options.folder.parent.rglob("*")) == before

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
+from app.control.fast.ladder import cost_delta
 from app.control.solve.inline import Inline
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -104,7 +105,7 @@ def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
     [after] = [instance for instance in quick.plan.instances if instance.service == S]
     assert (after.id, after.batch, after.sm_percent, after.memory_gib) == (plan.instances[0].id, 4, 40, 2.0)
     assert after.rate_per_second == pytest.approx(120.0)
-    assert quick.cost_delta_per_hour == 0.0
+    assert cost_delta(problem, plan, quick.plan) == 0.0
     assert quick.plan.instances[1] == plan.instances[1]
     assert is_right(problem, quick)
 
@@ -191,7 +192,7 @@ def test_a_need_that_does_not_fit_its_gpus_gets_new_instances() -> None:
     assert quick
     assert quick.rungs == {S: StepKind.START}
     assert len(quick.plan.instances) > 1
-    assert quick.cost_delta_per_hour == pytest.approx(
+    assert cost_delta(problem, plan, quick.plan) == pytest.approx(
         2.0 * (len({instance.place for instance in quick.plan.instances}) - 1)
     )
     assert is_right(problem, quick)
@@ -283,7 +284,7 @@ def test_a_service_never_pays_for_a_gpu_that_a_job_could_leave_it() -> None:
     problem = replace(problem, nodes={**problem.nodes, "n9": Node("n9", "big", (0, 1), 64, 512, 2.0)})
     quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick
-    assert quick.cost_delta_per_hour == 0.0
+    assert cost_delta(problem, plan, quick.plan) == 0.0
     assert quick.preempted == ("lab/tune",)
 
 

@@ -8,13 +8,14 @@ from random import Random
 import pytest
 
 from app.control.answer.explain.job import why_job
-from app.control.answer.explain.service import describe_service, why_service, with_its_relaxation
+from app.control.answer.explain.service import describe_service, why_service
 from app.control.answer.explain.shares import costs_of_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, solve
+from tests.proofs.relaxations import with_its_relaxation
 from tests.solvers.planning import small_world
 from tests.solvers.planning.explain.test_random import scarce
 from tests.solvers.planning.random_problems import NOON, random_problem
