@@ -16,6 +16,7 @@ EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
 EMPTY_QUEUE: Floats = np.zeros(0)
 PATIENCE_SECONDS = 30.0  # how long a caller waits for its answer
 LONGEST_QUEUE_REQUESTS = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
+SAVE_SECONDS = 30.0  # between two saves of a job, as gpuwright-train has it
 DRAWS_PER_TICK = 16  # different times of a batch in one tick
 
 
@@ -34,6 +35,7 @@ class CopyWork:
     busy_seconds: float = 0.0
     batches: int = 0
     units: float = 0.0  # of a job: steps, or requests
+    saved_at: float | None = None  # of a job: its last save; None: it has not loaded what earlier copies saved
     busy_share: float = 0.0  # of the previous tick
 
     def arrive(self, arrivals: Floats) -> None:
@@ -64,6 +66,15 @@ class CopyWork:
             busy = min(until - since, busy + batches * exec_s)
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy
+
+    def train(self, units_per_second: float, since: float, until: float, saves: dict[str, float], job: str) -> None:
+        """Continues a job from its last save, and saves now and then."""
+        if self.saved_at is None:
+            self.units, self.saved_at = saves.get(job, 0.0), since
+        self.units += units_per_second * (until - since)
+        self.busy_share = 1.0
+        if until >= self.saved_at + SAVE_SECONDS:
+            saves[job], self.saved_at = self.units, until
 
     def fail(self) -> None:
         """Ends its process, with all that waited."""

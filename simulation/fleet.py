@@ -85,6 +85,7 @@ class SimulatedFleet:
         self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}
+        self._saves: dict[str, float] = {}  # by job: steps or requests at its last save
         self.follow(truth)
         self._rng = np.random.default_rng([seed, 7])
         self._at = clock.seconds
@@ -104,6 +105,7 @@ class SimulatedFleet:
         }
         self.services = {name: self.services.get(name, Total()) for name in self.declared}
         self.nodes = {name: node for name, node in self._machines.items() if name in truth.problem.nodes}
+        self._saves = {job: units for job, units in self._saves.items() if job in truth.problem.jobs}
         for node in self.nodes.values():
             node.truth = truth
 
@@ -188,8 +190,9 @@ class SimulatedFleet:
                     speed = self.truth.units_per_second(
                         job, node.gpu_type, copy.wanted.sm_percent, neighbours, clock_mhz
                     )
-                    work.units += speed * (until - since)
-                    work.busy_share = 1.0
+                    work.train(speed, since, until, self._saves, job)
+                elif work.saved_at is not None:
+                    self._saves[copy.wanted.owner] = work.units  # it saves before it ends
             drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in by_gpu[uuid]]
             busy = sum(resident.sm_percent * share for resident, share in drawn)
             node.read(number, self.truth.watts(node.gpu_type, drawn, clock_mhz), busy, until - since)
