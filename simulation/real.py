@@ -90,6 +90,10 @@ class RealPart:
         self.join()
         seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
         seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
+        models = self._folder / "models"
+        for folder in (models, models.parent / "checkpoints"):  # where gpuwright-train saves
+            folder.mkdir(parents=True, exist_ok=True)
+        seams += ["--models", str(models)]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
         asking = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.asked]
         self._run("requests", asking)

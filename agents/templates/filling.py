@@ -174,6 +174,8 @@ def _path(template: Template, name: str, arg: PathArg, value: object) -> str | A
             real = os.path.realpath(wanted, strict=True)
             kind = os.stat(real).st_mode  # noqa: PTH116
     except (OSError, ValueError):
+        if not root.is_dir():
+            return no("no_such_file", f"needs the folder {arg.root}, relative to the models, which does not exist")
         return no("no_such_file", "does not exist")
     if os.path.commonpath((real, root)) != str(root):
         return no("outside_root", "is a link that leaves the root")
