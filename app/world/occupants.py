@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from agents.contract.assignments import AssignedInstance, Assignment, owner_name
 from app.manifests.model import Kind
 from app.problem import HttpProblem
-from app.store.fleet import endpoints
+from app.store.fleet import cordons, endpoints
 
 MOST_NAMED = 100
 GONE = "gone"  # the stage of a copy whose process, memory and route are gone
@@ -140,7 +140,20 @@ def refuse_occupied(connection: Connection, nodes: Collection[str]) -> None:
     raise HttpProblem(
         "conflict",
         f"node {', '.join(named[:5])} cannot be deleted: {count} assigned to it or running there, of "
-        f"{', '.join(owners[:5])}{more}; empty it first: gpuwright drain {named[0]}",
+        f"{', '.join(owners[:5])}{more}; {_way_to_empty(connection, named)}",
         occupants=[occupant.wire() for occupant in found[:MOST_NAMED]],
         cost=cost.wire(),
     )
+
+
+def _way_to_empty(connection: Connection, nodes: Sequence[str]) -> str:
+    """Names the command that empties the first node, or the one that follows it if all are being drained."""
+    cordoned = {
+        known.node
+        for known in cordons.list_cordons(connection)
+        if known.mode == "drain" and known.gpu == cordons.ALL_GPUS
+    }
+    left = [node for node in nodes if node not in cordoned]
+    if left:
+        return f"empty it first: gpuwright drain {left[0]}"
+    return f"it is being drained, so wait until it is empty: gpuwright describe node {nodes[0]}"

@@ -48,6 +48,8 @@ def test_a_node_on_which_something_runs_is_not_deleted_and_that_is_named(server:
         "instances": 1, "services": ["shop/search"], "jobs": [], "requestsPerSecond": 0,
     }  # fmt: skip
     assert server.request("GET", "/api/v1/nodes/busy").status == 200
+    assert server.request("POST", "/api/v1/nodes/busy/drain", {}).status == 200
+    assert "it is being drained, so wait until it is empty" in delete(server, "busy").json["detail"]
 
 
 def test_a_declaration_that_leaves_an_occupied_node_out_does_not_prune_it(server: RunningServer) -> None:
