@@ -53,7 +53,8 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     cost = f"cost {_money(paid)}/h{missing}   bound {bound}   gap {_percent(plan['gap'])}"
     attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
     known = sum(service["attained"] is not None for service in services)
-    return [plain(first), f"{cost}   services {attained} of {known} within their SLO   GPUs in use {len(gpus)}"]
+    slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
+    return [plain(first), f"{cost}   services {slos}   GPUs in use {len(gpus)}"]
 
 
 def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:

@@ -71,11 +71,15 @@ def run(args: argparse.Namespace) -> int:
         answers = [ask(client, args, place) for place in args.places]
     if not print_data(answers, args.output):
         for place in args.places:
-            print(plain(f"{place} {DONE[args.verb]}"))
+            print(plain(f"{place} {DONE[args.verb].format(node=place.partition('/')[0])}"))
     return exits.OK
 
 
-DONE = {"cordon": "cordoned", "uncordon": "uncordoned", "drain": "is being drained"}
+DONE = {
+    "cordon": "cordoned",
+    "uncordon": "uncordoned",
+    "drain": "is being drained; what is still on it: gpuwright describe node {node}",
+}
 
 
 def ask(client: ApiClient, args: argparse.Namespace, place: str) -> Any:

@@ -142,7 +142,7 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
 
 def shown(plan: Mapping[str, Any]) -> Iterator[str]:
     """The plan in short: its state, proof, services and what is left out."""
-    because = f", called for by {plan['reason']}" if plan.get("reason") else ""
+    because = f", reason: {plan['reason']}" if plan.get("reason") else ""
     head = f"plan {plan['generation']} ({plan['lane']}{because}), {age(plan['at'])} old: "
     yield plain(head) + colour(plain(plan["state"]), COLOURS.get(plan["state"], "dim"))
     if plan.get("message"):

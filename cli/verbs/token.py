@@ -70,14 +70,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def end(client: ApiClient, token_id: str) -> str:
-    """Revoke a token, or a join token if there is no token of that id; which of them it was."""
+    """Revoke a token, or a join token if there is no token of that id; returns which of them it was."""
     quoted = quote(token_id, safe="")
     try:
         client.send("DELETE", f"/api/v1/tokens/{quoted}")
     except ServerRefusal as refusal:
         if refusal.status != 404:
             raise
-        client.send("DELETE", f"/api/v1/jointokens/{quoted}")
+        try:
+            client.send("DELETE", f"/api/v1/jointokens/{quoted}")
+        except ServerRefusal as second:
+            raise second if second.status != 404 else refusal from None
         return "jointoken"
     return "token"
 

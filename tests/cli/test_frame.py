@@ -45,6 +45,11 @@ def test_the_head_says_plan_cost_bound_and_leader() -> None:
     assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
 
 
+def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
+    unmeasured = [known | {"attained": None} for known in overview()["services"]]
+    assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
+
+
 def test_the_price_of_what_is_unserved_is_no_cost_of_gpus() -> None:
     plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0}
     assert frame(overview(plan=plan))[1].startswith("cost 12.00/h + 1000.00/h for what is unserved   bound 11.10/h")

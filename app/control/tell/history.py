@@ -35,7 +35,11 @@ class AnnouncedHistory:
         snapshot, rent = announced.outcome.snapshot, announced.rent
         found = [_releasable_event(node) for node in free if node.node not in self._releasable]
         if self._snapshot is None:
-            found.append(event_of(Reason.LEADER_CHANGED, f"epoch {announced.epoch} began", kind="Planner"))
+            found.append(
+                event_of(
+                    Reason.LEADER_CHANGED, f"a planner began to lead, under epoch {announced.epoch}", kind="Planner"
+                )
+            )
         else:
             found += find_fleet_events(self._snapshot, snapshot)
             found += find_gateway_events(self._silence, announced.silence)

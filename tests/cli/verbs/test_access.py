@@ -48,7 +48,8 @@ def test_a_join_token_is_listed_and_can_be_revoked(run: Run) -> None:
     assert any(made["id"] in line and "join" in line and "valid" in line for line in run("token", "list").lines)
     assert run("token", "revoke", made["id"]).lines == [f"jointoken/{made['id']} revoked"]
     assert any(made["id"] in line and "expired" in line for line in run("token", "list").lines)
-    assert run("token", "revoke", "nosuchtoken0").code != 0
+    unknown = run("token", "revoke", "nosuchtoken0")
+    assert unknown.code != 0 and "there is no token nosuchtoken0" in unknown.err
 
 
 def test_contexts_are_set_used_listed_and_deleted_without_showing_tokens(

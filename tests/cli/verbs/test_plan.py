@@ -75,7 +75,7 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     missing = run("explain", "service", "lab/x")
     assert "least change that helps: " in missing.out
     plan = run("explain", "plan")
-    assert plan.lines[0].startswith("plan 1 (full, made because of first_plan)")
+    assert plan.lines[0].startswith("plan 1 (full, reason: first_plan)")
     assert "lately:" in plan.lines
     assert run("explain", "plan", "seven").code == 2
     assert run("explain", "service").code == 2
@@ -102,7 +102,8 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
 def test_cordon_drain_and_uncordon(run: Run) -> None:
     assert run("cordon").err == "nothing is cordoned\n"
     assert run("cordon", "node-1/1", "-m", "fan is loud").out == "node-1/1 cordoned\n"
-    assert run("drain", "node-1", "--deadline", "30m").out == "node-1 is being drained\n"
+    drained = "node-1 is being drained; what is still on it: gpuwright describe node node-1\n"
+    assert run("drain", "node-1", "--deadline", "30m").out == drained
     listed = run("cordon")
     assert listed.lines[0].split() == ["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]
     assert [line.split()[:2] for line in listed.lines[1:]] == [["node-1", "drain"], ["node-1/1", "cordon"]]

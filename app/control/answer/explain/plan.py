@@ -15,7 +15,7 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
-    because = f", made because of {row['reason']}" if row.get("reason") else ""
+    because = f", reason: {row['reason']}" if row.get("reason") else ""
     sentences = [
         f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
         + (f"{', '.join(moved)}; {changes.get('keep', 0)} kept" if moved else "it changes no instance")

@@ -66,6 +66,6 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     sentences = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert sentences == [
-        "plan 7 (full, made because of cycle) is done: 2 starts; 3 kept",
+        "plan 7 (full, reason: cycle) is done: 2 starts; 3 kept",
         "it costs 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]
