@@ -69,7 +69,7 @@ def _dimensions(report: MoneyReport, words: Sequence[str]) -> tuple[str, ...]:
 def _refuse_unknown(name: str, report: MoneyReport, dimensions: Sequence[str]) -> None:
     for word in dimensions:
         if word not in report.dimensions:
-            allowed = [*report.dimensions, *GRAINS]
+            allowed = [*(known.replace("gpu_type", "gpuType") for known in report.dimensions), *GRAINS]
             meant = nearest(word, allowed)
             hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
             raise HttpProblem("bad-request", f"the report {name} has no dimension {escaped(word)!r}; {hint}")

@@ -108,9 +108,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(reports: Sequence[Mapping[str, Any]]) -> int:
-    OutputTable(["REPORT", "BY", "TELLS", "ABOUT"]).rows(
-        [report["name"], ",".join(report["by"]), ",".join(report["values"]), report["about"]] for report in reports
-    )
+    for report in reports:
+        print(plain(f"{report['name']}: {report['about']}"))
+        print(plain(f"  by     {', '.join(report['by'])}"))
+        print(plain(f"  shows  {', '.join(report['values'])}"))
     return exits.OK
 
 

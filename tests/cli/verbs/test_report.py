@@ -85,7 +85,9 @@ def test_a_chart_is_drawn(run: Run, tmp_path: Path, by: str, suffix: str) -> Non
 
 def test_reports_are_listed_with_what_they_are_by(run: Run) -> None:
     done = run("report")
-    assert {"cost", "slo", "energy", "savings", "usage"} <= {line.split()[0] for line in done.lines[1:]}
+    assert {"cost", "slo", "energy", "savings", "usage"} <= {line.split(":")[0] for line in done.lines}
+    assert max(map(len, done.lines)) <= 120
+    assert "gpuType" in run("report", "cost", "--by", "nothing").err
 
 
 def test_a_contexts_tenant_narrows_what_a_tenant_has_and_leaves_reports_of_the_fleet_whole(
