@@ -49,13 +49,16 @@ def parse_address(text: str) -> CopyAddress:
         known = ip_address(host[1:-1] if bracketed else host)
     except ValueError:
         raise BadAddress(f"address {text} does not contain an IP address") from None
-    if (known.version == 6) != bracketed or not (port.isascii() and port.isdigit() and len(port) <= 5):
-        raise BadAddress(f"address {text} is not HOST:PORT with a port of 1..65535")
-    if not 1 <= int(port) <= 65535:
+    if (known.version == 6) != bracketed or not is_port(port):
         raise BadAddress(f"address {text} is not HOST:PORT with a port of 1..65535")
     if isinstance(known, IPv6Address) and known.ipv4_mapped is not None:
         known = known.ipv4_mapped
     return CopyAddress(known, int(port))
+
+
+def is_port(text: str) -> bool:
+    """Returns whether this is a port of 1..65535."""
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535
 
 
 def find_objection(address: CopyAddress, networks: Sequence[IpNetwork] = ()) -> str:

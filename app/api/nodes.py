@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
@@ -94,8 +95,8 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         await _audit_held_back(ctx, state, sent)
     await _audit_claims(ctx, state, node, stored.dropped)
     await _note_refused_usage(ctx, node, stored.dropped)
-    for dropped in stored.dropped:
-        metrics.REFUSED.labels(dropped.reason).inc()
+    for reason, count in Counter(part.reason for part in stored.dropped).items():
+        metrics.REFUSED.labels(reason).inc(count)
     reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
     return _ENCODER.encode(reply)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from agents.contract.addresses import BadAddress, IpNetwork, find_objection, parse_address
+from agents.contract.addresses import BadAddress, IpNetwork, find_objection, is_port, parse_address
 from agents.contract.reports import COPY, Dropped, Report
 from app.http.buckets import Buckets
 from app.nodes import metrics
@@ -22,6 +22,7 @@ from app.store.world.events import NewEvent
 REASON = "copy_not_routed"  # of events
 BAD_ADDRESS = "bad_address"
 MOST_NAMED = 3  # copies in one event
+MOST_EXAMINED = 64  # addresses of one report: a node has one host, and the event loop examines them
 _RECORDED = Buckets(1 / 60, 3.0)  # by node or gateway
 
 log = logging.getLogger(__name__)
@@ -46,16 +47,33 @@ def find_address_fault(address: str, networks: tuple[IpNetwork, ...]) -> str:
 
 def without_bad_addresses(report: Report, networks: Sequence[IpNetwork]) -> tuple[Report, tuple[Dropped, ...]]:
     """Returns the report without addresses that gateways must not get, and what was dropped; the rest counts."""
-    faults = {
-        copy.id: fault
-        for copy in report.copies
-        if copy.address and (fault := find_address_fault(copy.address, tuple(networks)))
-    }
+    faults = _find_faults(report, tuple(networks))
     if not faults:
         return report, ()
     copies = tuple(msgspec.structs.replace(copy, address="") if copy.id in faults else copy for copy in report.copies)
     dropped = tuple(Dropped(f"{COPY}{copy}", BAD_ADDRESS, fault) for copy, fault in faults.items())
     return msgspec.structs.replace(report, copies=copies), dropped
+
+
+def _find_faults(report: Report, networks: tuple[IpNetwork, ...]) -> dict[str, str]:
+    """Returns why addresses are refused, by copy. Only the first address of a host that may be used is examined."""
+    faults: dict[str, str] = {}
+    usable: set[str] = set()
+    examined = 0
+    for copy in report.copies:
+        host, _, port = copy.address.rpartition(":")
+        if not copy.address or (host in usable and is_port(port)):
+            continue
+        examined += 1
+        if examined > MOST_EXAMINED:
+            faults[copy.id] = f"the report has more than {MOST_EXAMINED} addresses that must be examined"
+            continue
+        fault = find_address_fault(copy.address, networks)
+        if fault:
+            faults[copy.id] = fault
+        else:
+            usable.add(host)
+    return faults
 
 
 async def record_refused(lane: NodeLane, refused: Mapping[str, Collection[RefusedCopy]], kind: str = "Node") -> None:
