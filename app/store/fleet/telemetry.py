@@ -42,14 +42,15 @@ DUE_DAYS = statement(
     """,
 )
 
-# SKIP LOCKED: replicas take different rows, and a row that is being written waits for the next round.
+# SKIP LOCKED: replicas take different rows, and a row that is being written waits for the next round. The newest first:
+# a node may send a day of old minutes as fast as it likes, and those of all others still become rows in time.
 FINISHED_REPORTS = statement(
     "finished_reports",
     """
     SELECT minute, node, ordinal, body FROM report_minute
     WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
       AND received_at < (SELECT moment()) - CAST(:quiet AS interval)
-    ORDER BY minute, node LIMIT :limit
+    ORDER BY minute DESC, node DESC LIMIT :limit
     FOR UPDATE SKIP LOCKED
     """,
 )

@@ -156,6 +156,20 @@ def test_a_minute_that_cannot_be_stored_is_given_up_and_the_others_are_kept(data
     assert count(database, "report_minute") == 0
 
 
+def test_a_day_of_old_minutes_of_one_node_delays_no_minute_of_another(database: Database) -> None:
+    fresh = this_minute() - timedelta(minutes=3)
+    for number in range(2 * expansion.NODES_AT_ONCE):
+        put(database, report("node-1", number, fresh - timedelta(hours=2, minutes=number)))
+    put(database, report("node-2", 1, fresh))
+    partitions_of = {fresh, fresh - timedelta(hours=4)}
+    database.write(lambda connection: partitions.ensure(connection, sorted(partitions_of)))
+    database.write(lambda connection: expansion._portion(connection, expansion.NODES_AT_ONCE))
+    found = rows(database, "SELECT DISTINCT minute FROM gpu_minute WHERE node = 'node-2'")
+    assert [minute for (minute,) in found] == [fresh]
+    expand_finished(database)
+    assert count(database, "report_minute") == 0
+
+
 def test_an_hour_is_the_sum_of_its_minutes(database: Database) -> None:
     counters = [1000, 1500, 100, 400]  # falls once: the driver was reloaded
     put(database, report("node-1", 1, HOUR - timedelta(minutes=1), gpus=[{"index": 0, "energyCounterMj": 900}]))

@@ -63,7 +63,7 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (node_state.STATE, {"node": "node-7"}),
     (node_state.INVENTORY, {"node": "node-7"}),
     (node_state.DETAIL, {"node": "node-7"}),
-    (node_state.DEVICE_CHANGES, {"limit": 25}),
+    (node_state.DEVICE_CHANGES, {"limit": 25, "only": ""}),
     (node_state.MARK_NOTED, {"nodes": SOME, "inventories": [DAY, DAY], "details": [DAY, None]}),
     (node_state.MARK_FOR_COMPARISON, {"types": ["v100-16gb"]}),
     (node_state.FORGET_INVENTORY, {"node": "node-7"}),
