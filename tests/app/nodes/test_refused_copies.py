@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def report_at(address: Callable[[int], str]) -> Report:
     copies = tuple(Copy(f"copy-{n}", f"i-{n}", 0, "ready", address=address(n)) for n in range(MANY))
-    return Report("node-1", 1, 1, NOW, NOW, "boot", copies=copies)
+    return Report(node="node-1", incarnation=1, sequence=1, at=NOW, minute=NOW, boot_id="boot", copies=copies)
 
 
 def test_case_17_addresses_at_ever_new_hosts_are_examined_up_to_a_bound() -> None:
