@@ -107,8 +107,8 @@ def _whole(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unse
         return Plan(tuple(placed), unserved=tuple(unserved)), ""
     from solvers.planning.jobs import place_jobs  # most problems have none
 
-    beside = place_jobs(problem, placed)
-    return Plan(beside.instances, beside.jobs, tuple(unserved), beside.unplaced), f"; {beside.method}"
+    jobs = place_jobs(problem, placed)
+    return Plan(jobs.instances, jobs.jobs, tuple(unserved), jobs.unplaced), f"; {jobs.method}"
 
 
 def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:

@@ -28,16 +28,16 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
 
-MOST_AFRESH_GPUS = 64  # GPUs
+MOST_REPLACED_GPUS = 64
 STEPS_TO_JUDGE = 1000  # for each instance
-MOST_JUDGED_INSTANCES = 200  # instances
+MOST_JUDGED_INSTANCES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RelaxedCase:
     """A service of a plan under some terms, and the free capacity in which it may be served.
 
-    `afresh` is without its instances: they may be replaced. In `beside` they stay, and others join them.
+    In `if_replaced` its instances have left, in `if_joined` they stay and others join them.
     """
 
     problem: Problem
@@ -45,19 +45,19 @@ class RelaxedCase:
     name: str
     terms: ServiceTerms
     own: tuple[Instance, ...]
-    afresh: FreeCapacity | None  # None if it runs on too many GPUs to examine them again
-    beside: FreeCapacity | None  # None where nothing of it runs
+    if_replaced: FreeCapacity | None  # None if it runs on too many GPUs to examine them again
+    if_joined: FreeCapacity | None  # None where nothing of it runs
     notes: Notes
     more: tuple[Node, ...] = ()
 
     @property
     def capacities(self) -> tuple[FreeCapacity, ...]:
-        return tuple(capacity for capacity in (self.afresh, self.beside) if capacity)
+        return tuple(capacity for capacity in (self.if_replaced, self.if_joined) if capacity)
 
     @property
     def whole(self) -> FreeCapacity:
         """Returns the free capacity of the plan as it is."""
-        known = self.beside or self.afresh
+        known = self.if_joined or self.if_replaced
         assert known
         return known
 
@@ -73,8 +73,8 @@ class RelaxedCase:
         """Returns the same case in other free capacity."""
         return replace(
             self,
-            afresh=change(self.afresh) if self.afresh else None,
-            beside=change(self.beside) if self.beside else None,
+            if_replaced=change(self.if_replaced) if self.if_replaced else None,
+            if_joined=change(self.if_joined) if self.if_joined else None,
         )
 
     @property
@@ -101,14 +101,17 @@ def case(
     whole = known or find_free_capacity(problem, plan.instances, plan.jobs)
     own = tuple(whole.of.get(name, ()))
     places = {instance.place for instance in own}
+    if_replaced: FreeCapacity | None = whole
+    if own:
+        if_replaced = without_instances(whole, own) if len(places) <= MOST_REPLACED_GPUS else None
     return RelaxedCase(
         problem=problem,
         plan=plan,
         name=name,
         terms=ServiceTerms(service, problem.policy, problem.limits.get(service.tenant)),
         own=own,
-        afresh=without_instances(whole, own) if own and len(places) <= MOST_AFRESH_GPUS else None if own else whole,
-        beside=without_gpus(whole, places) if own else None,
+        if_replaced=if_replaced,
+        if_joined=without_gpus(whole, places) if own else None,
         notes=notes or Notes(),
     )
 
@@ -129,11 +132,11 @@ def find_offer(case: RelaxedCase, whole: bool = False) -> Offer:
     """Returns the offer with the highest rate; if `whole`, the whole rate or nothing."""
     rate = case.terms.service.rate_per_second
     best = Offer(NOTHING, ())
-    if case.afresh:
-        best = Offer(seats(case.afresh, case.terms, case.notes, whole=whole), ())
-    if case.beside and best.rate_per_second < rate * ENOUGH_SHARE:
+    if case.if_replaced:
+        best = Offer(seats(case.if_replaced, case.terms, case.notes, whole=whole), ())
+    if case.if_joined and best.rate_per_second < rate * ENOUGH_SHARE:
         caps = [_cap(case.terms, instance) for instance in case.own]
-        other = Offer(seats(case.beside, case.terms, case.notes, caps, whole), case.own)
+        other = Offer(seats(case.if_joined, case.terms, case.notes, caps, whole), case.own)
         if other.rate_per_second > best.rate_per_second * (1 + 1e-9):
             return other
     return best

@@ -96,7 +96,7 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
     found = find_whole_offer(more(1e300))
     if not found:
         return None
-    capacity = case.beside if found.staying else case.afresh
+    capacity = case.if_joined if found.staying else case.if_replaced
     assert capacity
     enough = (capacity.drawn_w + watts_of(found.found)) * (1 + 1e-8)
     budget = _least_raise([now], [enough], below, lambda value: more(value[0]))
@@ -112,7 +112,7 @@ def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offe
     def under(values: list[float]) -> RelaxedCase:
         return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
 
-    capacity, service = case.beside if found.staying else case.afresh, case.terms.service
+    capacity, service = case.if_joined if found.staying else case.if_replaced, case.terms.service
     assert capacity
     tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
     enough = {

@@ -70,7 +70,7 @@ class RemainingLimits:
     host_used: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @classmethod
-    def beside(cls, capacity: FreeCapacity, terms: ServiceTerms) -> RemainingLimits:
+    def after(cls, capacity: FreeCapacity, terms: ServiceTerms) -> RemainingLimits:
         """Begins with what the others leave."""
         tenant, limit, budget_w = terms.service.tenant, terms.limit, terms.policy.power_budget_w
         gpus = price = inf

@@ -118,7 +118,7 @@ def _picked(
     worth: ShapeWorth,
 ) -> list[Pick]:
     """Picks the best shape of each GPU, the best GPUs first, until the rate is carried."""
-    limits, carried = RemainingLimits.beside(capacity, terms), CarriedRate.by(own, terms)
+    limits, carried = RemainingLimits.after(capacity, terms), CarriedRate.by(own, terms)
     picks: list[Pick] = []
     for number, index in _ranked(looked, tops):
         shapes, top = looked[number], tops[number]

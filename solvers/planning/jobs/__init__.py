@@ -54,11 +54,11 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
     exec_ms = {id(line.instance): line.exec_ms or 0.0 for gpu in gpus.values() for line in gpu.residents}
-    beside = tuple(
+    others = tuple(
         _predicted(problem, instance, exec_ms[id(instance)]) if instance.place in places else instance
         for instance in instances
     )
-    return JobPlan(placed, explain.unplaced(placement), beside, max(0.0, placement.cost), method)
+    return JobPlan(placed, explain.unplaced(placement), others, max(0.0, placement.cost), method)
 
 
 def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:

@@ -174,7 +174,7 @@ def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_mu
         plan = Plan(tuple(stand), unserved=(Unserved("shop/a", 30.0),))
         assert judge(problem, plan).violations == ()
         about = explain.case(problem, plan, "shop/a")
-        assert (about.afresh is not None) == may_leave
+        assert (about.if_replaced is not None) == may_leave
         assert every_change(about)
 
 
