@@ -108,14 +108,14 @@ class PlannerProcess:
     def _cycle_when_due(self) -> None:
         since = time.monotonic() - self._cycled_at
         with self._waking:
-            asked = self._woken or self.planner.called_for
-            if since < SOONEST_SECONDS or not (asked or since >= self.planner.cycle_seconds):
+            reason = self._woken or self.planner.called_for
+            if since < SOONEST_SECONDS or not (reason or since >= self.planner.cycle_seconds):
                 return
             self._woken = None
-        if asked is Reason.FLEET_APPLIED and since < self.planner.cycle_seconds and not self.planner.world_moved():
+        if reason is Reason.FLEET_APPLIED and since < self.planner.cycle_seconds and not self.planner.world_moved():
             return  # only statuses of objects have changed
         self._cycled_at = time.monotonic()
-        self.planner.cycle(asked or Reason.CYCLE)
+        self.planner.cycle(reason or Reason.CYCLE)
 
     def _forget(self) -> None:
         self.planner.forget(self._settings.plan_retention_days, self._settings.plan_retention_mb * 2**20)

@@ -31,7 +31,7 @@ class Settings:
     port: int = 8080  # port to listen on; 0 takes any free one
     tls_cert: Path | None = None  # certificate, PEM
     tls_key: Path | None = None  # its key, PEM
-    allow_plaintext: bool = False  # listen beyond loopback without TLS
+    allow_plaintext: bool = False  # listen beyond loopback, and send tokens there, without TLS
     trusted_proxies: str = ""  # proxies' addresses and networks, comma-separated: their X-Forwarded-For is trusted
     copy_networks: str = ""  # networks that copies may listen in, comma-separated; empty: any of a machine
     rate_per_second: float = 100.0  # requests a second of one principal

@@ -265,7 +265,7 @@ def _counted(
 
 
 def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, int]]]) -> Iterator[Instance]:
-    """The instances with the timeout that each needs among the neighbours it got."""
+    """Yields the instances with the timeout that each needs among the neighbours it got."""
     pressure: dict[tuple[str, int], float] = {}
     for instance, place in placed:
         pressure[place] = pressure.get(place, 0.0) + instance.shape.pressure

@@ -21,7 +21,7 @@ def completes(action: argparse.Action, what: Completes) -> None:
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser, *, tenant: bool = False) -> None:
-    """The flags that every verb which talks to the server shares; `tenant` where names or lists need one."""
+    """Adds the flags of every verb that talks to the server; `tenant` where names or lists need one."""
     group = parser.add_argument_group("connection")
     completes(group.add_argument("--context", metavar="NAME", help="context of the config file"), "contexts")
     group.add_argument("--server", metavar="URL", help=f"server address, for example {DEFAULT_SERVER}")
@@ -65,7 +65,7 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
 
 
 def positive(text: str) -> float:
-    """A number over 0."""
+    """Returns a number over 0."""
     value = _number(text)
     if not 0 < value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0 and under {MOST:g}")
@@ -73,7 +73,7 @@ def positive(text: str) -> float:
 
 
 def not_negative(text: str) -> float:
-    """A number of at least 0."""
+    """Returns a number of at least 0."""
     value = _number(text)
     if not 0 <= value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0 and under {MOST:g}")

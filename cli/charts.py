@@ -81,5 +81,5 @@ def _over_time(axes: Any, values: Mapping[tuple[str, str], float], times: list[s
 
 
 def _short(time: str, times: list[str]) -> str:
-    """The date alone where every period begins at the same time of day."""
+    """Returns the date alone where every period begins at the same time of day."""
     return time[:10] if len({moment[11:] for moment in times}) == 1 else time.replace("T", " ")

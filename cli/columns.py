@@ -20,7 +20,7 @@ class TableColumn(NamedTuple):
 
 
 def spec(path: str, show: Callable[[object], str] = number, default: str = "") -> Callable[[Object], str]:
-    """A cell that shows a field of the spec; `default` is what the server assumes where it is absent."""
+    """Returns a cell that shows a field of the spec; `default` is what the server assumes where it is absent."""
 
     def cell(item: Object) -> str:
         value: Any = item.get("spec", {})
@@ -32,7 +32,7 @@ def spec(path: str, show: Callable[[object], str] = number, default: str = "") -
 
 
 def condition(kind: str) -> Callable[[Object], str]:
-    """A cell that shows the status of a condition."""
+    """Returns a cell that shows the status of a condition."""
 
     def cell(item: Object) -> str:
         for entry in item.get("status", {}).get("conditions", []):
@@ -60,7 +60,7 @@ def count(value: object) -> str:
 
 
 def first_to_last(value: object) -> str:
-    """The range of a list of numbers, or of the keys of a map that are numbers."""
+    """Returns the range of a list of numbers, or of the keys of a map that are numbers."""
     given = list(value) if isinstance(value, list | dict) else []
     numbers = sorted(float(entry) for entry in given)
     if not numbers:
@@ -69,7 +69,7 @@ def first_to_last(value: object) -> str:
 
 
 def fastest(value: object) -> str:
-    """The lowest latency of a map batch -> SM% -> ms."""
+    """Returns the lowest latency of a map batch -> SM% -> ms."""
     rows = value.values() if isinstance(value, dict) else []
     cells = [ms for row in rows if isinstance(row, dict) for ms in row.values()]
     return f"{number(min(cells))} ms" if cells else ""
@@ -89,7 +89,7 @@ def steps_or_requests(item: Object) -> str:
 
 
 def accuracy(value: object) -> str:
-    """The best accuracy among the variants."""
+    """Returns the best accuracy among the variants."""
     found = [entry.get("accuracy") for entry in value] if isinstance(value, list) else []
     best = [entry for entry in found if isinstance(entry, int | float)]
     return f"{max(best):.4g}" if best else ""
@@ -177,6 +177,6 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
 
 
 def columns(kind: Kind, *, wide: bool) -> list[TableColumn]:
-    """The columns of a table of `kind`."""
+    """Returns the columns of a table of `kind`."""
     every = (NAME, *BETWEEN[kind], AGE, GENERATION, LABELS)
     return [column for column in every if wide or not column.wide]

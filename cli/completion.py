@@ -34,7 +34,7 @@ class Command:
 
 
 def commands() -> Iterator[Command]:
-    """Every verb that can be loaded here; of the others the name alone."""
+    """Yields every verb that can be loaded here; of the others the name alone."""
     for verb in VERBS:
         try:
             parser = parser_of(verb, load(verb))
@@ -73,7 +73,7 @@ def _walk(parser: argparse.ArgumentParser, path: tuple[str, ...], text: str) -> 
 
 
 def script(shell: str) -> str:
-    """The script to source in `shell`."""
+    """Returns the script to source in `shell`."""
     known = list(commands())
     return {"bash": bash, "zsh": zsh, "fish": fish}[shell](known)
 
@@ -175,13 +175,13 @@ if [[ "${funcstack[1]}" == _gpuwright ]]; then _gpuwright "$@"; else compdef _gp
 
 
 def bash(known: list[Command]) -> str:
-    """The walk, and a function that bash calls."""
+    """Returns the walk, and a function that bash calls."""
     head = "# bash completion of gpuwright; load it with:  source <(gpuwright completion bash)"
     return head + _walk_script(known) + BASH.lstrip("\n")
 
 
 def zsh(known: list[Command]) -> str:
-    """The walk, and a function that zsh calls."""
+    """Returns the walk, and a function that zsh calls."""
     head = "#compdef gpuwright\n# zsh completion of gpuwright; load it with:  source <(gpuwright completion zsh)"
     return head + _walk_script(known) + ZSH.lstrip("\n")
 
@@ -191,7 +191,7 @@ def _walk_script(known: list[Command]) -> str:
 
 
 def fish(known: list[Command]) -> str:
-    """A `complete` line for each verb, flag and position."""
+    """Returns a `complete` line for each verb, flag and position."""
     lines = [
         "# fish completion of gpuwright; load it with:  gpuwright completion fish | source",
         "complete -c gpuwright -f",

@@ -37,7 +37,7 @@ class ServerContext:
 
 
 def config_path(environment: Mapping[str, str] | None = None) -> Path:
-    """The config file: GPUWRIGHT_CONFIG, or gpuwright/config.json under the user's config folder."""
+    """Returns the config file: GPUWRIGHT_CONFIG, or gpuwright/config.json under the user's config folder."""
     env = os.environ if environment is None else environment
     if env.get("GPUWRIGHT_CONFIG"):
         return Path(env["GPUWRIGHT_CONFIG"]).expanduser()
@@ -46,7 +46,7 @@ def config_path(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The config as written; an absent file is an empty config."""
+    """Returns the config as written; an absent file is an empty config."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def remember(name: str, entry: Mapping[str, str], *, select: bool, path: Path | 
 
 
 def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> ServerContext:
-    """The connection that the flags in `args`, the environment and the config file give together."""
+    """Returns the connection that the flags in `args`, the environment and the config file give together."""
     env = os.environ if environment is None else environment
     path = config_path(env)
     config = load(path)

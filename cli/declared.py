@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """The problem that the files of -f declare; Failed with every fault where they declare none."""
+    """Returns the problem that the files of -f declare; Failed with every fault where they declare none."""
     from app.control.formulate.problem import build_problem
     from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import load
@@ -36,7 +36,7 @@ def problem(args: argparse.Namespace) -> Problem:
 
 
 def refusal(refused: ManifestsRefused, source: str) -> Failed:
-    """All that is wrong with an input, a line each."""
+    """Returns all that is wrong with an input, a line each."""
     count = len(refused.faults)
     return Failed(f"{'1 fault' if count == 1 else f'{count} faults'} in {source}", particulars=map(str, refused.faults))
 

@@ -69,7 +69,7 @@ def _activation() -> list[str]:
 
 
 def reachable(url: str) -> str:
-    """The address this machine uses: one listens on all addresses, but talks to one."""
+    """Returns the address to connect to: a server may listen on all addresses, a client connects to one."""
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 

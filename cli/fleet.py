@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KEPT = "fleet.json"
 REAL_TEMPLATE = "gpuwright-serve"
 REAL_KIND = "t4"  # of its simulated GPUs
-ROOM = 0.5  # of a generated fleet is asked for: its load moves by a third
+LOAD_SHARE = 0.5  # of a generated fleet: its load moves by a third
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DeclaredFleet:
     nodes: tuple[str, ...]
     real_node: str = ""
     real_spec: dict[str, Any] | None = None
-    asked: tuple[str, ...] = ()  # what is really asked for, as simulation.load_generator takes it
+    load: tuple[str, ...] = ()  # of the real node, as simulation.load_generator takes it
     real_services: tuple[str, ...] = ()
 
 
@@ -78,12 +78,12 @@ def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) ->
 
 
 def generated(gpus: int, services: int) -> DeclaredFiles:
-    """A fleet of benchmark family A of this size, run by its planner."""
+    """Returns a fleet of benchmark family A of this size, run by its planner."""
     from benchmarks.families import family
     from benchmarks.manifests import manifests
     from simulation.world import of_documents
 
-    problem = family("A", gpus, services, seed=0, load=ROOM)
+    problem = family("A", gpus, services, seed=0, load=LOAD_SHARE)
     documents = [document for document in manifests(problem) if document["kind"] != "Policy"]
     policy = {"apiVersion": "gpuwright/v1", "kind": "Policy", "metadata": {"name": "default"}, "spec": {"mode": "auto"}}
     return of_documents([*documents, policy])
@@ -107,8 +107,8 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
         if model in models:
             name = f"{manifest.tenant}/{manifest.name}"
             real.append((name, f"{name}=/v1/models/{models[model]}:infer={manifest.spec['ratePerSecond']}"))
-    asked, services = tuple(words for _, words in real), tuple(name for name, _ in real)
-    return DeclaredFleet(tuple(nodes), node, nodes.get(node), asked, services)
+    load, services = tuple(words for _, words in real), tuple(name for name, _ in real)
+    return DeclaredFleet(tuple(nodes), node, nodes.get(node), load, services)
 
 
 def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
 
 @contextmanager
 def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
-    """The planner and the fleet, while the block lasts; the address of the real gateway, or nothing."""
+    """Runs planner and fleet while the block lasts; yields the address of the real gateway, or nothing."""
     from simulation.real import haproxy_path
 
     environment = {"DATABASE_URL": settings.database_url}
@@ -155,7 +155,7 @@ def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path
         "node": fleet.real_node,
         "spec": dict(fleet.real_spec or {}),
         "kind": REAL_KIND,
-        "asked": list(fleet.asked),
+        "load": list(fleet.load),
     }
     path.write_text(json.dumps(order))
     return path

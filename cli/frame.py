@@ -15,7 +15,7 @@ RESET = "\x1b[0m"
 
 
 def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None) -> list[str]:
-    """The whole picture in at most so many lines; what does not fit is counted."""
+    """Returns the whole picture in at most so many lines; what does not fit is counted."""
     paint = colours or {}
     services: Sequence[Mapping[str, Any]] = overview.get("services", ())
     gpus: Sequence[Mapping[str, Any]] = overview.get("gpus", ())

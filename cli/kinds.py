@@ -33,7 +33,7 @@ WORDS = {word: kind for kind in STORED for word in words(kind)}
 
 
 def kind_of(word: str) -> Kind:
-    """The kind that is meant by `services`, `Service` or `svc`."""
+    """Returns the kind that is meant by `services`, `Service` or `svc`."""
     found = WORDS.get(word.lower())
     if found is not None:
         return found
@@ -45,7 +45,7 @@ def kind_of(word: str) -> Kind:
 
 
 def kinds_of(text: str) -> list[Kind]:
-    """The kinds of `services,jobs`; all of them for `all`."""
+    """Returns the kinds of `services,jobs`; all of them for `all`."""
     if text == "all":
         return list(STORED)
     return list(dict.fromkeys(kind_of(word) for word in text.split(",")))

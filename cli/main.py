@@ -169,7 +169,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def load(verb: CommandVerb) -> ModuleType:
-    """The module of a verb; Failed names the extra to install when something it needs is missing."""
+    """Returns the module of a verb; Failed names the extra to install when something it needs is missing."""
     from importlib import import_module
 
     try:
@@ -198,7 +198,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
-    """The parser of one verb."""
+    """Returns the parser of one verb."""
     description = f"{verb.help[0].upper()}{verb.help[1:]}."
     parser = Parser(prog=f"gpuwright {verb.name}", description=description)
     module.add_arguments(parser)
@@ -219,7 +219,7 @@ def overview() -> str:
 
 
 def exit_codes() -> str:
-    """The table of exit codes."""
+    """Returns the table of exit codes."""
     return "\n".join(f"{code:>4}  {meaning}" for code, meaning in exits.MEANINGS) + "\n"
 
 
@@ -241,7 +241,7 @@ def _missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:
 
 
 def _drop_output() -> None:
-    """Nothing more can be written to stdout: Python must not try, not even while it shuts down."""
+    """Replaces stdout, to which nothing more can be written: Python must not try, not even while it shuts down."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -105,7 +105,7 @@ def age(moment: str, now: float | None = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in its largest unit, two of them while they still matter: `3h20m`, `2d4h`."""
+    """Formats a length of time in its largest unit, two of them while they still matter: `3h20m`, `2d4h`."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 120:
@@ -122,7 +122,7 @@ def span(seconds: float) -> str:
 
 
 def number(value: object) -> str:
-    """A number without a tail of zeros, grouped by thousands from 10,000 on."""
+    """Formats a number without a tail of zeros, grouped by thousands from 10,000 on."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     if isinstance(value, float) and not value.is_integer():

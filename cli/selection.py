@@ -40,7 +40,7 @@ def split_name(kind: Kind, text: str, tenant: str) -> tuple[str, str]:
 
 
 def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
-    """The object that is meant; without a tenant, the only one of that name the token can see."""
+    """Returns the object that is meant; without a tenant, the only one of that name the token can see."""
     tenant, name = split_name(kind, text, client.connection.tenant)
     if kind.tenanted and not tenant:
         found = by_name(client, kind, name)
@@ -60,7 +60,7 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
 
 
 def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
-    """The objects of this name in all tenants."""
+    """Returns the objects of this name in all tenants."""
     query = {"fieldSelector": f"metadata.name={name}", "limit": 100}
     page: dict[str, Any] = client.get(f"/api/v1/{kind.plural}", query)
     return list(page["items"])
@@ -72,12 +72,12 @@ def absent(kind: Kind, text: str) -> Failed:
 
 
 def tenant_of(args: argparse.Namespace, client: ApiClient) -> str:
-    """The tenant a list is narrowed to."""
+    """Returns the tenant a list is narrowed to."""
     return "" if args.all_tenants else client.connection.tenant
 
 
 def listed(client: ApiClient, args: argparse.Namespace, kind: Kind, *, many: bool) -> Iterator[list[dict[str, Any]]]:
-    """The pages of one kind. Of several kinds, those that the token may not read are left out."""
+    """Yields the pages of one kind. Of several kinds, those that the token may not read are left out."""
     query = {
         "labelSelector": args.selector,
         "fieldSelector": args.field_selector,

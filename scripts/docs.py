@@ -100,7 +100,7 @@ def pages() -> Iterator[Path]:
 
 
 def findings_of(page: Page) -> Iterator[Finding]:
-    """All that a page says and the code does not have."""
+    """Yields all that a page says and the code does not have."""
     for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
                   wrong_links, unsourced_figures, stilted, too_long):  # fmt: skip
         yield from check(page)
@@ -132,7 +132,7 @@ def wrong_inline(page: Page) -> Iterator[Finding]:
 
 @functools.cache
 def all_flags() -> set[str]:
-    """The flags of every verb and action, and those that a program or script of ours reads."""
+    """Returns the flags of every verb and action, and those that a program or script of ours reads."""
     waiting = [parser_of(verb) for verb in BY_NAME]
     flags: set[str] = set()
     while waiting:
@@ -181,7 +181,7 @@ def wrong_paths(page: Page) -> Iterator[Finding]:
 
 @functools.cache
 def tree() -> frozenset[str]:
-    """Every file that git tracks or would, and every folder above one."""
+    """Returns every file that git tracks or would, and every folder above one."""
     words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     there = [file for file in files if file and (ROOT / file).exists()]
@@ -232,7 +232,7 @@ def wrong_settings(page: Page) -> Iterator[Finding]:
 
 @functools.cache
 def variables() -> frozenset[str]:
-    """All variables that something reads: the settings, and those that code, units and Compose files name."""
+    """Returns all variables that something reads: the settings, and those that code, units and Compose files name."""
     settings = (field.name.upper() for field in dataclasses.fields(Settings))
     named = SETTING.findall("\n".join(map(sources, ("*.py", "*.service", "*.yml", "*.yaml"))))
     return frozenset(named) | {name if name.lower() in UNPREFIXED else PREFIX + name for name in settings}
@@ -240,7 +240,7 @@ def variables() -> frozenset[str]:
 
 @functools.cache
 def sources(pattern: str) -> str:
-    """The text of all files of the tree of this kind, one after the other."""
+    """Returns the text of all files of the tree of this kind, one after the other."""
     return "\n".join(
         (ROOT / path).read_text()
         for path in sorted(tree())

@@ -67,7 +67,7 @@ class Up:
 
 
 def _planned(up: Up) -> None:
-    """The fleet that comes with it: every service is served, and what was decided can be asked for."""
+    """Checks the fleet that comes with it: every service is served, and every decision can be read."""
     print(f"make up: its fleet is served after {up.awaits('served', SERVED_SECONDS, up.is_served):.1f} s")
     _gpuwright("top", "--once")
     _gpuwright("plan", "show")

@@ -53,7 +53,7 @@ class RealSetup(msgspec.Struct):
     node: str
     spec: dict[str, Any]  # the node's, as declared
     kind: str  # of its simulated GPUs
-    asked: list[str]  # as simulation.load_generator takes them
+    load: list[str]  # as simulation.load_generator takes them
 
 
 def haproxy_path() -> str | None:
@@ -95,8 +95,8 @@ class RealPart:
             folder.mkdir(parents=True, exist_ok=True)
         seams += ["--models", str(models)]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
-        asking = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.asked]
-        self._run("requests", asking)
+        words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.load]
+        self._run("requests", words)
 
     def fallen(self) -> str:
         """Returns the process that exited on its own; empty while all run."""

@@ -183,11 +183,11 @@ class Keeper:
         return STEP_SECONDS / 2 if moving else CALM_SECONDS
 
     def _may_start(self, copy: NodeCopy) -> bool:
-        """Without contact even a decided start waits, unless the same instance has been ready here before (I4)."""
+        """Returns whether a copy may start: without contact only one of an instance that was ready here before (I4)."""
         return self._contact or self._reconciler.is_established(copy)
 
     def _verifies_adopted(self) -> bool:
-        """The gateway still has the adopted copies' routes; declaring ours without them would delete those."""
+        """Returns whether copies are still verified; until they are, the gateway keeps the routes that it has."""
         return any(copy.stage in (Stage.VERIFYING, Stage.WARMING) for copy in self.copies())
 
     def _note_exits(self, now: float) -> None:

@@ -108,7 +108,7 @@ FILES = {
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
-    """The kind's spec with all it is made of, its manifest, its object and its list."""
+    """Returns the kind's spec with all it is made of, its manifest, its object and its list."""
     spec = json.loads(json.dumps(kinds.schema(kind)).replace("#/$defs/", f"#/components/schemas/{kind}"))
     parts = {f"{kind}{name}": schema for name, schema in spec.pop("$defs", {}).items()}
     named = {"name": NAME, "labels": {"type": "object", "additionalProperties": {"type": "string"}}}

@@ -31,7 +31,7 @@ class Sheet:
 
 
 def sheets() -> list[Sheet]:
-    """Every sheet, oldest generation first."""
+    """Returns every sheet, oldest generation first."""
     import yaml
 
     text = resources.files("cli.catalogue").joinpath("gpus.yaml").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def sheets() -> list[Sheet]:
 
 
 def named(names: Sequence[str]) -> list[Sheet]:
-    """The sheets of these names, in this order; Failed says which name the catalogue lacks."""
+    """Returns the sheets of these names, in this order; Failed says which name the catalogue lacks."""
     known = {sheet.name: sheet for sheet in sheets()}
     missing = [name for name in names if name not in known]
     if missing:
@@ -52,7 +52,7 @@ def named(names: Sequence[str]) -> list[Sheet]:
 
 
 def manifest(sheet: Sheet, price_per_hour: float | None = None) -> dict[str, Any]:
-    """The GpuType manifest of a sheet, at the example price unless another is given."""
+    """Returns the GpuType manifest of a sheet, at the example price unless another is given."""
     return {
         "apiVersion": "gpuwright/v1",
         "kind": "GpuType",

@@ -84,7 +84,7 @@ def submit(args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_ru
 
 
 def report(answer: dict[str, Any], *, names_only: bool) -> None:
-    """One line an object; warnings go to stderr."""
+    """Prints a line for each object; warnings go to stderr."""
     note = " (dry run)" if answer.get("dryRun") else ""
     for change in answer["changes"]:
         name = plain(label(change["kind"], change.get("tenant"), change["name"]))

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def database_url(data_dir: Path | None, *, create: bool) -> Iterator[str]:
-    """The URL of the Postgres that runs on the folder, or runs there while the block lasts; else DATABASE_URL.
+    """Yields the URL of the Postgres that runs on the folder, or runs there while the block lasts; else DATABASE_URL.
 
     A folder that was named wins: what was typed now is meant, not what the shell has held since yesterday.
     """

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines(change: Mapping[str, Any]) -> Iterator[str]:
-    """The object, then each field that would differ."""
+    """Yields the object, then each field that would differ."""
     sign, tint = SIGNS.get(change["action"], ("?", "bold"))
     name = label(change["kind"], change.get("tenant"), change["name"])
     yield colour(plain(f"{sign} {name} would be {change['action']}"), tint)
@@ -63,5 +63,5 @@ def lines(change: Mapping[str, Any]) -> Iterator[str]:
 
 
 def shown(value: object) -> str:
-    """A value in JSON, in ASCII."""
+    """Returns a value in JSON, in ASCII."""
     return json.dumps(value)

@@ -125,7 +125,7 @@ def call_editor(path: Path) -> None:
 
 
 def bare(text: str) -> str:
-    """The text without our remarks."""
+    """Returns the text without our remarks."""
     return "\n".join(line for line in text.splitlines() if not line.startswith(MARK.strip())).strip()
 
 

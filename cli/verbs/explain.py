@@ -68,7 +68,7 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
 
 
 def lines(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """The sentences, wrapped, the first on its own; then what else was looked at."""
+    """Yields the sentences, wrapped, the first on its own; then what else was looked at."""
     for at, sentence in enumerate(explanation["sentences"]):
         yield from textwrap.wrap(
             plain(sentence), 110, initial_indent="" if at == 0 else "  ", subsequent_indent="    "
@@ -83,7 +83,7 @@ def lines(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alternatives(shape: Mapping[str, Any]) -> None:
-    """A table of what else was judged in the instance's place."""
+    """Prints a table of what else was judged in the instance's place."""
     right = [choice for choice in shape.get("alternatives") or () if choice["right"]][:ALTERNATIVES_SHOWN]
     if not right:
         return

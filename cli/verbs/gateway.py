@@ -145,7 +145,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _server(args: argparse.Namespace) -> ControlPlaneAddress | None:
-    """The control plane to follow, tried as far as it can be without asking it."""
+    """Returns the control plane to follow, tried as far as it can be without asking it."""
     if not args.server:
         return None
     from agents.gateway.plane import ControlPlaneAddress

@@ -101,7 +101,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
 
 
 def show_json(pages: Pages) -> int:
-    """One JSON array, written page by page; `apply -f -` takes it back."""
+    """Prints a JSON array page by page; `apply -f -` takes it back."""
     shown = 0
     for page in pages:
         for item in page:

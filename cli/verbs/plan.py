@@ -126,7 +126,7 @@ def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[st
 
 
 def history(items: list[dict[str, Any]]) -> Iterator[str]:
-    """A table, printed as it is made."""
+    """Yields a table, printed as it is made."""
     if not items:
         say("there is no plan yet; start a planner with: gpuwright planner")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
@@ -141,7 +141,7 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def shown(plan: Mapping[str, Any]) -> Iterator[str]:
-    """The plan in short: its state, proof, services and what is left out."""
+    """Yields the plan in short: its state, proof, services and what is left out."""
     because = f", reason: {plan['reason']}" if plan.get("reason") else ""
     head = f"plan {plan['generation']} ({plan['lane']}{because}), {age(plan['at'])} old: "
     yield plain(head) + colour(plain(plan["state"]), COLOURS.get(plan["state"], "dim"))
@@ -165,7 +165,7 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cost(certificate: Mapping[str, Any]) -> str:
-    """The plan's cost, how it is known to be good, and the method."""
+    """Returns the plan's cost, how it is known to be good, and the method."""
     bound = certificate.get("bound")
     proof = "no bound known" if bound is None else f"at least {number(bound)} by proof"
     gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
@@ -176,7 +176,7 @@ def _cost(certificate: Mapping[str, Any]) -> str:
 
 
 def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each service, as far as they are shown."""
+    """Yields a line for each service, as far as they are shown."""
     by_service: dict[str, list[Mapping[str, Any]]] = {}
     for instance in instances:
         by_service.setdefault(instance["service"], []).append(instance)

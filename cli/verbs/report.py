@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def moment(text: str) -> str:
-    """A time as the server reads it; `7d` is seven days ago."""
+    """Returns a time as the server reads it; `7d` is seven days ago."""
     if match := AGO.fullmatch(text):
         return (datetime.now(UTC) - timedelta(seconds=int(match[1]) * UNITS[match[2]])).isoformat(timespec="seconds")
     return text
@@ -137,7 +137,7 @@ def flat(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def show(report: Mapping[str, Any]) -> None:
-    """A table for reading, with the total last."""
+    """Prints a table, with the total last."""
     rows = flat(report)
     if not rows:
         begins, ends = (to_the_second(report["window"][end]) for end in ("start", "end"))
@@ -167,7 +167,7 @@ def heading(name: str, currency: str) -> str:
 
 
 def shown(name: str, value: object, *, days: bool) -> str:
-    """A cell: two decimals of money, parts as per cent."""
+    """Returns a cell: two decimals of money, parts as per cent."""
     if name == "start" and days:
         return str(value)[:10]
     if value is None or isinstance(value, str):

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """The environment, overruled by the command line; refused where tokens would travel unprotected."""
+    """Returns the environment, overruled by the command line; refused where tokens would travel unprotected."""
     from app.http.server import check
     from app.settings import SettingsError, from_environment
     from app.store.database.database import libpq_url

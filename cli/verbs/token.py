@@ -111,7 +111,7 @@ def create(client: ApiClient, args: argparse.Namespace) -> int:
 
 
 def reserve(name: str) -> Path:
-    """A new file that only the user can read: made before the token, so that no token is lost to a bad path."""
+    """Returns a new file that only the user can read: made before the token, so that no token is lost to a bad path."""
     path = Path(name).expanduser()
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

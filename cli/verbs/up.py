@@ -134,7 +134,7 @@ def _ended_by_signals() -> Iterator[list[RunningServer]]:
 
 @contextlib.contextmanager
 def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
-    """The URL of DATABASE_URL, or of our own Postgres while the block lasts."""
+    """Yields the URL of DATABASE_URL, or of our own Postgres while the block lasts."""
     from app.embedded import EmbeddedPostgres
     from app.postgres.faults import PostgresError
     from app.postgres.lock import FolderLock
@@ -173,7 +173,7 @@ def _migrate(url: str) -> None:
 
 
 def _admin_token(data_dir: Path, settings: Settings) -> str:
-    """The admin token if it was made just now, else nothing: it is shown once."""
+    """Returns the admin token if it was made just now, else nothing: it is shown once."""
     from app import tokens
     from app.store.access import tokens as rows
     from app.store.database.database import Database
@@ -193,7 +193,7 @@ def _admin_token(data_dir: Path, settings: Settings) -> str:
 
 
 def _console_link(data_dir: Path, settings: Settings) -> str:
-    """A one-time link for the holder of admin.token; nothing where that is not ours to use."""
+    """Returns a one-time link for the holder of admin.token; nothing where that is not ours to use."""
     from app import sessions, tokens
     from app.store.database.database import Database
 

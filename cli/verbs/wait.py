@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def _versions(
     client: ApiClient, kind: Kind, tenant: str, name: str, version: int, deadline: float
 ) -> Iterator[dict[str, Any] | None]:
-    """The object as it changes, None once it is deleted; ends where the list has to be read again."""
+    """Yields the object as it changes, None once it is deleted; ends where the list has to be read again."""
     try:
         for change in follow(client, {"kinds": kind.plural, "tenant": tenant}, version, deadline=deadline):
             if change.type != "heartbeat" and _same(change.object, tenant, name, kind):
@@ -86,7 +86,7 @@ def _versions(
 
 
 def _now(client: ApiClient, kind: Kind, tenant: str, name: str) -> tuple[dict[str, Any] | None, int]:
-    """The object, if it is there, and a version from which a watch misses nothing that happens to it."""
+    """Returns the object, if it is there, and a version from which a watch misses nothing that happens to it."""
     page = client.get(
         f"/api/v1/{kind.plural}",
         {"fieldSelector": f"metadata.name={name}", "tenant": tenant if kind.tenanted else "", "limit": 2},
@@ -110,7 +110,7 @@ def _done(args: argparse.Namespace, kind: Kind, item: Mapping[str, Any] | None, 
 
 
 def test_of(wanted: str) -> Test:
-    """The test that `--for` names."""
+    """Returns the test that `--for` names."""
     if wanted == "delete":
         return lambda item: item is None
     if wanted == "create":
@@ -125,7 +125,7 @@ def test_of(wanted: str) -> Test:
 
 
 def condition(item: Mapping[str, Any] | None, kind: str) -> str:
-    """The status of a condition; Unknown when it is absent or speaks of an older generation."""
+    """Returns the status of a condition; Unknown when it is absent or speaks of an older generation."""
     generation = (item or {}).get("metadata", {}).get("generation", 0)
     for entry in (item or {}).get("status", {}).get("conditions", []):
         if entry.get("type") == kind and entry.get("observedGeneration", generation) >= generation:
@@ -134,7 +134,7 @@ def condition(item: Mapping[str, Any] | None, kind: str) -> str:
 
 
 def at(item: Any, path: str) -> Any:
-    """The value at `status.gpus[0].healthy`; None where there is none."""
+    """Returns the value at `status.gpus[0].healthy`; None where there is none."""
     value = item
     for part in path.strip("{}").lstrip(".").replace("[", ".").replace("]", "").split("."):
         if isinstance(value, Mapping):

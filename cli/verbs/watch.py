@@ -113,7 +113,7 @@ class ShownObjects:
 def changes(
     client: ApiClient, args: argparse.Namespace, kinds: Sequence[Kind], version: int | None
 ) -> Iterator[WatchedChange]:
-    """The events that were asked for, heartbeats left out."""
+    """Yields the events that were asked for, heartbeats left out."""
     tenant = tenant_of(args, client)
     query = {
         "kinds": "" if set(kinds) == set(STORED) else ",".join(kind.plural for kind in kinds),  # all: what we may see

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         }
         answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
-        for line in lines(answer, asked=bool(args.files or args.add_gpu or args.slo or args.rate)):
+        for line in lines(answer, compare=bool(args.files or args.add_gpu or args.slo or args.rate)):
             print(line)
     return exits.OK
 
@@ -78,9 +78,9 @@ def _of_tenant(text: str, tenant: str) -> str:
     return text if "/" in text.partition("=")[0] or not tenant else f"{tenant}/{text}"
 
 
-def lines(answer: Mapping[str, Any], asked: bool = True) -> Iterator[str]:
-    """The comparison in words, the services that change, and prices."""
-    if asked:
+def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
+    """Yields the comparison in words if there is one, and prices; prints the services that change."""
+    if compare:
         named = {service["service"] for service in answer["services"]}
         for sentence in answer["sentences"]:
             if sentence.partition(":")[0] not in named:  # those are in the table

@@ -28,12 +28,12 @@ class WrongPlan(ValueError):
 
 
 def to_json(plan: Plan, problem: Problem) -> dict[str, Any]:
-    """The plan as the contract writes it; `problem` says whether a job makes steps or answers requests."""
+    """Returns the plan as the contract writes it; `problem` says whether a job makes steps or answers requests."""
     return written(plan, {name for name, job in problem.jobs.items() if job.kind == "offline"})
 
 
 def written(plan: Plan, offline: Collection[str]) -> dict[str, Any]:
-    """The same, where nothing is known but which jobs answer requests."""
+    """Returns the same as `to_json`, where only the names of `offline` jobs are known."""
     return {
         "instances": [_instance_out(instance) for instance in plan.instances],
         "jobs": [_job_out(placed, offline) for placed in plan.jobs],

@@ -40,7 +40,7 @@ def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) 
     assert sorted(first.nodes) == ["a100-1", "l4-1", "t4-1", "t4-2"]
     assert first.real_node == "t4-2"
     assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
-    assert all(words.count("=") == 2 for words in first.asked)
+    assert all(words.count("=") == 2 for words in first.load)
     assert declared(database, tmp_path, FleetSize(), said_nothing) == first
     database.close()
 

@@ -32,7 +32,7 @@ class Neighbourhood:
         return judge(self.problem, self.plan, simulate=False, keeps=keep)
 
     def gpus(self) -> dict[tuple[str, int], JudgedGpu]:
-        """Each GPU with what runs on it, and execution times among neighbours."""
+        """Returns each GPU with what runs on it, and execution times among neighbours."""
         reader, nodes = Reader(self.problem), self.problem.nodes
         found: dict[tuple[str, int], JudgedGpu] = {}
 

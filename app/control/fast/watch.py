@@ -234,7 +234,7 @@ def _extrapolated(watch: LoadWatch, rate: float, seconds: float) -> float:
 
 
 def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
-    """Each call in a row that did not raise the planned rate makes the next one wait longer."""
+    """Makes the next call wait longer for each call in a row that did not raise the planned rate."""
     longest = TUNING.most_cool_seconds
     in_vain = plan.rate_per_second <= watch.planned_at_call * (1 + 1e-6) and now - watch.called_at < 2 * longest
     cool = min(2 * watch.cool_seconds, longest) if in_vain else TUNING.cool_seconds

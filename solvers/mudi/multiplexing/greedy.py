@@ -8,7 +8,7 @@ from solvers.planning.problem import Job
 
 
 def solve(problem: MultiplexingProblem) -> list[MultiplexedJob]:
-    """A placed job never moves; only its part of the spare SMs changes. Ties are broken by GPU name."""
+    """Places jobs in order; a placed job never moves, only its part of the spare SMs changes. Ties go by GPU name."""
     gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
     held: dict[str, list[Job]] = {gpu.name: [] for gpu in gpus}
     for job in problem.jobs:

@@ -32,7 +32,7 @@ class Room:
     stays: dict[int, PlacedJob]  # jobs that run and are not preemptible
 
     def board(self) -> JobBoard:
-        """A board on which no job runs."""
+        """Returns a board on which no job runs."""
         return board(self.fleet, len(self.jobs), self.cpu_cores.copy(), self.host_memory_gib.copy(), self.free_w)
 
 

@@ -58,7 +58,7 @@ class PlanLines:
         del self.gpus[place], self.by_node[place[0]][place]
 
     def _gpu(self, place: Place) -> tuple[JudgedGpu | None, JudgedGpu]:
-        """The GPU if a node has it, and in any case the object that holds its lines."""
+        """Returns the GPU if a node has it, and in any case the object that holds its lines."""
         gpu = self.gpus.get(place)
         if gpu is not None:
             return gpu, gpu
@@ -96,7 +96,7 @@ def gpus_with(
 
 
 def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
-    """The line of this instance on its GPU."""
+    """Returns the line of this instance on its GPU."""
     for line in gpu.residents:
         if line.instance is instance:
             return line
@@ -104,7 +104,7 @@ def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
 
 
 def shape_of(instance: Instance) -> tuple[object, ...]:
-    """All of an instance but its rate and its timeout."""
+    """Returns all of an instance but its rate and its timeout."""
     return (
         instance.service, instance.node, instance.gpu, instance.variant,
         instance.batch, instance.sm_percent, instance.memory_gib, instance.clock_mhz,

@@ -155,7 +155,7 @@ def empty_board(t: Tables) -> Board:
 
 
 def _type_of(given: type[Any]) -> Any:
-    """The compiler's type of a named tuple: from one made of empty arrays."""
+    """Returns the compiler's type of a named tuple: from one made of empty arrays."""
     shapes = {
         "loads": 3, "exec_ms": 3, "memory_gib": 2, "pressure": 2, "power_w": 2,
         "service_group": 2, "site_clocks": 2, "offer": 2, "sm": 2, "batch": 2, "cap": 2,

@@ -1,4 +1,4 @@
-"""The campaign's own faults, beside those of the light fleet: disks, processes, memory, power, money and strangers."""
+"""The campaign's own faults, besides those of the light fleet: disks, processes, memory, power, money and strangers."""
 
 from __future__ import annotations
 

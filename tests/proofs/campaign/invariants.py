@@ -1,4 +1,4 @@
-"""Checks I1 to I7 of FAILURES.md on the campaign's fleet after every tick, in plain code of its own."""
+"""Checks I1 to I7 on the campaign's fleet after every tick, in plain code of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOOKS = text("SELECT node, id, started_at, ended_at, sm_percent FROM usage_inter
 
 @dataclass
 class Campaign(CampaignFaults):
-    """The fleet under faults, and what must never be seen there."""
+    """The fleet under faults, and the checks of what must never happen there."""
 
     _over_cap: Counter[tuple[str, int]] = field(default_factory=Counter)  # by node and GPU: ticks in a row
     _short: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -152,7 +152,7 @@ class Campaign(CampaignFaults):
             self._violated("I6", f"GPU {gpu} of {node.name} draws {drawn_w:.0f} W above its cap of {cap_w:.0f} W")
 
     def _has_memory_for_all(self, node: CampaignNode, gpu: int) -> None:
-        """While a job could make room, every process can grow to its limit beside the memory of other users."""
+        """While a job could make room, every process can grow to its limit next to the memory of other users."""
         copies = [copy for copy in node.alive() if copy.gpu == node.uuids[gpu] and copy.running is not None]
         device = node.machine.slots[node.uuids[gpu]].gpu
         strangers_gib = sum(context.memory_gib for context in device.contexts if not context.under_mps)

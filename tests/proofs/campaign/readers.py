@@ -48,13 +48,13 @@ class TenantReader:
             "headers": [(b"authorization", b"Bearer " + self._token.encode()), (b"host", b"campaign")],
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {},
         }  # fmt: skip
-        asked = False
+        is_sent = False
 
         async def receive() -> dict[str, Any]:
-            nonlocal asked
-            if asked:
+            nonlocal is_sent
+            if is_sent:
                 await asyncio.sleep(3600)
-            asked = True
+            is_sent = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: dict[str, Any]) -> None:

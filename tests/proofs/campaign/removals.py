@@ -92,8 +92,8 @@ def _sixty_seconds(stack: ExitStack, url: str) -> None:
 
 def _isolation(stack: ExitStack, url: str) -> None:
     """A tenant's viewer is let through as the fleet's."""
-    seen_by_all = access.TABLE[access.Role.VIEWER]
-    stack.enter_context(patch.dict(access.TABLE, {access.Role.TENANT_VIEWER: seen_by_all}))
+    fleet_viewer = access.TABLE[access.Role.VIEWER]
+    stack.enter_context(patch.dict(access.TABLE, {access.Role.TENANT_VIEWER: fleet_viewer}))
 
 
 def _judge(stack: ExitStack, url: str) -> None:

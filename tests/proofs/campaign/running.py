@@ -22,7 +22,7 @@ TENANT = "media"
 
 @dataclass(frozen=True, slots=True)
 class CampaignResult:
-    """What a campaign did and found."""
+    """The faults, checks and findings of a campaign."""
 
     faults: int
     kinds: Mapping[str, int]

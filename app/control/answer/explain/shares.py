@@ -34,12 +34,12 @@ def costs_of_services(problem: Problem, plan: Plan) -> Mapping[str, float]:
 
 
 def weight(instance: Instance, memory_gib: float) -> float:
-    """The larger of its parts of the GPU: of SMs, or of memory."""
+    """Returns the larger of its parts of the GPU: of SMs, or of memory."""
     return max(instance.sm_percent / 100, instance.memory_gib / memory_gib)
 
 
 def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:
-    """The part of a GPU that its services pay: all of it, or where shares are priced what they use."""
+    """Returns the part of a GPU that its services pay: all of it, or where shares are priced what they use."""
     if problem.policy.pricing == "gpu" or any(
         problem.services[resident.service].is_dedicated for resident in residents
     ):

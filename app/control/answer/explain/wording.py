@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def money(per_hour: float) -> str:
-    """An amount per hour."""
+    """Formats an amount per hour."""
     return f"{per_hour:,.4g}" if abs(per_hour) < 100 else f"{per_hour:,.2f}"
 
 
 def signed(per_hour: float) -> str:
-    """A difference, with its sign."""
+    """Formats a difference with its sign."""
     return f"{'+' if per_hour > 0 else '-' if per_hour < 0 else ''}{money(abs(per_hour))}"
 
 
@@ -19,7 +19,7 @@ def rate(per_second: float) -> str:
 
 
 def ms(milliseconds: float) -> str:
-    """A time."""
+    """Formats a time."""
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds:,.0f} ms"
 
 
