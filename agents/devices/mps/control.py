@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agents.devices.mps import grammar, processes
@@ -151,7 +152,8 @@ class MpsControl:
         if pipe.exists():
             away = Path(tempfile.mkdtemp(prefix="old-", dir=pipe.parent))
             pipe.rename(away / "pipe")
-            shutil.rmtree(away, ignore_errors=True)
+            with suppress(RecursionError):  # folders nested too deeply to delete must not keep the next daemon away
+                shutil.rmtree(away, ignore_errors=True)
 
     def _kill(self, pipe: Path, pids: Sequence[int]) -> None:
         for pid in pids:

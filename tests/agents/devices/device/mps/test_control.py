@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -235,6 +237,24 @@ def test_case_28_links_and_pipes_that_a_container_leaves_in_its_folder_touch_no_
     os.close(inside)
     assert journal.read_text() == (outside / "kept").read_text() == "kept\n"
     assert [folder.name for folder in root.iterdir() if folder.name.startswith("old-")] == []
+
+
+def test_case_28_folders_nested_too_deeply_to_delete_do_not_keep_the_next_daemon_away(
+    mps: MpsControl, root: Path, pipe: Path
+) -> None:
+    pipe.mkdir(parents=True, exist_ok=True)
+    folder = os.open(pipe, os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit() + 100):
+        os.mkdir("deeper", dir_fd=folder)
+        deeper = os.open("deeper", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = deeper
+    os.close(folder)
+    try:
+        mps.start(UUID)
+        assert mps.state(UUID) is MpsState.IDLE
+    finally:
+        subprocess.run(["rm", "-rf", pipe, *root.glob("old-*")], check=True)  # pytest deletes by recursion, too
 
 
 @pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to, lambda path, _: os.mkfifo(path)])
