@@ -51,9 +51,12 @@ def parse_address(text: str) -> CopyAddress:
         raise BadAddress(f"address {text} does not contain an IP address") from None
     if (known.version == 6) != bracketed or not is_port(port):
         raise BadAddress(f"address {text} is not HOST:PORT with a port of 1..65535")
-    if isinstance(known, IPv6Address) and known.ipv4_mapped is not None:
-        known = known.ipv4_mapped
-    return CopyAddress(known, int(port))
+    return CopyAddress(unwrap(known), int(port))
+
+
+def unwrap(host: IpAddress) -> IpAddress:
+    """Returns the IPv4 address within `::ffff:10.0.0.1`; any other address as it is."""
+    return (host.ipv4_mapped if isinstance(host, IPv6Address) else None) or host
 
 
 def is_port(text: str) -> bool:

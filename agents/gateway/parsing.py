@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
+
+from agents.contract.addresses import unwrap
 
 
 class HaproxyGarbled(Exception):
@@ -91,11 +93,9 @@ def parse_servers(text: str) -> dict[str, dict[str, ServerState]]:
 def _spell(host: str) -> str:
     """Returns the address as the rest of the gateway spells it; HAProxy writes some as IPv4 within IPv6."""
     try:
-        known = ip_address(host)
+        return str(unwrap(ip_address(host)))
     except ValueError:
         return host
-    mapped = known.ipv4_mapped if isinstance(known, IPv6Address) else None
-    return str(mapped or known)
 
 
 def parse_map(text: str) -> dict[str, str]:

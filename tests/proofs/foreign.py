@@ -38,8 +38,8 @@ def declare_canary(server: RunningServer) -> None:
     assert reply.status == 200, reply.text
     note_assigned(server.database_url, "node-1", CANARY, SERVICE)
     copy = {"id": f"{CANARY}.1", "instance": CANARY, "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}
-    told = report("node-1", instances=[instance(CANARY, tenant=CANARY, service=f"{CANARY}-service")], copies=[copy])
-    assert send(server, server.token("node", node="node-1"), told).status == 200
+    message = report("node-1", instances=[instance(CANARY, tenant=CANARY, service=f"{CANARY}-service")], copies=[copy])
+    assert send(server, server.token("node", node="node-1"), message).status == 200
     database = Database(server.database_url, pool_size=1)
     try:
         epoch = database.write(lambda connection: lease.take(connection, "a planner", 1e6))

@@ -210,16 +210,16 @@ def test_case_29_over_tls_no_secret_is_in_a_log_a_trace_an_answer_or_an_argument
         server.request("GET", f"/api/v1/services?labelSelector=a%3D{secret}")
         server.request("PUT", f"/api/v1/tenants/{name}", {"spec": {"note": f"postgresql://u:{secret}@h/d"}})
     assert server.request("DELETE", "/api/v1/nodes/node-1", token=server.token("operator")).status == 200
-    said = installation.logs() | installation.arguments() | replies
-    said |= {f"cli {name}": answer.stdout + answer.stderr for name, answer in answers.items()}
+    texts = installation.logs() | installation.arguments() | replies
+    texts |= {f"cli {name}": answer.stdout + answer.stderr for name, answer in answers.items()}
     until(
         lambda: "hold_back" in traces(received) or "observe" in traces(received), "the planner's traces have come", 40
     )
     assert server.stop() == 0  # sends the traces that are left
     assert "/api/v1/services/{tenant}/{name}" in traces(received)
-    said |= {"traces": traces(received), "server's last lines": server.log_path.read_text()}
+    texts |= {"traces": traces(received), "server's last lines": server.log_path.read_text()}
     hidden = installation.secrets().items()
-    assert [(where, name) for where, text in said.items() for name, secret in hidden if secret in text] == []
+    assert [(where, name) for where, text in texts.items() for name, secret in hidden if secret in text] == []
 
 
 def test_case_29_nobody_speaks_to_a_server_whose_certificate_is_not_trusted(installation: SecureInstallation) -> None:

@@ -77,5 +77,5 @@ def test_case_17_a_flood_of_overlapping_usage_from_one_token_delays_no_account_b
     assert rows(database, "SELECT FROM ledger_quarantine") == []
     ((stored,),) = rows(database, "SELECT count(*) FROM usage_interval WHERE node = 'stolen'")
     assert stored <= 9
-    for one in (database, accounts):
-        one.close()
+    for opened in (database, accounts):
+        opened.close()

@@ -18,8 +18,8 @@ def occupied(server: RunningServer, name: str) -> None:
         {"id": f"{name}-a.1", "instance": f"{name}-a", "gpu": 0, "stage": "ready"},
         {"id": f"{name}-b.1", "instance": f"{name}-b", "gpu": 1, "stage": "gone"},
     ]
-    said = report(name, instances=[instance(f"{name}-a"), instance(f"{name}-b")], copies=copies)
-    assert send(server, server.token("node", node=name), said).status == 200
+    message = report(name, instances=[instance(f"{name}-a"), instance(f"{name}-b")], copies=copies)
+    assert send(server, server.token("node", node=name), message).status == 200
 
 
 def delete(server: RunningServer, name: str, query: str = "") -> Reply:

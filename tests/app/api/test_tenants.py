@@ -110,8 +110,8 @@ def report_addresses(server: RunningServer) -> None:
         {name: copy[name] for name in fields} | {"address": f"10.0.0.5:{9000 + number}", "message": message}
         for number, copy in enumerate(there)
     ]
-    said = report("node-0", incarnation=2**20, instances=[], copies=copies)
-    assert send(server, server.token("node", node="node-0"), said).status == 200
+    body = report("node-0", incarnation=2**20, instances=[], copies=copies)
+    assert send(server, server.token("node", node="node-0"), body).status == 200
     until(lambda: "10.0.0.5:9000" in server.request("GET", "/api/v1/endpoints").text, "the addresses are announced")
 
 
@@ -147,9 +147,9 @@ def test_case_26_no_route_shows_a_tenant_a_name_of_another(fleet: SharedFleet, t
         for path in filled(fleet, route, tenant, other):
             reply = fleet.read(tenant, path)
             assert reply.status < 500, (path, reply.text)
-            told = reply.text if reply.status < 300 else without_echo(reply.text, path)
-            assert other not in told, (path, told)
-            assert ADDRESS.search(told) is None, (path, told)
+            body = reply.text if reply.status < 300 else without_echo(reply.text, path)
+            assert other not in body, (path, body)
+            assert ADDRESS.search(body) is None, (path, body)
             read += reply.status == 200
     assert read > 30
 

@@ -68,8 +68,14 @@ def stored(town: Ledger, node: str) -> int:
 def store(town: Ledger, *intervals: UsageInterval, node: str = "liar") -> None:
     """Puts usage into the database as if no bound had been there."""
     rows = [
-        {"node": node, "id": one.id, "instance": one.instance, "start": one.started_at, "stop": one.ended_at}
-        for one in intervals
+        {
+            "node": node,
+            "id": interval.id,
+            "instance": interval.instance,
+            "start": interval.started_at,
+            "stop": interval.ended_at,
+        }
+        for interval in intervals
     ]
     sql = (
         "INSERT INTO usage_interval (id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent,"
@@ -130,7 +136,7 @@ def test_usage_that_was_never_assigned_fills_no_table(town: Ledger) -> None:
 
 
 def test_an_agent_that_comes_back_after_a_long_outage_full_of_crashes_loses_nothing(town: Ledger) -> None:
-    """A copy that began once a minute for fourteen hours, all told at once."""
+    """A copy that began once a minute for fourteen hours, all reported at once."""
     town.now = NOON + 14 * HOUR
     crashes = claims(840, NOON, MINUTE, 50 * timedelta(seconds=1))
     assert town.claim("liar", *crashes) == []

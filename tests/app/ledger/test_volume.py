@@ -78,7 +78,7 @@ def test_case_17_overlapping_claims_are_divided_as_a_plain_recomputation_divides
     claims = adversarial(random.Random(seed), scaled(120, 60))
     facts = facts_of(PRICE, [held for _, held in claims], timedelta())
     instances = {held.id: instance for instance, held in claims}
-    facts = replace(facts, usage=[replace(one, instance=instances[one.id]) for one in facts.usage])
+    facts = replace(facts, usage=[replace(interval, instance=instances[interval.id]) for interval in facts.usage])
     found: dict[tuple[Any, ...], int] = defaultdict(int)
     for line, amount in allocate(facts, us(START), us(START + SPAN)).items():
         tenant = line.tenant if line.kind == "used" else f"__{line.kind}__"
@@ -100,7 +100,7 @@ def test_twice_as_many_claims_are_twice_as_much_work_and_not_four_times() -> Non
             for n in range(count)
         ]
         facts = facts_of(PRICE, claims, timedelta())
-        facts = replace(facts, usage=[replace(one, instance="i-1") for one in facts.usage])
+        facts = replace(facts, usage=[replace(interval, instance="i-1") for interval in facts.usage])
         try:
             allocate(facts, us(START), us(START + SPAN), parts)
         except TooMuchUsage:
@@ -136,7 +136,7 @@ def test_case_17_of_thousands_of_lies_money_sees_what_was_stored_and_adds_up(tow
     for node in nodes:
         town.node(node)
         own = [usage(f"{letter}", NOON, sm=60.0) for letter in "ab"]
-        town.assign(node, *[msgspec.structs.replace(one, instance=f"{node}-{one.id}") for one in own])
+        town.assign(node, *[msgspec.structs.replace(interval, instance=f"{node}-{interval.id}") for interval in own])
     for _ in range(12):
         town.passes(20 * MINUTE)
         for node in nodes:

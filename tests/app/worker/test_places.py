@@ -1,4 +1,4 @@
-"""Who reads a large input next, and who is told to come back."""
+"""Callers take turns to read large inputs, and too many are sent away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HANG_SECONDS = 60.0
 
 
 class Visitors:
-    """Callers in threads of their own, each at work until told to end."""
+    """Callers in threads of their own, each at work until the test ends it."""
 
     def __init__(self, places: Places) -> None:
         self.places = places

@@ -30,8 +30,8 @@ def test_audit_reads_on_until_it_has_as_many_entries_as_wanted(world: Run, monke
 
 def test_a_forced_deletion_first_shows_what_it_takes_away(world: Run, server: RunningServer) -> None:
     copy = {"id": "search-1.1", "instance": "search-1", "gpu": 0, "stage": "ready"}
-    said = report("node-1", instances=[instance("search-1")], copies=[copy])
-    assert send(server, server.token("node", node="node-1"), said).status == 200
+    message = report("node-1", instances=[instance("search-1")], copies=[copy])
+    assert send(server, server.token("node", node="node-1"), message).status == 200
     refused = world("delete", "node", "node-1", "--yes")
     assert refused.code == 3
     assert "gpuwright drain node-1" in refused.err
