@@ -35,7 +35,7 @@ class NodeLane:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.database.repeatable, fn)
 
     async def is_current(self, authenticator: Authenticator, who: Principal) -> bool:
-        """Tells if the token is still valid; asks the database only where some token was revoked of late."""
+        """Returns whether the token is still valid; reads the database only if some token was revoked lately."""
         if authenticator.is_current(who):
             return True
         return await asyncio.get_running_loop().run_in_executor(self._threads, authenticator.live, who)

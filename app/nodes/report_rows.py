@@ -1,4 +1,4 @@
-"""The rows that a report becomes in the store."""
+"""Turns a report into rows of the store."""
 
 from __future__ import annotations
 

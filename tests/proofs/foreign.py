@@ -27,7 +27,7 @@ NO_SNAPSHOT = "UPDATE plan SET snapshot = '[\"00\"]'"  # as of a plan whose snap
 
 
 def declare_canary(server: RunningServer) -> None:
-    """Objects, a copy on node-1, loads, events, and a plan in force that they are in beside those of others."""
+    """Objects, a copy on node-1, loads, events, and a plan in force that also serves others."""
     documents = [
         model(f"{CANARY}-model", tenants=[CANARY]),
         profile(f"{CANARY}-model"),
