@@ -1,4 +1,4 @@
-"""A tenant's events and plans, the plan in force and the sessions of a token are found by index."""
+"""A tenant's events and plans, the plan in force the sessions of a token and ended tokens are found by index."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ UP = [
     """,
     "CREATE INDEX plan_proven ON plan (generation) WHERE rollout ? 'proven'",
     "CREATE INDEX token_sessions ON token (created_by, created_at) WHERE label = 'console · session'",
+    "CREATE INDEX token_over ON token (least(revoked_at, CASE WHEN scope <> 'node' THEN expires_at END))",
+    "CREATE INDEX join_token_over ON join_token (least(expires_at, used_at))",
 ]
 
 DOWN = [
-    "DROP INDEX token_sessions, plan_proven, plan_in_force, event_tenant",
+    "DROP INDEX join_token_over, token_over, token_sessions, plan_proven, plan_in_force, event_tenant",
     "DROP TRIGGER plan_is_listed ON plan",
     "DROP FUNCTION plan_is_listed()",
     "DROP TABLE own_plan",

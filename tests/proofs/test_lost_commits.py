@@ -65,7 +65,7 @@ def test_case_5_a_strangers_transaction_is_not_taken_for_ours(
     database: Database, postgres_of_its_own: EmbeddedPostgres
 ) -> None:
     crash_at_commit(database, postgres_of_its_own, STRANGERS)
-    with pytest.raises(OutcomeUnknown, match="not known"):
+    with pytest.raises(OutcomeUnknown, match="unknown"):
         database.write(lambda connection: connection.execute(MARK) and None)
     assert marks(database) == 0
 

@@ -22,7 +22,8 @@ FORGET = statement(
     "forget_join_tokens",
     """
     DELETE FROM join_token WHERE id IN (
-        SELECT id FROM join_token WHERE least(expires_at, used_at) < now() - interval '90 days' LIMIT :limit)
+        SELECT id FROM join_token WHERE least(expires_at, used_at) < now() - interval '90 days'
+        ORDER BY least(expires_at, used_at) LIMIT :limit)
     """,
 )
 _WHOLE_ROW = """

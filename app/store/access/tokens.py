@@ -90,9 +90,8 @@ FORGET = statement(
     """
     DELETE FROM token WHERE id IN (
         SELECT id FROM token
-        WHERE revoked_at < now() - interval '90 days'
-            OR scope <> 'node' AND expires_at < now() - interval '90 days'
-        LIMIT :limit)
+        WHERE least(revoked_at, CASE WHEN scope <> 'node' THEN expires_at END) < now() - interval '90 days'
+        ORDER BY least(revoked_at, CASE WHEN scope <> 'node' THEN expires_at END) LIMIT :limit)
     """,
 )
 TOUCH = statement(

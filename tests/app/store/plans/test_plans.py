@@ -152,7 +152,11 @@ def exercise(database: Database) -> None:
     database.write(lambda c: declare.declare(c, ACTOR, tenant))
     database.write(lambda c: declare.delete(c, ACTOR, tenant[0].key))
     database.write(credentials)
+    database.read(lambda c: objects.count_of_tenants(c, ["tenant-7"]))
     database.write(lambda c: changes.prune(c, 0.0, 100))
+    database.write(lambda c: audit.forget(c, 400 * 86_400.0, 100))
+    database.write(lambda c: tokens.forget(c, 100))
+    database.write(lambda c: join_tokens.forget(c, 100))
     database.write(lambda c: idempotency.prune(c, 10.0, 100))
 
 
