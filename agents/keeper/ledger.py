@@ -45,7 +45,9 @@ class CopyLedger:
         if copy.running is not None and copy.started_at is None:
             copy = msgspec.structs.replace(copy, started_at=self._date())
         if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
-            copy = msgspec.structs.replace(copy, ended_at=self._date(), evidence="observed")
+            # A clock that was set back meanwhile must not end the usage before it began.
+            ended_at = max(self._date(), copy.started_at)
+            copy = msgspec.structs.replace(copy, ended_at=ended_at, evidence="observed")
         with self._lock:
             known = self._journal.copies.get(copy.id)
             if known is not None and known.acknowledged != copy.acknowledged:  # by the reporting thread, meanwhile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.journal import Journal, JournalError
+from agents.keeper.ledger import CopyLedger
 from agents.runtime import Running
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -40,6 +41,18 @@ def test_the_last_word_on_each_copy_counts(path: Path) -> None:
     journal.write(copy("b.1.1"))
     journal.close()
     assert kept(path) == {"a.1.1": copy("a.1.1", Stage.READY), "b.1.1": copy("b.1.1")}
+
+
+def test_case_18_a_clock_that_is_set_back_ends_no_usage_before_it_began(path: Path) -> None:
+    dates = iter([NOW, NOW - timedelta(hours=1)])
+    ledger = CopyLedger(Journal(path), lambda: next(dates))
+    ledger.record(copy("a.1.1", Stage.VERIFYING))
+    started = ledger.get("a.1.1")
+    assert started is not None
+    ledger.record(started.at(Stage.GONE, 9.0))
+    (gone,) = ledger.accounts()
+    ledger.close()
+    assert (gone.started_at, gone.ended_at) == (NOW, NOW)
 
 
 def test_a_journal_that_somebody_deleted_is_written_anew_and_whole(path: Path) -> None:
