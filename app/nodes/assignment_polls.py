@@ -73,6 +73,7 @@ class AssignmentPolls:
             # Also when it is lower than the agent's: the database was restored, and its content counts.
             found = await self._lane.read(lambda connection: assignments.of_node(connection, node))
             if found is not None and found[0] != after:
+                self._newest[node] = max(self.newest(node), found[0])
                 return found[1]
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
