@@ -85,6 +85,14 @@ class CampaignFaults(Chaos):
     def pick(self) -> CampaignNode:
         return self.rng.choice(self.nodes)
 
+    def mend(self) -> None:
+        """Ends every fault, also those that wait for their moment."""
+        super().mend()
+        self.solver.spoil, self._unanswered = None, ""
+        for node in self.nodes:
+            node.cut_at_the_next_instance, node.dies = False, ""
+            node.failing.clear()
+
     # Faults that the light fleet has, too.
 
     def gateway_away(self) -> None:
