@@ -7,6 +7,7 @@ gateway of a fleet beside the first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -93,9 +94,9 @@ class Fleet:
         return self.in_force().get(copy) == (False, 0)
 
 
-@pytest.fixture(scope="module")
-def fleet(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("following")
+@contextmanager
+def followed_fleet(postgres: DatabaseServer, folder: Path) -> Iterator[Fleet]:
+    """A server with a database of its own, and a sidecar that follows it over a real HAProxy."""
     url = postgres.create()
     gateway = Gateway(folder / "gateway")
     rates = {"GPUWRIGHT_REPORT_RATE_PER_SECOND": "10000"}
@@ -110,6 +111,12 @@ def fleet(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) ->
             gateway.close()
             made.database.close()
     postgres.drop(url)
+
+
+@pytest.fixture(scope="module")
+def fleet(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with followed_fleet(postgres, tmp_path_factory.mktemp("following")) as made:
+        yield made
 
 
 def test_a_move_across_nodes_costs_no_request(fleet: Fleet) -> None:

@@ -11,30 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.agents.gateway.test_routes import answering, get
-from tests.proofs.test_following import Fleet, sequences
+from tests.proofs.test_following import Fleet, followed_fleet, sequences
 from tests.support.caller import until
-from tests.support.haproxy import Gateway, running_copies
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
-from tests.support.server import running_server
 
 
 @pytest.fixture
 def fleet(postgres: DatabaseServer, tmp_path: Path) -> Iterator[Fleet]:
-    url = postgres.create()
-    gateway = Gateway(tmp_path / "gateway")
-    rates = {"GPUWRIGHT_REPORT_RATE_PER_SECOND": "10000"}
-    with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **rates) as server, running_copies(3) as copies:
-        made = Fleet(server, gateway, copies, tmp_path / "token")
-        try:
-            gateway.start_haproxy()
-            gateway.start_sidecar(*made.words)
-            gateway.await_sidecar()
-            yield made
-        finally:
-            gateway.close()
-            made.database.close()
-    postgres.drop(url)
+    with followed_fleet(postgres, tmp_path) as made:
+        yield made
 
 
 def claim(fleet: Fleet, node: str, service: str, *addresses: str, instance: str = "i-9") -> None:

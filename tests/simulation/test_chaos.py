@@ -40,7 +40,7 @@ def settled(chaos: Chaos) -> list[str]:
     assigned = {instance.id for wanted in view.assigned.values() for instance in wanted.instances}
     for name, at in simulation.fleet.nodes.items():
         found += [f"{copy.id} on {name} is {copy.stage}" for copy in at.alive() if copy.stage is not Stage.READY]
-        found += [f"{copy.id} on {name} is wanted by nobody" for copy in at.alive() if copy.instance not in assigned]
+        found += [f"{copy.id} on {name} is not assigned" for copy in at.alive() if copy.instance not in assigned]
     found += [f"{name} is not served" for name in simulation.fleet.declared if not simulation.fleet.ready(name)]
     return found
 
