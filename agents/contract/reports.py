@@ -214,6 +214,8 @@ class Answer(Struct, rename="camel", gc=False):
     now: datetime  # the database's clock: an agent can see that its own is wrong
     dropped: Sequence[Dropped] = ()
     incarnation: int = 0  # the highest known of this node; an agent with a lower one continues above it
+    endpoints: Counter = 0  # the version of the endpoints that has the copies of this report
+    routed: Counter = 0  # every gateway that follows the endpoints has put this version, or a later one, in force
 
 
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")

@@ -126,7 +126,7 @@ class Agent:
         answer = self._send(link, encoded)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._sent_inventory = inventory
-            self._node.note_stored(report.copies, {dropped.what for dropped in answer.dropped})
+            self._node.note_stored(report.copies, answer)
         self._note_answer()
         refused = [dropped for dropped in answer.dropped if dropped.reason != "later"]
         for dropped in refused[:MOST_LOG_LINES]:

@@ -13,6 +13,7 @@ from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
+LONGEST_SECONDS = 60.0  # a gateway that still has no newer endpoints then is broken, and hand-overs go on without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +27,27 @@ class ReportedRoute:
 
 @dataclass(frozen=True, slots=True)
 class StoredSpan:
-    """When the first and the latest of the reports in a row that held a route were stored."""
+    """The reports in a row that held a route: when the first and the latest were stored."""
 
     first: float
     latest: float
+    endpoints: int  # the version in which gateways learn the route
+    routed: int  # the highest version that all known gateways had in force
 
     @property
     def settled(self) -> bool:
-        return self.latest - self.first >= SETTLED_SECONDS
+        seconds = self.latest - self.first
+        return seconds >= SETTLED_SECONDS and (self.routed >= self.endpoints or seconds >= LONGEST_SECONDS)
 
 
 class Followers:
-    """Takes a route for in force once the control plane has stored it, and still answers a while later.
+    """Takes a route for in force once the control plane has stored it and says, a while later, that gateways have it.
 
     A report that was sent counts for nothing: only its answer says that gateways can learn the route. The second answer
-    says that the control plane was there for them meanwhile. Without it, routes are unknown, and every copy stays.
+    says which endpoints they have put in force meanwhile. Without it, routes are unknown, and every copy stays.
 
-    Unlike a sidecar's acknowledgement this is only likely: a gateway that lags longer finds a copy gone, and sends its
-    requests to another one if they may be repeated.
+    Unlike a sidecar's acknowledgement this is only likely: a gateway that has been silent for longer than the control
+    plane waits for finds a copy gone, and sends its requests to another one if they may be repeated.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -55,8 +59,11 @@ class Followers:
         with self._lock:
             return Acknowledged(tuple(self._state(route) for route in routes))
 
-    def note_stored(self, copies: Collection[Copy]) -> None:
-        """Notes that the control plane has just stored a report with these copies, and with no others."""
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others.
+
+        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force.
+        """
         now = self._monotonic()
         routes = [
             ReportedRoute(copy.id, copy.address, copy.stage in LEAVING_STAGES)
@@ -64,15 +71,19 @@ class Followers:
             if copy.address and copy.stage in UP_STAGES + LEAVING_STAGES
         ]
         with self._lock:
-            self._stored = {
-                route: StoredSpan(self._stored[route].first if route in self._stored else now, now) for route in routes
-            }
+            self._stored = {route: self._extend(route, now, endpoints, routed) for route in routes}
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns when the next report is due: soon while a stored route waits for a second answer."""
         with self._lock:
             waiting = any(not span.settled for span in self._stored.values())
         return min(SETTLED_SECONDS, longest) if waiting else longest
+
+    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int) -> StoredSpan:
+        before = self._stored.get(route)
+        if before is None:
+            return StoredSpan(now, now, endpoints, routed)
+        return StoredSpan(before.first, now, before.endpoints, max(before.routed, routed))
 
     def _state(self, route: Route) -> RouteState:
         span = self._stored.get(ReportedRoute(route.copy, route.address, route.drained))

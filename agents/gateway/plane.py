@@ -35,7 +35,7 @@ from agents.talk.link import Link, LinkError, decode_answer
 POLL_SECONDS = 30
 ANSWER_SECONDS = 15.0
 PUSH_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 15.0
+LONGEST_PAUSE_SECONDS = 3.0  # gateways are few, and hand-overs wait for them after an outage
 MOST_BYTES = 2 << 20  # the server accepts no more
 MOST_LOG_LINES = 5
 

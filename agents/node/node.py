@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.contract.assignments import Assignment
-from agents.contract.reports import COPY, Copy, Inventory, UsageInterval
+from agents.contract.reports import COPY, Answer, Copy, Inventory, UsageInterval
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
@@ -205,10 +205,12 @@ class LocalNode:
             if f"usage {interval.id}" not in dropped:
                 self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
 
-    def note_stored(self, copies: Collection[Copy], dropped: Collection[str]) -> None:
-        """Notes that the control plane has stored a report with these copies, and what it has dropped of it."""
+    def note_stored(self, copies: Collection[Copy], answer: Answer) -> None:
+        """Notes that the control plane has answered a report with these copies."""
         if self._around.followers is not None:
-            self._around.followers.note_stored([copy for copy in copies if COPY + copy.id not in dropped])
+            dropped = {dropped.what for dropped in answer.dropped}
+            taken = [copy for copy in copies if COPY + copy.id not in dropped]
+            self._around.followers.note_stored(taken, answer.endpoints, answer.routed)
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns the seconds until the next report is due."""

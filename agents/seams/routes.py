@@ -56,8 +56,11 @@ class Routes(Protocol):
 class StoredReports(Protocol):
     """Learns which copies gateways can know, where they know them only from this node's stored reports."""
 
-    def note_stored(self, copies: Collection[Copy]) -> None:
-        """Notes that the control plane has just stored a report with these copies, and with no others."""
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others.
+
+        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force.
+        """
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns the seconds until the next report is due, at most `longest`."""

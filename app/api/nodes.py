@@ -97,7 +97,10 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     await _note_refused_usage(ctx, node, stored.dropped)
     for reason, count in Counter(part.reason for part in stored.dropped).items():
         metrics.REFUSED.labels(reason).inc(count)
-    reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
+    routed = await ctx.nodes.gateways.routed(stored.endpoints)
+    reply = Answer(
+        True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed
+    )
     return _ENCODER.encode(reply)
 
 

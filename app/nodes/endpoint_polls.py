@@ -80,6 +80,10 @@ class EndpointPolls:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def reach(self, version: int) -> int:
+        """Returns up to which version of the stream endpoints of this version are current."""
+        return self._known.read if version >= self._known.endpoints.version else version
+
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
         """Returns the endpoints, of one service or all, once they are newer than `after`; None when the time is up."""
         if who.expires_at is not None:

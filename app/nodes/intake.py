@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,6 +24,7 @@ from app.nodes.usage_bounds import BOUNDS, NOT_ASSIGNED, UsageBounds
 from app.problem import HttpProblem
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import node_reports, node_state
+from app.store.fleet.node_reports import KeptReports
 
 LONGEST_BATCH = 100
 GATHER_SECONDS = 0.003
@@ -43,6 +44,7 @@ class StoredReport:
     incarnation: int
     dropped: Sequence[Dropped] = ()
     is_ahead: bool = False  # its state was not stored: its incarnation is later than the database's clock
+    endpoints: int = 0  # the version of the endpoints that has its copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class Intake:
         admitted = self._admission.admit(connection, batch, paced)
         heads = [(report, body) for report, body, ahead in zip(batch, bodies, admitted.ahead, strict=True) if not ahead]
         credible = {(report.node, ordinal_of(report)) for report, _ in heads}
-        now, late, unassigned = node_reports.keep(
+        kept = node_reports.keep(
             connection,
             [head_of(report) for report, _ in heads],
             [body for _, body in heads],
@@ -185,18 +187,17 @@ class Intake:
             self._retention,
             LONGEST_USAGE,
         )
-        nodes = late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
+        nodes = kept.late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
         known = node_state.ordinals(connection, nodes) if nodes else {}
         return [
-            _stored(report, ahead, now, self._retention, known, unassigned, admitted.refused)
+            _stored(report, ahead, kept, self._retention, known, admitted.refused)
             for report, ahead in zip(batch, admitted.ahead, strict=True)
         ]
 
 
 def _stored(
-    report: Report, ahead: bool, now: datetime, retention: timedelta, known: Mapping[str, int],
-    unassigned: Set[tuple[str, str]], refused: Refused,
-) -> StoredReport:  # fmt: skip
+    report: Report, ahead: bool, kept: KeptReports, retention: timedelta, known: Mapping[str, int], refused: Refused
+) -> StoredReport:
     """Returns the answer to a report: which parts were not stored, and why."""
     dropped = []
     ordinal = 0 if ahead else ordinal_of(report)
@@ -205,18 +206,18 @@ def _stored(
         dropped.append(Dropped("state", AHEAD, f"incarnation {report.incarnation} is later than this server's clock"))
     elif newest > ordinal:
         dropped.append(Dropped("state", "superseded", "a later report was stored first"))
-    reason = _out_of_time(report.minute, now, retention)
+    reason = _out_of_time(report.minute, kept.now, retention)
     if reason and (report.gpus or report.instances):
         dropped.append(Dropped("telemetry", reason, f"minute {report.minute.isoformat()}"))
     for interval in report.usage:
-        reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
+        reason = _out_of_time(interval.ended_at or interval.started_at, kept.now, LONGEST_USAGE)
         if reason:
             dropped.append(Dropped(f"usage {interval.id}", reason))
         elif (report.node, interval.id) in refused:
             dropped.append(refused[report.node, interval.id])
-        elif (report.node, interval.id) in unassigned:
+        elif (report.node, interval.id) in kept.unassigned:
             dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _unassigned(interval)))
-    return StoredReport(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped, ahead)
+    return StoredReport(kept.now, max(newest, ordinal) >> SEQUENCE_BITS, dropped, ahead, kept.endpoints)
 
 
 def turn_away(reason: str) -> HttpProblem:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from app.nodes.assignment_polls import AssignmentPolls
 from app.nodes.endpoint_polls import EndpointPolls
+from app.nodes.gateway_progress import GatewayProgress
 from app.nodes.intake import Intake
 from app.nodes.node_lane import NodeLane
 from app.nodes.refusals import Known
@@ -28,6 +29,7 @@ class NodeTraffic:
         self.intake = Intake(database, min(OLDEST_MINUTE, timedelta(days=settings.telemetry_retention_days)))
         self.polls = AssignmentPolls(self.lane, notices, authenticator)
         self.endpoints = EndpointPolls(self.lane, notices, authenticator, self.networks)
+        self.gateways = GatewayProgress(self.lane, self.endpoints)
         self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:

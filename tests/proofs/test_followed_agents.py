@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance
+from agents.gateway.followers import SETTLED_SECONDS
 from agents.host.local_socket import NotRunning, ask
 from app.store.database.database import Database
 from tests.agents.gateway.test_routes import get
@@ -111,7 +112,10 @@ def test_case_8_a_hand_over_while_the_control_plane_is_away_keeps_the_copy_that_
         world.server.kill()
         until(lambda: set(stages(world).values()) == {"ready", "routing"}, "it is warm, but no gateway knows it")
         stays(lambda: stages(world).get(old) == "ready" and len(stages(world)) == 2, scaled(60, 6))
-        world.server.restart()
+        with world.gateway.paused_sidecar():  # it is the last to notice that the control plane is back
+            world.server.restart()
+            until(lambda: len(world.routed()) == 2, "the control plane knows both copies")
+            stays(lambda: stages(world).get(old) == "ready" and len(stages(world)) == 2, 2 * SETTLED_SECONDS)
         until(lambda: old not in stages(world) and list(stages(world).values()) == ["ready"], "it takes over")
         outcome = load.stop()
     assert outcome.failed == ()

@@ -81,6 +81,16 @@ class Gateway:
         self.sidecar.kill()
         self.sidecar.wait()
 
+    @contextmanager
+    def paused_sidecar(self) -> Iterator[None]:
+        """The sidecar does nothing meanwhile, and HAProxy goes on with the routes that it has."""
+        assert self.sidecar
+        self.sidecar.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.sidecar.send_signal(signal.SIGCONT)
+
     def routes(self, source: str = "node-1") -> SidecarRoutes:
         return SidecarRoutes(self.listen, source)
 

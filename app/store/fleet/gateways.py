@@ -45,6 +45,10 @@ SILENCE_SECONDS = statement(
     "gateways_heard",
     "SELECT gateway, CAST(extract(epoch FROM moment() - received_at) AS float8) AS seconds FROM gateway_state",
 )
+IN_FORCE = statement(
+    "endpoints_in_force",
+    "SELECT endpoints FROM gateway_state WHERE received_at > moment() - CAST(:within AS interval)",
+)
 FORGET = statement(
     "forget_gateways", "DELETE FROM gateway_state WHERE received_at < moment() - CAST(:after AS interval)"
 )
@@ -77,6 +81,11 @@ def newest(connection: Connection, since: datetime | None = None) -> list[Gatewa
 def silence_seconds(connection: Connection) -> dict[str, float]:
     """Returns the number of seconds since each gateway reported."""
     return {row.gateway: row.seconds for row in connection.execute(SILENCE_SECONDS)}
+
+
+def in_force(connection: Connection, within: timedelta) -> list[int]:
+    """Returns the version of the endpoints in force at each gateway that reported within this time."""
+    return [row.endpoints for row in connection.execute(IN_FORCE, {"within": within})]
 
 
 def forget(connection: Connection, after: timedelta = timedelta(days=7)) -> int:

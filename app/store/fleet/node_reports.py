@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -75,6 +75,15 @@ class Interval(msgspec.Struct):
     ended_at: datetime | None
     evidence: str
     model: str
+
+
+class KeptReports(NamedTuple):
+    """The result of storing a batch."""
+
+    now: datetime  # the database's time
+    late: set[str]  # nodes whose state was not stored because it was no newer
+    unassigned: set[tuple[str, str]]  # usage (node, id) that matches no assignment of its node
+    endpoints: int  # the version of the endpoints that has all copies of the batch
 
 
 # Few round trips and few parameters: the rest of a report's cost is paid in the event loop's thread.
@@ -186,7 +195,8 @@ KEEP = statement(
            (SELECT array_agg(ARRAY[node, usage.id]) FROM usage LEFT JOIN assigned USING (node, instance, gpu)
             WHERE (usage.tenant, usage.service, usage.job)
                   IS DISTINCT FROM (assigned.tenant, assigned.service, assigned.job)) AS strange,
-           CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint() END AS endpoint
+           CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint()
+                ELSE (SELECT value FROM version WHERE name = 'endpoint') END AS endpoints
     """,
 )
 
@@ -200,12 +210,11 @@ def keep(
     intervals: Sequence[Interval],
     retention: timedelta,
     longest_usage: timedelta,
-) -> tuple[datetime, set[str], set[tuple[str, str]]]:
+) -> KeptReports:
     """Stores the newest state of each node, and the newest report of each node and minute.
 
     Skips empty bodies, and those of a minute too far ahead or longer ago than `retention`. An interval is opened once
-    and closed once. Returns the database's time, the nodes whose state was not stored because it was no newer, and the
-    usage (node, id) that matches no assignment of its node.
+    and closed once.
     """
     newest: dict[str, ReportedNode] = {}
     of_minute: dict[tuple[str, datetime], ReportedNode] = {}
@@ -220,7 +229,7 @@ def keep(
         report.newest_of_node = newest[report.node] is report
         report.newest_of_minute = of_minute.get((report.node, report.minute)) is report
     rows = sorted(batch, key=attrgetter("node", "minute"))  # the same order for all writers, so that none deadlock
-    now, stored, strange, _ = connection.execute(
+    now, stored, strange, version = connection.execute(
         KEEP,
         {
             "reported": msgspec.json.encode(rows).decode(),
@@ -235,7 +244,8 @@ def keep(
             "prompt": PROMPT,
         },
     ).one()
-    return now, newest.keys() - set(stored or ()), {(node, name) for node, name in strange or ()}
+    unassigned = {(node, name) for node, name in strange or ()}
+    return KeptReports(now, newest.keys() - set(stored or ()), unassigned, version or 0)
 
 
 def _keep_newest(newest: dict[K, ReportedNode], key: K, report: ReportedNode) -> None:

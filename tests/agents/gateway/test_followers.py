@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract.reports import Copy
-from agents.gateway.followers import SETTLED_SECONDS, Followers
+from agents.gateway.followers import LONGEST_SECONDS, SETTLED_SECONDS, Followers
 from agents.seams.routes import Route, RouteState
 
 OLD = Route("old", "shop/search", "10.0.0.1:9000", 10.0)
@@ -25,9 +25,9 @@ class Site:
         self.clock = Clock()
         self.followers = Followers(self.clock)
 
-    def stored(self, *copies: Copy, after: float = 0.0) -> None:
+    def stored(self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0) -> None:
         self.clock.now += after
-        self.followers.note_stored(copies)
+        self.followers.note_stored(copies, endpoints, routed)
 
     def state(self, route: Route) -> RouteState:
         (state,) = self.followers.declare([route]).routes
@@ -71,6 +71,27 @@ def test_case_8_an_established_route_stays_in_force_while_the_control_plane_is_a
     site.stored(copy(OLD), after=SETTLED_SECONDS)
     site.clock.now += 3600
     assert site.state(OLD).ready
+
+
+def test_case_8_a_route_waits_for_the_slowest_gateway() -> None:
+    site = Site()
+    site.stored(copy(NEW), endpoints=7, routed=6)
+    site.stored(copy(NEW), after=SETTLED_SECONDS, endpoints=7, routed=6)
+    assert not site.state(NEW).ready
+    assert site.followers.next_report_seconds(10.0) == SETTLED_SECONDS
+    site.stored(copy(NEW), after=SETTLED_SECONDS, endpoints=9, routed=7)
+    assert site.state(NEW).ready, "later changes are none of this route's"
+    site.stored(copy(NEW), after=SETTLED_SECONDS, endpoints=11, routed=5)
+    assert site.state(NEW).ready, "a gateway that starts does not take it back"
+
+
+def test_a_gateway_that_never_follows_holds_a_route_up_for_a_minute_only() -> None:
+    site = Site()
+    site.stored(copy(NEW), endpoints=7)
+    site.stored(copy(NEW), after=LONGEST_SECONDS - 1, endpoints=7)
+    assert not site.state(NEW).ready
+    site.stored(copy(NEW), after=1, endpoints=7)
+    assert site.state(NEW).ready
 
 
 def test_a_copy_may_get_requests_until_its_drain_was_stored_for_a_while() -> None:

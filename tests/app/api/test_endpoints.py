@@ -41,13 +41,15 @@ def node(server: RunningServer) -> str:
     return server.token("node", node="node-1")
 
 
-def tell(server: RunningServer, node: str, *copies: tuple[str, str], service: str = "search") -> None:
+def tell(server: RunningServer, node: str, *copies: tuple[str, str], service: str = "search") -> Reply:
     """The node says that it has these copies, each with its stage."""
     there = [
         {"id": name, "instance": "i-1", "gpu": 0, "stage": stage, "address": "10.0.0.1:9000"} for name, stage in copies
     ]
     said = report("node-1", next(sequences), instances=[instance(service=service)], copies=there)
-    assert send(server, node, said).status == 200
+    reply = send(server, node, said)
+    assert reply.status == 200
+    return reply
 
 
 def ask(server: RunningServer, token: str, after: int = 0, wait: float = 0, service: str = "") -> Reply:
@@ -269,6 +271,25 @@ def test_case_17_absurd_counts_are_refused_and_not_kept(
     reply = put(server, edge, body)
     assert reply.status == 422, reply.text
     assert database.read(gateways.newest)[0].counts == before[0].counts
+
+
+def test_case_8_a_nodes_report_is_answered_with_what_the_slowest_gateway_has_in_force(
+    server: RunningServer, edge: str, node: str
+) -> None:
+    def answer(*copies: tuple[str, str]) -> tuple[int, int]:
+        """The version of the endpoints that has these copies, and the one that all gateways have in force."""
+        json = tell(server, node, *copies).json
+        return json["endpoints"], json["routed"]
+
+    tell(server, node, ("a", "ready"))
+    first = version(server, edge, {"shop/search": ["a"]})
+    assert put(server, edge, counts(900) | {"endpoints": first}).status == 200
+    added, _ = answer(("a", "ready"), ("b", "ready"))
+    assert added > first
+    newest = version(server, edge, {"shop/search": ["a", "b"]})
+    until(lambda: answer(("a", "ready"), ("b", "ready")) == (added, first), "the gateway is behind")
+    assert put(server, edge, counts(901) | {"endpoints": newest}).status == 200
+    until(lambda: answer(("a", "ready"), ("b", "ready"))[1] >= added, "now it has both")
 
 
 def test_a_gateway_that_speaks_as_another_is_refused_and_audited(server: RunningServer, edge: str) -> None:
