@@ -87,7 +87,7 @@ ALERTS = (
     ),
     Alert(
         "RolloutStopped", 'sum(increase(gpuwright_rollouts_total{state="stopped"}[15m])) > 0', "0m", "page",
-        "A step of a rollout failed its check; the rollout has stopped.",
+        "A step of a rollout failed its check; the changes that depend on it were left out.",
         "`gpuwright plan history` says which step and why. Then `gpuwright plan rollback`, or repair the node and let "
         "the next cycle plan again.",
     ),

@@ -63,9 +63,9 @@ def take_rollout_step(
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
             state,
-            msgspec.to_builtins(step.state) | _failed(step, look),
+            _rollout_row(step, state) | _failed(step, look),
             step.message or None,
-            step.desired if state is PlanState.STOPPED else None,
+            step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
         was_assigned = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
         if was_assigned and state != plan.state:
@@ -84,9 +84,20 @@ def _on_trial(state: RolloutState, assigned: Desired) -> dict[str, AssignedInsta
     }
 
 
+def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
+    """Returns the progress for the store. A rollout that has stopped leaves nothing out if it is resumed."""
+    found: dict[str, Any] = msgspec.to_builtins(
+        replace(step.state, left_out=()) if after is PlanState.STOPPED else step.state
+    )
+    return found
+
+
 def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
     """Returns the owners whose step failed, for the store: they rest before a retry."""
-    return {"failed": list(step.failed), "failedAt": look.at.isoformat()} if step.failed else {}
+    before = look.plan.rollout if look.plan else {}
+    if not step.failed:
+        return {name: before[name] for name in ("failed", "failedAt") if name in before}
+    return {"failed": sorted({*before.get("failed", ()), *step.failed}), "failedAt": look.at.isoformat()}
 
 
 def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
@@ -125,11 +136,11 @@ def _keep_aborted(store: PlannerStore, look: FleetView) -> None:
 
 
 def _next_state(before: PlanState, step: Advance) -> PlanState:
-    if before is PlanState.ROLLING and step.stopped_reason:
+    if before is not PlanState.ROLLING:
+        return before
+    if step.is_over or (step.done and step.state.left_out):
         return PlanState.STOPPED
-    if before is PlanState.ROLLING and step.done:
-        return PlanState.DONE
-    return before
+    return PlanState.DONE if step.done else before
 
 
 def _events(generation: int, before: str, after: PlanState, step: Advance) -> list[NewEvent]:
@@ -138,9 +149,17 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
         event_of(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)
         for key in step.passed
     ]
-    if before != after:
-        reason = Reason.ROLLOUT_DONE
-        if after is PlanState.STOPPED:
-            reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
+    found += [
+        event_of(Reason.STEP_RETRIED, message, kind="Plan", name=name, generation=generation)
+        for message in step.retried
+    ]
+    if step.stopped_reason:
+        reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
         found.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))
+    elif before != after:
+        reason, message = Reason.ROLLOUT_DONE, ""
+        if after is PlanState.STOPPED:
+            reason = Reason.ROLLOUT_STOPPED
+            message = f"all but the changes of {', '.join(step.state.left_out)} are rolled out"
+        found.append(event_of(reason, message, kind="Plan", name=name, generation=generation))
     return found

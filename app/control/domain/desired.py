@@ -36,6 +36,7 @@ class InstanceStatus:
     sm_percent: float = 0.0  # of the serving copy
     memory_gib: float = 0.0
     copies: int = 1  # two during a handover: the old and the new
+    rising: str = ""  # stage of the most advanced copy that does not serve yet; empty if there is none
 
 
 @dataclass(frozen=True, slots=True)

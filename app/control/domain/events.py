@@ -87,7 +87,9 @@ class Reason(StrEnum):
     # Rollouts.
     STEP_FAILED_LATELY = "step_failed_lately", "info", "Its last step failed recently; it will be retried later."
     ROLLOUT_DONE = "rollout_done", "info", "The rollout is complete."
-    ROLLOUT_STOPPED = "rollout_stopped", "alarm", "A step failed its check, so the rollout stopped."
+    ROLLOUT_STOPPED = (
+        "rollout_stopped", "alarm", "A step failed its check, so the changes that depend on it were left out.",
+    )  # fmt: skip
     ROLLOUT_PAUSED = "rollout_paused", "info", "A person paused the rollout."
     ROLLOUT_RESUMED = "rollout_resumed", "info", "A person resumed the rollout."
     ROLLOUT_ABORTED = "rollout_aborted", "warning", "A person aborted the rollout; the steps already taken stay."
@@ -98,6 +100,7 @@ class Reason(StrEnum):
     )
     ROLLED_BACK = "rolled_back", "warning", "An earlier plan was restored."
     STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not start a copy within the time limit of a step."
+    STEP_RETRIED = "step_retried", "info", "A copy did not start within the time limit of a step; it starts once more."
     STEP_FAILED = "step_failed", "warning", "A node could not start a copy."
     CAPACITY_AT_RISK = (
         "capacity_at_risk",

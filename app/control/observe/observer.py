@@ -26,6 +26,7 @@ from app.store.plans.plans import PlanInForce
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
+RISING = ("starting", "verifying", "warming", "routing")  # stages of a copy that is to serve
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # after a failed step
 FAILURES_HOURS = 2.0  # how long failed steps count
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -200,6 +201,7 @@ def instance_statuses(detail: NodeDetail, generation: int) -> dict[str, Instance
             sm_percent=best.sm_percent if best else 0.0,
             memory_gib=best.memory_gib if best else 0.0,
             copies=len(mine),
+            rising=next((copy.stage for copy in reversed(mine) if copy.stage in RISING), ""),
         )
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,12 +12,12 @@ from app.control.domain.events import Reason
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes
-from app.control.rollout.check import check
+from app.control.rollout.check import StepFailure, check
 from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
-from app.control.rollout.taking_back import taken_back
+from app.control.rollout.stopping import StoppedSteps, stop_failed
 
 
 def advance(
@@ -32,7 +32,7 @@ def advance(
     """Returns the next assignment. The same arguments give the same result; a later view continues.
 
     An instance is removed only if the others carry what the plan serves; nothing starts where it does not fit; a step
-    that fails is taken back and stops the rest. `trials` say how canaries answer.
+    that fails is taken back and stops its component. `trials` say how canaries answer.
     """
     seconds = now.timestamp()
     given, assigned = assigned, _without_lost(assigned, target, observed)
@@ -40,12 +40,12 @@ def advance(
     watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials or {}, rules, seconds)
     proven = tuple(sorted({*state.proven, *watched.passed}))
     state = replace(state, pending=checked.pending, leaving=checked.leaving, canaries=watched.canaries, proven=proven)
-    if checked.failed or watched.failed:
-        failed = [*checked.failed, watched.failed] if watched.failed else checked.failed
-        after, state = taken_back(assigned, state, failed, rules, seconds)
-        reason, message = checked.reason or Reason.CANARY_FAILED, checked.message or watched.message
-        changed, owners = _differing(after, given), _owners(assigned, failed)
-        return Advance(after, changed, state, False, reason, message, passed=watched.passed, failed=owners)
+    failures = list(checked.failures)
+    if watched.failed:
+        failures.append(StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
+    if failures:
+        found = stop_failed(target, assigned, state, failures, rules, seconds)
+        return _stopped(found, _differing(found.assigned, given), watched.passed)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
@@ -64,21 +64,25 @@ def advance(
         canaries=scene.canaries,
         steps=state.steps + bool(changed),
         stuck_since=stuck_since,
+        retried=tuple(id_ for id_ in state.retried if id_ in scene.pending or id_ in scene.todo),
     )
     done = not (changed or scene.todo or scene.pending or scene.leaving or scene.canaries) and is_set
     return Advance(after, changed, state_after, done, waiting=waiting, passed=watched.passed, made=made)
 
 
-def _owners(assigned: Desired, instances: Collection[str]) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            {
-                instance.owner
-                for wanted in assigned.values()
-                for instance in wanted.instances
-                if instance.id in instances
-            }
-        )
+def _stopped(found: StoppedSteps, changed: Desired, passed: tuple[str, ...]) -> Advance:
+    first = found.stopped[0] if found.stopped else None
+    return Advance(
+        found.assigned,
+        changed,
+        found.state,
+        stopped_reason=first.reason if first else "",
+        message=first.message if first else "",
+        target=found.target if first else None,
+        is_over=found.is_over,
+        passed=passed,
+        failed=found.owners,
+        retried=tuple(failure.message for failure in found.retried),
     )
 
 

@@ -15,17 +15,26 @@ from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
 
 # Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
+# What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
+STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailure:
+    """An instance whose copy did not start, and why."""
+
+    instance: str
+    reason: Reason  # STEP_TIMED_OUT: it is late; STEP_FAILED: its node cannot start it
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The steps by progress. `failed` are instances that will not start, with the reason of the first."""
+    """The steps by progress, and those that came to nothing."""
 
     pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]
-    failed: tuple[str, ...] = ()
-    reason: str = ""
-    message: str = ""
+    failures: tuple[StepFailure, ...] = ()
 
 
 def check(
@@ -36,7 +45,11 @@ def check(
     rules: RolloutRules,
     now: float,
 ) -> Checked:
-    """Returns the steps that are not finished. The time of a silent node does not count until it is lost."""
+    """Returns the steps that are not finished.
+
+    A copy is late if it comes no further at its node for too long. The time of a silent node does not count until it
+    is lost.
+    """
     going = {
         id_: gone
         for id_, gone in leaving.items()
@@ -51,7 +64,7 @@ def check(
         if instance.id in pending
     }
     unfinished: dict[str, PendingStep] = {}
-    failed: list[tuple[str, str, str]] = []
+    failures: list[StepFailure] = []
     for id_, step in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
             continue
@@ -66,13 +79,15 @@ def check(
             if not _has_changed(instance, node, observed):
                 unfinished[id_] = step
         elif not _is_settled(instance, node, step, observed, now, patience):
-            unfinished[id_] = _watched(step, observed.instances.get(id_), _is_current(node, observed), now)
-            why = _failure(unfinished[id_], observed.instances.get(id_), rules, now, patience)
-            if why:
-                failed.append((id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
-    if not failed:
-        return Checked(unfinished, going)
-    return Checked(unfinished, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
+            if step.returns and now - step.since >= rules.leaving_seconds:
+                continue
+            status = observed.instances.get(id_)
+            stage = _stage_of_new(step, instance, node, observed)
+            watched = _watched(_progressed(step, stage, now), status, stage != "assigned", now)
+            unfinished[id_] = watched
+            if why := _failure(watched, stage, status, rules, now, patience):
+                failures.append(StepFailure(id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
+    return Checked(unfinished, going, tuple(failures))
 
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
@@ -117,16 +132,55 @@ def _watched(step: PendingStep, status: InstanceStatus | None, is_current: bool,
     return step if step.held_since else replace(step, held_since=now)
 
 
+def _stage_of_new(step: PendingStep, instance: AssignedInstance, node: str, observed: FleetStatus) -> str:
+    """Returns how far the copy that is to serve has come now, whatever the copy that it replaces does."""
+    if not _is_current(node, observed):
+        return "assigned"
+    status = observed.instances.get(instance.id)
+    if status is None:
+        return "applied"
+    stage = status.rising
+    if not stage and (_is_first(step) or (status.copies > 1 and _is_shaped(instance, status))):
+        stage = status.stage
+    return stage if stage in STAGES else "applied"
+
+
+def _is_first(step: PendingStep) -> bool:
+    return step.before is None or step.is_new
+
+
+def _progressed(step: PendingStep, stage: str, now: float) -> PendingStep:
+    """Returns the step with the furthest stage that its new copy has reached: a restart is no progress."""
+    reached = STAGES.index(stage)
+    return replace(step, progress=reached, progress_at=now) if reached > step.progress else step
+
+
 def _failure(
-    step: PendingStep, status: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
-) -> tuple[str, str] | None:
+    step: PendingStep, stage: str, status: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
+) -> tuple[Reason, str] | None:
+    if step.returns:
+        return None
     if status and step.held_since and now - step.held_since >= rules.held_seconds:
         return Reason.STEP_FAILED, f"{status.reason}: {status.message}" if status.message else status.reason
     limit = max(rules.least_seconds, rules.patience * start_seconds)
-    if now - step.since >= limit:
-        stage = f"is still {status.stage}" if status and status.stage else "has not been reported"
-        return Reason.STEP_TIMED_OUT, f"it {stage} after {now - step.since:.0f} s"
+    if stage == "ready" and not _is_first(step):
+        limit = max(limit, rules.leaving_seconds)  # the old copy is still answering its last requests
+    if now - max(step.since, step.progress_at) >= limit:
+        what = "it" if _is_first(step) else "its new copy"
+        return Reason.STEP_TIMED_OUT, f"{_describe_stage(stage, what)} after {now - step.since:.0f} s"
     return None
+
+
+def _describe_stage(stage: str, what: str) -> str:
+    match stage:
+        case "assigned":
+            return "its node has not applied its assignment"
+        case "applied":
+            return f"{what} has not been reported"
+        case "ready":
+            return f"{what} is ready and does not serve alone"
+        case _:
+            return f"{what} is still {stage}"
 
 
 def start_seconds(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:

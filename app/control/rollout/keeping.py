@@ -1,8 +1,8 @@
-"""Removes held-back changes from a target: their instances stay as assigned."""
+"""Removes changes from a target: their instances stay as assigned."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from agents.contract.assignments import AssignedInstance
@@ -13,14 +13,23 @@ from app.control.rollout.clocks import raised
 
 def without(target: Desired, assigned: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
     """Returns the target, except that the instances of these owners stay as assigned."""
+    return _keeping(target, assigned, lambda instance: instance.owner in owners)
+
+
+def without_instances(target: Desired, assigned: Desired, ids: Collection[str]) -> dict[str, NodeDesired]:
+    """Returns the target, except that these instances stay as assigned."""
+    return _keeping(target, assigned, lambda instance: instance.id in ids)
+
+
+def _keeping(target: Desired, assigned: Desired, stays: Callable[[AssignedInstance], bool]) -> dict[str, NodeDesired]:
     found: dict[str, NodeDesired] = {}
     for node in sorted({*assigned, *target}):
         before, after = assigned.get(node, NOTHING), target.get(node)
         if after is not None and before.instances == after.instances:
             found[node] = after
             continue
-        retained = [instance for instance in before.instances if instance.owner in owners]
-        wanted = [instance for instance in (after.instances if after else ()) if instance.owner not in owners]
+        retained = [instance for instance in before.instances if stays(instance)]
+        wanted = [instance for instance in (after.instances if after else ()) if not stays(instance)]
         if retained or after is not None:
             found[node] = _together(before, after or before, retained, wanted)
     return found

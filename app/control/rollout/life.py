@@ -19,7 +19,14 @@ def begin(before: RolloutState, assigned: Desired, target: Desired, rules: Rollo
 
     The order is searched again from the assignments, which need not be what the plan before wanted.
     """
-    return replace(before, sequence=order(assigned, target, rules).sequence, steps=0)
+    wanted = {instance.id for node in target.values() for instance in node.instances}
+    return replace(
+        before,
+        sequence=order(assigned, target, rules).sequence,
+        steps=0,
+        retried=tuple(id_ for id_ in before.retried if id_ in wanted),
+        left_out=(),
+    )
 
 
 def roll_back(

@@ -38,6 +38,9 @@ class PendingStep:
     before: AssignedInstance | None = None  # the old shape, which serves until the new one does
     is_new: bool = False  # it never served: its assignment changed while it started
     held_since: float = 0.0  # since when the node reports that it cannot; 0: it does not
+    progress: int = 0  # the furthest that its new copy has come, as an index of STAGES
+    progress_at: float = 0.0  # when it came so far, seconds
+    returns: bool = False  # it was taken back: its old shape serves, and the new copy is to leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class RolloutState:
     proven: tuple[str, ...] = ()  # keys whose canary passed
     steps: int = 0  # that have been assigned
     stuck_since: float = 0.0  # when progress stopped; 0: there is progress
+    retried: tuple[str, ...] = ()  # instances that were late once and start again at the same place
+    left_out: tuple[str, ...] = ()  # services and jobs whose remaining changes are left out, as a step failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,11 @@ class Advance:
     changed: Desired  # nodes whose assignment changes
     state: RolloutState
     done: bool = False
-    stopped_reason: str = ""  # a Reason: nothing further is changed, and what failed is taken back
+    stopped_reason: str = ""  # a Reason: what failed is taken back, and no change tied to it is made
     message: str = ""
+    target: Desired | None = None  # the target without the changes that are left out, if any are
+    is_over: bool = False  # nothing but what is left out was to come
+    retried: tuple[str, ...] = ()  # messages: copies that are late for the first time, and start again
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
     failed: tuple[str, ...] = ()  # services and jobs whose step failed

@@ -27,10 +27,10 @@ def taken_back(
             was = (None if step.is_new else step.before) if step else on_trial.get(instance.id)
             if was is None:
                 leaving[instance.id] = Leaving(node, instance, now)
-            elif step is None:
-                if not _fits(was, node, wanted, rules):
-                    continue  # its old shape no longer has room, and a bad copy is better than none
-                pending[instance.id] = PendingStep(now, instance)
+            elif step is None and not _fits(was, node, wanted, rules):
+                continue  # its old shape no longer has room, and a bad copy is better than none
+            else:
+                pending[instance.id] = PendingStep(now, instance, returns=True)
             after[node] = with_instance(after[node], instance.id, was)
     canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}
     return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)

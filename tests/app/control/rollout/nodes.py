@@ -29,6 +29,7 @@ class Node:
     copies: list[Copy] = field(default_factory=list)
     statuses: dict[str, InstanceStatus] = field(default_factory=dict)
     reported_generation: int = 0
+    late: frozenset[str] = frozenset()  # instances of which no further copy ever gets ready
 
     def take(self, wanted: NodeDesired, generation: int) -> None:
         self.wanted, self.holds = wanted, generation
@@ -44,7 +45,7 @@ class Node:
                 copy.stage = "draining"
             elif same_process(copy.instance, shall):
                 copy.instance = shall
-                if copy.stage == "starting" and random.random() < 0.4:
+                if copy.stage == "starting" and copy.instance.id not in self.late and random.random() < 0.4:
                     copy.stage = "ready"
             elif copy.instance.job or any(
                 other.stage == "ready" and other.instance == shall for other in self.copies if other is not copy
@@ -64,10 +65,12 @@ class Node:
         stages = ("draining", "starting", "ready")
         self.statuses, self.reported_generation = {}, self.holds
         for copy in sorted(self.copies, key=lambda copy: stages.index(copy.stage)):
-            count = sum(other.instance.id == copy.instance.id for other in self.copies)
+            mine = [other for other in self.copies if other.instance.id == copy.instance.id]
+            is_rising = any(other.stage == "starting" for other in mine)
             self.statuses[copy.instance.id] = InstanceStatus(
                 copy.stage, copy.stage == "ready", sm_percent=copy.instance.sm_percent,
-                memory_gib=copy.instance.memory_gib, copies=count,
+                memory_gib=copy.instance.memory_gib, copies=len(mine),
+                rising="starting" if is_rising else "",
             )  # fmt: skip
 
 

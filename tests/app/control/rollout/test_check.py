@@ -68,10 +68,14 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
     step = begun(assigned, target)
     served = all_serve(step.desired)
     warming = replace(served, instances={**served.instances, "new": InstanceStatus("warming")})
+    step = advance(target, step.desired, warming, step.state, patient, NOW)
 
     def at(seconds: float) -> Advance:
         return advance(target, step.desired, warming, step.state, patient, NOW + timedelta(seconds=seconds))
 
+    assert not at(199).retried
+    assert at(200).retried == ("new on n2/0: it is still warming after 200 s",)
+    step = replace(step, state=replace(step.state, retried=("new",)))
     assert not at(199).stopped_reason
     assert at(200).stopped_reason == "step_timed_out"
     assert at(200).message == "new on n2/0: it is still warming after 200 s"

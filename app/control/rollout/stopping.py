@@ -1,0 +1,89 @@
+"""Answers failed steps: a copy that is late starts once more; after that its component stops, and all else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
+from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
+from app.control.rollout.check import StepFailure
+from app.control.rollout.keeping import without_instances
+from app.control.rollout.rules import RolloutRules, RolloutState
+from app.control.rollout.taking_back import taken_back
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedSteps:
+    """The fleet after its failed steps were taken back. `target` lacks the changes that were tied to them."""
+
+    assigned: Desired
+    target: Desired
+    state: RolloutState
+    retried: tuple[StepFailure, ...] = ()
+    stopped: tuple[StepFailure, ...] = ()
+    owners: tuple[str, ...] = ()  # of what stopped
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether nothing else was to come."""
+        is_busy = self.state.canaries or any(not step.returns for step in self.state.pending.values())
+        return bool(self.stopped) and not is_busy and not changes(self.assigned, self.target)
+
+
+def stop_failed(
+    target: Desired,
+    assigned: Desired,
+    state: RolloutState,
+    failures: Sequence[StepFailure],
+    rules: RolloutRules,
+    now: float,
+) -> StoppedSteps:
+    """Takes the failed steps back. What is late for the first time is tried again, the rest is left out."""
+    retried = tuple(failure for failure in failures if _has_another_try(failure, state))
+    stopped = tuple(failure for failure in failures if failure not in retried)
+    ids = {failure.instance for failure in stopped}
+    left_out = _tied_to(ids, target, assigned, state) if ids else set()
+    after, state = taken_back(assigned, state, [failure.instance for failure in failures], rules, now)
+    state = replace(state, retried=(*state.retried, *(failure.instance for failure in retried)))
+    if not ids:
+        return StoppedSteps(after, target, state, retried)
+    owners = _owners(assigned, target, left_out)
+    return StoppedSteps(
+        assigned=after,
+        target=without_instances(target, after, left_out),
+        state=replace(state, left_out=tuple(sorted({*state.left_out, *owners}))),
+        retried=retried,
+        stopped=stopped,
+        owners=_owners(assigned, {}, ids),
+    )
+
+
+def _has_another_try(failure: StepFailure, state: RolloutState) -> bool:
+    return failure.reason is Reason.STEP_TIMED_OUT and failure.instance not in state.retried
+
+
+def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: RolloutState) -> set[str]:
+    """Returns these instances and all whose changes may wait for them, or they for those: by GPUs and services."""
+    todo = changes(assigned, target)
+    busy = {*ids, *state.pending, *(canary.instance for canary in state.canaries.values())}
+    under_way = [
+        InstanceChange(ChangeKind.RESHAPE, node, instance, instance)
+        for node, wanted in assigned.items()
+        for instance in wanted.instances
+        if instance.id in busy
+    ]
+    under_way += [InstanceChange(ChangeKind.STOP, gone.node, gone.instance, None) for gone in state.leaving.values()]
+    waiting = {change.id for change in todo}
+    found = set(ids)
+    for part in components([*todo, *under_way]):
+        if any(change.id in ids for change in part):
+            found |= {change.id for change in part} & waiting
+    return found
+
+
+def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[str, ...]:
+    """Returns the services and jobs of these instances."""
+    everywhere = [*assigned.values(), *target.values()]
+    return tuple(sorted({line.owner for wanted in everywhere for line in wanted.instances if line.id in ids}))
