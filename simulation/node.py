@@ -87,10 +87,11 @@ class LightNode:
         return verdict
 
     def restart(self) -> None:
-        """Replaces the agent by a new one; running copies continue."""
+        """Replaces the agent by a new one; running copies continue, and what they have served is not counted again."""
         self.memory = AgentMemory(
             self.memory.incarnation + 1, self.memory.epoch, self.memory.generation, self.memory.assignment
         )
+        self.minute, self.finished = ReportMinute(_minute_of(self.date()), self.totals()), None
         self.news = True
 
     # Faults.

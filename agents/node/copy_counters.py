@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import Filler
-from agents.node.report_minute import CopyTotals, subtract_counters
+from agents.node.report_minute import CopyTotals, ReportMinute, subtract_counters
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters, Served
 from agents.talk.copy_client import CopyClient
@@ -36,14 +36,28 @@ class CopyCounters:
         self._paused: dict[str, tuple[float, float]] = {}  # slow copies: paused until when, and for how long
         self._counters: Mapping[str, Counters] = {}
         self._gateway_paused_until = float("-inf")
+        self._gateway_answered = False
+        self._counters_due: set[str] = set()  # copies of an earlier agent whose counters were not read yet,
+        self._served_due: set[str] = set()  # and whose own report was not
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
         self.totals: dict[str, CopyTotals] = {}
 
-    def refresh(self, copies: Collection[NodeCopy], now: float, eager: Collection[str] = ()) -> None:
-        """Asks the copies that are due and all on the GPUs in `eager`; without an answer the last totals stay."""
+    def take_over(self, copies: Iterable[str]) -> None:
+        """Notes copies that an earlier agent started: their totals include what that agent has reported."""
+        names = set(copies)
+        self._counters_due |= names
+        self._served_due |= names
+
+    def refresh(
+        self, copies: Collection[NodeCopy], now: float, minute: ReportMinute, eager: Collection[str] = ()
+    ) -> None:
+        """Asks the copies that are due and all on the GPUs in `eager`; without an answer the last totals stay.
+
+        What an earlier agent's copies had counted by their first reading is left out of `minute`.
+        """
         if self._gateway is not None and now >= self._gateway_paused_until:
             try:
-                self._counters = self._gateway()
+                self._counters, self._gateway_answered = self._gateway(), True
             except RoutesAway:
                 self._gateway_paused_until = now + GATEWAY_PAUSE_SECONDS
         period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
@@ -57,12 +71,16 @@ class CopyCounters:
             self._ask(copy, now)
             if time.monotonic() - began > SLOW_SECONDS:
                 break
-        self.totals = {copy.id: self._totals_of(copy) for copy in here}
+        totals = {copy.id: self._totals_of(copy) for copy in here}
+        self._leave_out_inherited(totals, minute)  # before anything can be reported
+        self.totals = totals
         for gone in self._asked_at.keys() - {copy.id for copy in copies}:
             self._asked_at.pop(gone)
             self._served.pop(gone, None)
             self._busy.pop(gone, None)
             self._paused.pop(gone, None)
+            self._counters_due.discard(gone)
+            self._served_due.discard(gone)
         self._history.append((now, {name: totals.counters for name, totals in self.totals.items()}))
         while now - self._history[0][0] > WINDOW_SECONDS:
             self._history.popleft()
@@ -70,6 +88,16 @@ class CopyCounters:
     def busy(self, copy: str) -> float | None:
         """Returns the share of the time between its last two answers in which the copy computed."""
         return self._busy.get(copy)
+
+    def _leave_out_inherited(self, totals: Mapping[str, CopyTotals], minute: ReportMinute) -> None:
+        for name in self._counters_due & totals.keys():
+            if self._served.get(name) is not None if self._gateway is None else self._gateway_answered:
+                self._counters_due.discard(name)
+                minute.skip(name, counters=totals[name].counters)
+        for name in self._served_due & totals.keys():
+            if (served := self._served.get(name)) is not None:
+                self._served_due.discard(name)
+                minute.skip(name, served=served)
 
     def _ask(self, copy: NodeCopy, now: float) -> None:
         asked_at, self._asked_at[copy.id] = self._asked_at.get(copy.id, 0.0), now

@@ -101,7 +101,7 @@ class DeviceWatch:
         now = self._clock()
         self.devices.enumerate(now)
         copies = self._keeper.copies()
-        self._counters.refresh(copies, now, self.power.strained(self._assignment, self.indexes))
+        self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():
             self._keeper.recycle(gpu, reason)

@@ -91,6 +91,7 @@ class LocalNode:
         last_look = folder.last_seen()
         # A copy whose end no earlier agent recorded held its share until that agent's last line.
         self.strangers: tuple[Running, ...] = self.keeper.recover(max(last_look, journal.last_written or last_look))
+        self.counters.take_over(copy.id for copy in self.keeper.copies())
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -150,6 +151,7 @@ class LocalNode:
         for running in self.strangers:
             copy = end_stranger(running, self._clock()) if end else adopt_copy(running, self._assignment, self._clock())
             if isinstance(copy, NodeCopy):
+                self.counters.take_over([copy.id])
                 self.keeper.take_in(copy)
                 lines.append(f"{running.copy}: {'is being ended' if end else 'adopted; it will be verified'}")
             else:

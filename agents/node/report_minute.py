@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from agents.contract.reports import GpuMinute, InstanceMinute
@@ -65,6 +65,11 @@ class ReportMinute:
         self.began = began
         self._zero = dict(totals)
         self._gpus: dict[str, GpuSums] = {}
+
+    def skip(self, copy: str, counters: Counters | None = None, served: Served | None = None) -> None:
+        """Leaves out what the copy had counted by then: it belongs to the minutes of an earlier agent."""
+        zero = self._zero.get(copy, CopyTotals(Counters()))
+        self._zero[copy] = replace(zero, counters=counters or zero.counters, served=served or zero.served)
 
     def read(self, uuid: str, reading: GpuReading) -> None:
         self._gpus.setdefault(uuid, GpuSums()).add(reading)

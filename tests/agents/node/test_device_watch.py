@@ -10,6 +10,7 @@ import pytest
 
 from agents.contract.assignments import Frame
 from agents.devices.simulated.process import Behaviour
+from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
 from tests.support.nodes import served
 from tests.support.soak import scaled
@@ -165,6 +166,63 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
         reported[made.node.watch.minute.began] = sums.requests
     assert len(reported) == 4
     assert sum(reported.values()) == total
+
+
+def requests_reported(made: VirtualNode) -> int:
+    (sums,) = made.node.report_body(*made.node.current_minute()).instances
+    return sums.requests
+
+
+def test_a_restarted_agent_does_not_count_again_what_its_copies_had_served(tmp_path: Path) -> None:
+    counted: dict[str, Counters] = {}
+    with virtual(tmp_path, counters=lambda: dict(counted)) as made:
+        made.offer(served("search"))
+        made.advance(10)
+        name = made.copy("search").id
+        counted[name] = Counters(60_000, 0, (60_000,))
+        made.restart()
+        made.advance(2)
+        assert requests_reported(made) == 0
+        counted[name] = Counters(60_007, 0, (60_007,))
+        made.advance(2)
+        assert requests_reported(made) == 7
+
+
+def test_totals_that_a_restarted_agent_first_reads_in_a_later_minute_are_not_counted_there(tmp_path: Path) -> None:
+    counted: dict[str, Counters] = {}
+    is_away = False
+
+    def counters() -> dict[str, Counters]:
+        if is_away:
+            raise RoutesAway("it restarts, too")
+        return dict(counted)
+
+    with virtual(tmp_path, counters=counters) as made:
+        made.offer(served("search"))
+        made.advance(10)
+        name = made.copy("search").id
+        counted[name] = Counters(60_000, 0, (60_000,))
+        is_away = True
+        made.restart()
+        made.advance(60)
+        is_away = False
+        made.advance(10)
+        assert requests_reported(made) == 0
+        counted[name] = Counters(60_007, 0, (60_007,))
+        made.advance(2)
+        assert requests_reported(made) == 7
+
+
+def test_a_restarted_agent_counts_from_a_copys_own_first_report_where_no_gateway_counts(made: VirtualNode) -> None:
+    loaded(made)
+    process = made.process("search")
+    process.counters = Counters(60_000, 0, (60_000,))
+    made.restart()
+    made.advance(12)
+    assert requests_reported(made) == 0
+    process.counters = Counters(60_007, 0, (60_007,))
+    made.advance(12)
+    assert requests_reported(made) == 7
 
 
 def test_energy_only_grows_over_a_reload_of_the_driver(made: VirtualNode) -> None:

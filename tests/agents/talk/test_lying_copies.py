@@ -14,6 +14,7 @@ from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import LONGEST_ID, Filler
 from agents.node import reporting
 from agents.node.copy_counters import CopyCounters
+from agents.node.report_minute import ReportMinute
 from agents.runtime import Running
 from agents.talk.copy_client import TcpCopyClient
 from agents.talk.prometheus_text import MOST_LINES
@@ -81,14 +82,14 @@ def test_a_copy_that_keeps_its_metrics_to_itself_is_left_alone_for_a_while() -> 
 
     with copy_that(says_nothing_long) as silent, copy_that(says(ok(b"gpuwright_serve_queue 3\n"))) as open_port:
         copies = [copy_at(silent), copy_at(open_port, "honest")]
-        census = CopyCounters(TcpCopyClient(), Filler(read(), "127.0.0.1"), None)
+        census, minute = CopyCounters(TcpCopyClient(), Filler(read(), "127.0.0.1"), None), ReportMinute(NOW, {})
         for second in range(20):  # on a GPU near its cap, where all are asked every second
-            census.refresh(copies, 1000.0 + second, {"GPU-0"})
+            census.refresh(copies, 1000.0 + second, minute, {"GPU-0"})
         assert len(requests) == 1
-        census.refresh(copies, 1000.0 + 100, {"GPU-0"})
+        census.refresh(copies, 1000.0 + 100, minute, {"GPU-0"})
         assert len(requests) == 2
         for second in range(101, 130):
-            census.refresh(copies, 1000.0 + second, {"GPU-0"})
+            census.refresh(copies, 1000.0 + second, minute, {"GPU-0"})
     assert len(requests) == 2
     honest = census.served("honest.1.1")
     assert honest is not None
