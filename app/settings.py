@@ -39,7 +39,7 @@ class Settings:
     sign_ins_per_hour: float = 60.0  # console sessions that one token may open; ten times as many from one address
     report_rate_per_second: float = 10.0  # node reports a second of one node, in a lane of their own
     body_seconds: float = 20.0  # time for a request to arrive
-    write_stall_seconds: float = 30.0  # a reader that takes nothing for this long is cut off
+    write_stall_seconds: float = 30.0  # a reader that takes under 64 KiB of a waiting answer in this time is cut off
     parse_seconds: float = 20.0  # time to parse a large body
     parse_memory_mb: int = 1024  # address space of the process that parses it
     open_metrics: bool = False  # serve /metrics without a token

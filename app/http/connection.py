@@ -35,11 +35,14 @@ class Farewell:
     def __init__(self, connection: GuardedConnection, transport: asyncio.Transport) -> None:
         self._connection = connection
         self._transport = transport
-        self.write = transport.write
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
         self.get_extra_info = transport.get_extra_info
         self.abort = transport.abort
+
+    def write(self, data: bytes) -> None:
+        self._connection.written_bytes += len(data)
+        self._transport.write(data)
 
     def is_closing(self) -> bool:
         return self._connection.lingering_since is not None or self._transport.is_closing()
@@ -65,8 +68,10 @@ class GuardedConnection(HttpToolsProtocol):
         self.phase: Literal["idle", "head", "body"] = "idle"
         self.since = self.loop.time()  # when the phase began
         self.lingering_since: float | None = None
-        self.stalled_since: float | None = None  # the client has taken nothing since
+        self.stalled_since: float | None = None  # the client has taken less than it must since
         self.buffered = 0
+        self.written_bytes = 0
+        self._due_bytes = 0  # of those written, how many the client must have taken
         self.socket_transport: asyncio.Transport = None  # type: ignore[assignment]
         self._deaf = False  # nothing more is read from this client
         self._discard_bytes = 0
@@ -252,16 +257,15 @@ class GuardedConnection(HttpToolsProtocol):
             self.socket_transport.close()
 
     def _is_stalled(self, now: float) -> bool:
-        """True when the client has read nothing of a waiting answer for too long."""
-        buffered = self.socket_transport.get_write_buffer_size()
-        if not buffered:
+        """True when the client has read too little of a waiting answer for too long."""
+        self.buffered = self.socket_transport.get_write_buffer_size()
+        taken = self.written_bytes - self.buffered
+        if not self.buffered:
             self.stalled_since = None
-        elif self.stalled_since is None or buffered < self.buffered:
+        elif self.stalled_since is None or taken >= self._due_bytes:
             self.stalled_since = now
-        elif now - self.stalled_since > self.limits.write_stall_seconds:
-            return True
-        self.buffered = buffered
-        return False
+            self._due_bytes = taken + min(self.buffered, self.limits.write_floor_bytes)
+        return self.stalled_since is not None and now - self.stalled_since > self.limits.write_stall_seconds
 
     def _finish_after_answer(self) -> None:
         self._deaf = True

@@ -23,7 +23,8 @@ class ConnectionLimits:
     head_bytes: int = 32 * KIB
     head_lines: int = 100
     keep_alive_seconds: float = 75.0  # well over the 10 s between two reports of a node
-    write_stall_seconds: float = 30.0
+    write_stall_seconds: float = 30.0  # in these a reader takes what was waiting, or at least so many bytes of it
+    write_floor_bytes: int = 64 * KIB
     write_buffered_bytes: int = 32 * MIB  # of answers that clients have not taken yet, summed
     linger_seconds: float = 2.0
     linger_bytes: int = 128 * MIB  # discarded: many clients send a whole body before they read the answer

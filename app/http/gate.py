@@ -20,6 +20,7 @@ from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
 from app.http.tracing import Tracing, configure
+from app.http.unsent import UnsentAnswers
 from app.http.visit import Scope, Send, Visit, route_of
 from app.problem import HttpProblem
 from app.settings import Settings
@@ -67,12 +68,16 @@ class Gate:
         self._node_bodies = FairShares(limits.node_body_bytes, limits.node_body_bytes_each)
         self._anonymous_bodies = FairShares(limits.anonymous_body_bytes, limits.anonymous_body_bytes_each)
         self._anonymous_open = FairShares(limits.anonymous_bodies, limits.anonymous_bodies_each)
+        self._unsent = UnsentAnswers(limits.unsent_bytes, limits.unsent_bytes_each)
+        self._anonymous_unsent = UnsentAnswers(limits.anonymous_unsent_bytes, limits.anonymous_unsent_bytes_each)
         self._working = Slots(limits.working, limits.working_each, limits.queue)
         self._heavy = Slots(limits.heavy, limits.heavy_each, limits.queue)
         self._long = FairShares(limits.long, limits.long_each)
         self._long_tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._tracing = tracing or configure(settings)
+        metrics.BODY_BYTES.set_function(lambda: self._bodies.used)
+        metrics.UNSENT_BYTES.set_function(lambda: self._unsent.used)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -157,6 +162,7 @@ class Gate:
             visit.scope["state"].pop("body", None)
         if lane.guarded and visit.status in (401, 403, 404, 409):
             self._callers.failed(visit.peer)
+        await self._deliver(visit, holder, self._unsent if principal else self._anonymous_unsent)
 
     async def _read(self, body: HeldBody, head: Head, lane: RequestLane, address: str, receive: Receive) -> None:
         """Reads the body; for an address without a token only so many at a time."""
@@ -244,8 +250,18 @@ class Gate:
     async def _run(self, visit: Visit, receive: Receive) -> None:
         try:
             await self._app(visit.scope, receive, visit.send)
+        except Exception:
+            if not visit.ended:  # else it was answered by the error handlers, which raise again
+                raise
         finally:
             visit.route = route_of(visit.scope)
+
+    async def _deliver(self, visit: Visit, holder: str, unsent: UnsentAnswers) -> None:
+        """Sends the answer when its place and body are given back; ends it when its caller leaves too much unread."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as deadline:
+                with unsent.hold(holder, visit.unsent_bytes, lambda: deadline.reschedule(0.0)):
+                    await visit.deliver()
 
     async def _part(self, visit: Visit) -> None:
         """Answers a request that the shutdown cut short."""
@@ -256,8 +272,6 @@ class Gate:
                 await visit.send({"type": "http.response.body", "body": b""})
 
     async def _fail(self, visit: Visit, head: Head, error: Exception) -> None:
-        if visit.ended:
-            return  # answered by the error handlers, which raise again
         problem = problem_of(error)
         if visit.started:
             return  # the server cuts the connection, so that the client does not take half of the answer for all of it

@@ -19,6 +19,7 @@ class RequestLane:
     anonymous: bool = False  # no token: limited by the peer's address
     node: bool = False  # here tokens of nodes and gateways get their own bucket and their own store of body bytes
     long: bool = False  # waits for an event: takes no slot, and ends at once on shutdown
+    streams: bool = False  # its answer is sent while it is made; any other is sent once it is complete
     guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
     heavy: bool = False  # reads much: few at a time, one for each caller, so that others get the processor, too
     page: bool = False  # for a browser: a visitor without a session passes without a principal; refusals are pages
@@ -27,7 +28,7 @@ class RequestLane:
 GENERAL = RequestLane("general")
 APPLY = RequestLane("apply", body_limit=16 * MIB)
 WHAT_IF = RequestLane("whatif", body_limit=16 * MIB)  # as an apply, of which it is the question
-WATCH = RequestLane("watch", long=True)
+WATCH = RequestLane("watch", long=True, streams=True)
 REPORT = RequestLane("report", body_limit=MOST_REPORT_BYTES, node=True)
 ASSIGNMENT = RequestLane("assignment", node=True, long=True)
 ENDPOINTS = RequestLane("endpoints", long=True)

@@ -48,6 +48,12 @@ CUT_CONNECTIONS = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+BODY_BYTES = Gauge(
+    "gpuwright_body_bytes", "Bytes of requests that the server holds, without those of nodes.", registry=REGISTRY
+)
+UNSENT_BYTES = Gauge(
+    "gpuwright_unsent_answer_bytes", "Bytes of answers to tokens that clients have not taken.", registry=REGISTRY
+)
 POOL = Gauge("gpuwright_database_pool_connections", "Pooled connections.", ["state"], registry=REGISTRY)
 RESERVED_POOL = Gauge(
     "gpuwright_database_reserved_pool_connections",

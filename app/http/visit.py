@@ -33,10 +33,15 @@ QUIET_STATUSES = frozenset({401, 408, 413, 415, 429, 503})
 
 
 class Visit:
-    """Wraps `send` of a request."""
+    """Wraps `send` of a request.
+
+    Stores what the application answers, until `deliver` sends it: who reads slowly keeps no place at work. Only the
+    answer of a lane that streams is sent at once.
+    """
 
     __slots__ = (
         "_send",
+        "_stored",
         "ended",
         "lane",
         "method",
@@ -49,6 +54,7 @@ class Visit:
         "started",
         "started_at",
         "status",
+        "unsent_bytes",
     )
 
     unlogged = 0  # refusals since the last line about a refusal
@@ -62,47 +68,62 @@ class Visit:
         self.request_id = wanted_id if wanted_id and sane(wanted_id) else secrets.token_hex(8)
         self.route = NO_ROUTE
         self.started = False  # the head of the answer was sent
-        self.ended = False
+        self.ended = False  # the application has given the whole answer
         self.status = 0
         self.sent_bytes = 0
+        self.unsent_bytes = 0
         self.started_at = time.perf_counter()
         self._send = send
+        self._stored: list[Message] = []
 
     async def send(self, message: Message) -> None:
+        """Takes a part of the answer from the application."""
         if message["type"] == "http.response.start":
-            self.started = True
             self.status = message["status"]
-            message["headers"] = [
-                *message.get("headers", ()),
-                (b"x-request-id", self.request_id.encode()),
-                (b"x-content-type-options", b"nosniff"),
-            ]
-            await self._send(message)
-            return
-        if message["type"] == "http.response.body":
-            body: bytes = message.get("body", b"")
-            self.sent_bytes += len(body)
-            if len(body) > PIECE:
-                await self._in_pieces(body, message.get("more_body", False))
-                return
-            if not message.get("more_body", False):
-                self.ended = True
-        await self._send(message)
+        elif message["type"] == "http.response.body":
+            self.unsent_bytes += len(message.get("body", b""))
+            self.ended = not message.get("more_body", False)
+        self._stored.append(message)
+        if self.lane.streams:
+            await self.deliver()
+
+    async def deliver(self) -> None:
+        """Sends what is stored of the answer, at the pace of the client."""
+        stored, self._stored = self._stored, []
+        for message in stored:
+            if message["type"] == "http.response.start":
+                self.started = True
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", self.request_id.encode()),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+                await self._send(message)
+            elif message["type"] == "http.response.body":
+                await self._in_pieces(message.get("body", b""), message.get("more_body", False))
 
     async def _in_pieces(self, body: bytes, more_body: bool) -> None:
+        if len(body) <= PIECE:
+            await self._piece(body, more_body)
+            return
         view = memoryview(body)
         last = len(body) - PIECE
         for at in range(0, len(body), PIECE):
-            if at >= last and not more_body:
-                self.ended = True
-            piece = {"type": "http.response.body", "body": bytes(view[at : at + PIECE])}
-            await self._send({**piece, "more_body": at < last or more_body})
+            await self._piece(bytes(view[at : at + PIECE]), at < last or more_body)
+
+    async def _piece(self, body: bytes, more_body: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
+        self.unsent_bytes -= len(body)
+        self.sent_bytes += len(body)
 
     async def refuse(self, problem: HttpProblem, *, close: bool = False) -> None:
+        """Sends a refusal in place of an answer that was not started."""
+        self._stored.clear()
         body = answers.encoded(problem, self.scope)
         headers = answers.headers_of(problem, body, self.scope, close=close)
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+        await self.deliver()
 
     def close(self) -> None:
         """Counts and logs the answer."""

@@ -72,8 +72,11 @@ def api() -> FastAPI:
         return {}
 
     @app.get("/api/v1/watch")
-    async def watch(kibibytes: int = 0) -> StreamingResponse:
+    async def watch(kibibytes: int = 0, half: bool = False) -> StreamingResponse:
         async def events() -> AsyncIterator[bytes]:
+            if half:
+                yield b"one"
+                raise RuntimeError("broke off")
             yield b": hello\n\n"
             for _ in range(kibibytes):
                 yield b"data: " + b"x" * 1016 + b"\n\n"
@@ -121,12 +124,12 @@ def api() -> FastAPI:
     at_once: list[None] = []
 
     @app.get("/api/v1/slo")
-    def heavy(seconds: float) -> dict[str, int]:
+    def heavy(seconds: float = 0.0, kibibytes: int = 0) -> dict[str, int | str]:
         at_once.append(None)
         time.sleep(seconds)
         found = len(at_once)
         at_once.pop()
-        return {"at_once": found}
+        return {"at_once": found, "more": "y" * (1024 * kibibytes)}
 
     @app.get("/api/v1/boom")
     def boom() -> None:

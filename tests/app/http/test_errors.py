@@ -103,9 +103,15 @@ def test_a_full_disk_is_said_and_an_unknown_outcome_is_not_called_nothing() -> N
 
 def test_an_answer_that_breaks_off_is_not_taken_for_whole(server: Running) -> None:
     client = server.client()
-    client.send(b"GET /api/v1/half HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN + b"\r\n\r\n")
+    client.send(b"GET /api/v1/watch?half=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN + b"\r\n\r\n")
     raw = b""
     while data := client.socket.recv(65536):
         raw += data
     assert b"one" in raw
     assert not raw.endswith(b"0\r\n\r\n")
+
+
+def test_an_answer_that_is_not_streamed_and_breaks_off_is_a_500(server: Running) -> None:
+    answer = server.ask("GET", "/api/v1/half")
+    assert is_problem(answer, 500, "internal")
+    assert b"one" not in answer.body

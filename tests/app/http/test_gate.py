@@ -6,7 +6,6 @@ import gzip
 import os
 import random
 import socket
-import threading
 import time
 
 import pytest
@@ -130,8 +129,8 @@ def test_many_large_bodies_at_once_get_503_and_when_to_come_back(start: Start) -
     holder = server.client()
     holder.send(head("POST", "/api/v1/apply", "admin", b"Content-Length: %d" % (2 * MIB)) + b"\r\n" + bytes(MIB))
     holder.send(bytes(MIB - 100_000))
-    while (refused := server.ask("POST", "/api/v1/apply", "admin", bytes(300_000))).status == 200:
-        time.sleep(0.05)  # until all that was sent has arrived; below the rate that a token may ask
+    server.until("gpuwright_body_bytes 1.997152e+06")
+    refused = server.ask("POST", "/api/v1/apply", "admin", bytes(300_000))
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
     assert server.ask("POST", "/api/v1/apply", "other", bytes(2 * MIB)).status == 200  # nobody else suffers
@@ -236,8 +235,8 @@ def test_slow_joins_from_one_address_keep_no_node_elsewhere_from_joining(start: 
     slow = [server.client() for _ in range(4)]
     for client in slow:
         client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
-    while server.ask("POST", "/api/v1/join", None, b"{}").status != 503:  # this address has its share
-        time.sleep(0.05)
+    server.until("gpuwright_requests_in_flight 5.0")
+    assert server.ask("POST", "/api/v1/join", None, b"{}").status == 503  # this address has its share
     with socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=("127.0.0.2", 0)) as other:
         other.sendall(head("POST", "/api/v1/join", "nobody", b"Content-Length: 2") + b"\r\n{}")
         assert other.recv(4096).startswith(b"HTTP/1.1 409")  # the route's own answer
@@ -297,102 +296,6 @@ def test_failed_joins_count_as_guesses(start: Start) -> None:
     server = start(capacity={"peer_failures_burst": 3, "peer_failures_per_second": 0.001})
     statuses = [server.ask("POST", "/api/v1/join", None, b"{}").status for _ in range(5)]
     assert statuses == [409] * 3 + [429] * 2
-
-
-# Floods
-
-
-def test_a_flood_of_one_token_gets_429_while_its_nodes_and_other_tokens_are_answered(start: Start) -> None:
-    server = start(settings={"rate_per_second": 0.001, "rate_burst": 20})
-    answers = [server.ask("GET", "/api/v1/services") for _ in range(30)]
-    assert [answer.status for answer in answers] == [200] * 20 + [429] * 10
-    limited = answers[-1]
-    assert int(limited.headers["retry-after"]) >= 1
-    assert "q=20" in limited.headers["ratelimit-policy"]
-    assert limited.json["type"] == "urn:gpuwright:problem:rate-limited"
-    assert server.ask("GET", "/api/v1/services", "other").status == 200
-    assert server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}").status == 200
-
-
-def test_a_node_that_floods_is_limited_in_its_own_lane(start: Start) -> None:
-    server = start(settings={"report_rate_per_second": 0.001})
-    statuses = [server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}").status for _ in range(12)]
-    assert statuses == [200] * 10 + [429] * 2
-    assert server.ask("GET", "/api/v1/services", "node").status == 200
-    assert server.ask("POST", "/api/v1/nodes/n1/report", "admin", b"{}").status == 200  # not in the node lane
-
-
-def test_slow_requests_of_one_token_leave_room_for_others(start: Start) -> None:
-    server = start(capacity={"working": 4, "working_each": 2})
-    slow = [server.client() for _ in range(12)]
-    for client in slow:
-        client.send(request("GET", "/api/v1/slow?seconds=0.3"))
-    assert server.ask("GET", "/api/v1/services", "other").status == 200
-    assert server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}").status == 200
-    assert "gpuwright_requests_in_flight 1.0" not in server.ask("GET", "/metrics", "viewer").body.decode()
-    assert {client.answer().status for client in slow} == {200}
-
-
-def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_at_a_time(start: Start) -> None:
-    server = start(capacity={"heavy": 2})
-
-    def at_once(*callers: str) -> set[int]:
-        clients = [(server.client(), who) for who in callers]
-        for client, who in clients:
-            client.send(request("GET", "/api/v1/slo?seconds=0.1", who))
-        return {client.answer().json["at_once"] for client, _ in clients}
-
-    assert at_once("admin", "admin", "admin", "admin") == {1}
-    assert at_once("admin", "other", "viewer", "tenant", "admin", "other") <= {1, 2}
-    slow = server.client()
-    slow.send(request("GET", "/api/v1/slo?seconds=0.3"))
-    assert server.ask("GET", "/api/v1/services").status == 200
-    assert slow.answer().status == 200
-
-
-def test_a_queue_that_is_full_answers_503(start: Start) -> None:
-    server = start(capacity={"working": 1, "working_each": 1, "queue": 1})
-    clients = [server.client() for _ in range(5)]
-    for client in clients:
-        client.send(request("GET", "/api/v1/slow?seconds=0.5"))
-    assert sorted(client.answer().status for client in clients) == [200, 200, 503, 503, 503]
-
-
-def test_one_token_may_keep_only_so_many_watches_open(start: Start) -> None:
-    server = start(capacity={"long_each": 3})
-    watches = [server.client() for _ in range(3)]
-    for watch in watches:
-        watch.send(request("GET", "/api/v1/watch"))
-        assert watch.answer().status == 200
-    assert server.ask("GET", "/api/v1/watch").status == 503
-    other = server.client()
-    other.send(request("GET", "/api/v1/watch", "other"))
-    assert other.answer().status == 200
-
-
-def test_heartbeats_are_answered_throughout_a_flood_of_everything_else(start: Start) -> None:
-    server = start()
-    over = threading.Event()
-
-    def flood(number: int) -> None:
-        flooding = server.client()
-        while not over.is_set():
-            who = ("admin", "nobody", None)[number % 3]
-            flooding.send(request("GET", "/api/v1/services?kibibytes=10", who))
-            if not flooding.answer().status:
-                flooding = server.client()
-
-    threads = [threading.Thread(target=flood, args=(number,)) for number in range(9)]
-    for thread in threads:
-        thread.start()
-    try:
-        beats = [server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}").status for _ in range(20)]
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert beats.count(200) >= 10  # 429 only where the beats themselves came faster than 10 a second
-    assert set(beats) <= {200, 429}
 
 
 # Ids and odds

@@ -138,7 +138,7 @@ def test_everything_of_a_server_goes_to_the_log_as_json_and_the_canary_nowhere(s
         server.ask("GET", "/api/v1/services", "admin", X_Request_Id=token("admin") + "\x01"),
     ]
     half = server.client()
-    half.send(request("GET", "/api/v1/half"))
+    half.send(request("GET", "/api/v1/watch?half=1"))
     assert half.ended()
     for answer in answers[:3]:
         assert CANARY.encode() not in answer.body

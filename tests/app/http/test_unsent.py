@@ -1,0 +1,43 @@
+"""Answers that wait for their readers: whoever leaves most unread makes room."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from app.http.unsent import UnsentAnswers
+
+
+def cuts(unsent: UnsentAnswers, *answers: tuple[str, int]) -> list[int]:
+    """The numbers of the answers that were cut, in order, when all of them wait at once."""
+    cut: list[int] = []
+    with ExitStack() as stack:
+        for number, (holder, size) in enumerate(answers):
+            stack.enter_context(unsent.hold(holder, size, lambda number=number: cut.append(number)))  # type: ignore[misc]
+            assert unsent.used <= unsent.total or number == 0
+    assert unsent.used == 0
+    return cut
+
+
+def test_within_the_limits_none_is_cut() -> None:
+    assert cuts(UnsentAnswers(100, 50), ("a", 50), ("b", 30), ("b", 20)) == []
+
+
+def test_over_its_share_a_caller_loses_its_oldest_answers() -> None:
+    assert cuts(UnsentAnswers(100, 50), ("a", 20), ("a", 20), ("b", 1), ("a", 40)) == [0, 1]
+
+
+def test_a_single_answer_over_the_share_is_sent() -> None:
+    assert cuts(UnsentAnswers(100, 50), ("a", 120)) == []
+
+
+def test_over_the_total_who_holds_most_makes_room_and_not_who_comes_last() -> None:
+    many = [(f"thief{number}", 45) for number in range(2)]
+    assert cuts(UnsentAnswers(100, 50), *many, ("honest", 20), ("honest", 1)) == [0]
+
+
+def test_what_was_sent_counts_no_more() -> None:
+    unsent = UnsentAnswers(100, 50)
+    for _ in range(10):
+        with unsent.hold("a", 40, lambda: None):
+            assert (unsent.used, unsent.held("a")) == (40, 40)
+    assert (unsent.used, unsent.held("a")) == (0, 0)
