@@ -5,21 +5,41 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cli import sources
 from cli.exits import Failed
 
 if TYPE_CHECKING:
     from app.manifests.faults import ManifestsRefused
-    from app.manifests.offline import Input
+    from app.manifests.offline import DeclaredFiles, Input
     from solvers.planning.problem import Problem
+
+Built = TypeVar("Built")
 
 
 def problem(args: argparse.Namespace) -> Problem:
     """Returns the problem that the files of -f declare; Failed with every fault where they declare none."""
     from app.control.formulate.problem import build_problem
+
+    return _read(args, build_problem)
+
+
+def world(args: argparse.Namespace) -> DeclaredFiles:
+    """Returns what the files of -f declare; Failed with every fault."""
+
+    def checked(found: DeclaredFiles) -> DeclaredFiles:
+        from app.control.formulate.problem import build_problem
+
+        build_problem(found)
+        return found
+
+    return _read(args, checked)
+
+
+def _read(args: argparse.Namespace, build: Callable[[DeclaredFiles], Built]) -> Built:
     from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import load
 
@@ -28,7 +48,7 @@ def problem(args: argparse.Namespace) -> Problem:
         raise Failed("stdin (-) can be given only once")
     gc.disable()  # nothing that is read is garbage, and looking for it takes a third of the time
     try:
-        return build_problem(load(inputs))
+        return build(load(inputs))
     except ManifestsRefused as refused:
         raise refusal(refused, str(args.files[0]) if len(inputs) == 1 else f"{len(inputs)} files") from None
     finally:

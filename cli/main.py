@@ -55,6 +55,9 @@ VERBS = (
     CommandVerb(
         "replay", "cli.verbs.replay", "Plan", "repeat a recorded decision offline and compare the result", "planner"
     ),
+    CommandVerb(
+        "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
+    ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),

@@ -41,7 +41,7 @@ def spike(begins: float, times: float = 4.0, ramp_seconds: float = 30.0, hold_se
     return factor
 
 
-def moving(seed: int, depth: float = 0.3, period_seconds: float = 1500.0) -> Shape:
+def moving(seed: int | str, depth: float = 0.3, period_seconds: float = 1500.0) -> Shape:
     """Returns a smooth load that never repeats: three waves of the service's own, around its declared rate."""
     rng = random.Random(f"moving {seed}")  # noqa: S311 (a simulation, not a secret)
     waves = [(rng.uniform(0.2, 1.0), period_seconds * rng.uniform(0.4, 1.6), rng.random()) for _ in range(3)]

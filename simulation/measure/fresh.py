@@ -1,0 +1,72 @@
+"""What the fleet could cost at one moment: the cheapest plan that is known for it, and a bound that no plan beats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from solvers.planning.judge import judge_services
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, RunningState
+from solvers.planning.search.promise import keep
+from solvers.planning.solve import SolveBudget, find
+
+FRESH_WORK_FACTOR = 3  # times the work of a cycle's search: with the default, what a ten-second `solve` takes
+
+
+@dataclass(frozen=True, slots=True)
+class FreshCost:
+    """The cost an hour of the cheapest known plan at these rates, that plan, and the bound."""
+
+    per_hour: float
+    bound_per_hour: float
+    plan: Plan
+
+
+def find_fresh(problem: Problem, known: Iterable[Plan], work: int, seed: int) -> FreshCost:
+    """Searches a plan as if nothing ran yet, and compares it with plans that other searches found.
+
+    Only services and the prices of GPUs count: jobs run on what services leave, and energy is left out.
+    """
+    bare = bare_problem(problem)
+    plan = find(bare, SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
+    certificate = plan.certificate
+    assert certificate
+    bound, best = certificate.bound or 0.0, certificate.cost.total
+    for other in known:
+        found = at_rates(bare, other)
+        verdict = judge_services(bare, found, keep) if found else None
+        if found and verdict and verdict.is_right and verdict.cost.total < best:
+            plan, best = found, verdict.cost.total
+    return FreshCost(best, min(best, bound), plan)
+
+
+def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> Problem:
+    """Returns the problem of a fleet on which nothing runs, with other rates if they are given."""
+    state = RunningState(problem.state.now) if problem.state else None
+    policy = replace(problem.policy, energy_price_per_kwh=0.0)
+    bare = replace(problem, jobs={}, state=state, policy=policy)
+    return bare.with_rates(rates) if rates else bare
+
+
+def is_complete(plan: Plan) -> bool:
+    """Tells if the plan serves all load."""
+    return not plan.unserved
+
+
+def at_rates(problem: Problem, plan: Plan) -> Plan | None:
+    """Returns the plan with each service's load at the problem's rate, divided as before; None if it lacks one."""
+    carried = dict.fromkeys(problem.services, 0.0)
+    for instance in plan.instances:
+        if instance.service not in carried or instance.node not in problem.nodes:
+            return None
+        carried[instance.service] += instance.rate_per_second
+    if min(carried.values(), default=0.0) <= 0:
+        return None
+    factors = {name: service.rate_per_second / carried[name] for name, service in problem.services.items()}
+    return Plan(
+        tuple(
+            replace(instance, rate_per_second=instance.rate_per_second * factors[instance.service])
+            for instance in plan.instances
+        )
+    )

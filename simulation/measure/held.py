@@ -1,0 +1,57 @@
+"""What the fleet costs at one moment, as it runs and as the plan in force has it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import fsum
+from typing import TypeAlias
+
+from app.control.domain.decision import PlanState
+from app.control.domain.leading import FleetView
+from app.control.rollout.changes import changes
+from simulation.fleet import SimulatedFleet
+from solvers.planning.problem import Problem
+
+Seat: TypeAlias = tuple[str, object]  # a node, and a GPU of it
+
+
+def held_per_hour(fleet: SimulatedFleet) -> float:
+    """Returns the price of the GPUs on which a service has a copy that lives; a hand-over holds both sides."""
+    shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
+    for node in fleet.nodes.values():
+        for copy in node.alive():
+            if copy.served:
+                shares[node.name, copy.gpu].append((copy.wanted.sm_percent, copy.wanted.memory_gib))
+    return price_of(fleet.truth.problem, shares)
+
+
+def planned_per_hour(problem: Problem, view: FleetView) -> float:
+    """Returns the price of the GPUs on which the plan in force has an instance of a service."""
+    shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
+    for name, wanted in view.target.items():
+        for instance in wanted.instances:
+            if instance.service and name in problem.nodes:
+                shares[name, instance.gpu].append((instance.sm_percent, instance.memory_gib))
+    return price_of(problem, shares)
+
+
+def price_of(problem: Problem, shares: Mapping[Seat, Iterable[tuple[float, float]]]) -> float:
+    """Returns the price an hour of GPUs with these shares of SMs and memory in use, as the policy prices them."""
+    if problem.policy.pricing == "gpu":
+        return fsum(problem.nodes[node].price_per_hour for node, _ in shares)
+    found = []
+    for (node, _), used in shares.items():
+        sms, memory_gib = (fsum(values) for values in zip(*used, strict=True))
+        share = min(1.0, max(sms / 100, memory_gib / problem.type_of(node).memory_gib))
+        found.append(problem.nodes[node].price_per_hour * share)
+    return fsum(found)
+
+
+def is_waiting(view: FleetView) -> bool:
+    """Tells if changes of the plan in force wait although no step is under way that they could wait for."""
+    plan = view.plan
+    if plan is None or plan.state != PlanState.ROLLING:
+        return False
+    under_way = any(plan.rollout.get(what) for what in ("pending", "leaving", "canaries"))
+    return not under_way and bool(changes(view.assigned, view.target))

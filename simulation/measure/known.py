@@ -1,0 +1,45 @@
+"""A solver that remembers the plans that it found since it was last asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.control.domain.decision import SolverAnswer
+from app.control.domain.ports import Meanwhile, just_wait
+from app.control.solve.inline import Inline
+from app.manifests.model import JSON
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+@dataclass(slots=True)
+class RememberingSolver:
+    """Passes every order on, and keeps the plans of the answers."""
+
+    inner: Inline = field(default_factory=Inline)
+    found: list[Plan] = field(default_factory=list)
+
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
+        return self._remember(self.inner.solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile))
+
+    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
+        return self._remember(self.inner.repeat(problem, recipe, seconds=seconds))
+
+    def prepare(self, problem: Problem, plan: Plan) -> None:
+        self.inner.prepare(problem, plan)
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
+        return self._remember(self.inner.follow(problem, plan, rates, seconds=seconds))
+
+    def take(self) -> tuple[Plan, ...]:
+        """Returns the plans found since the last call."""
+        found, self.found = tuple(self.found), []
+        return found
+
+    def _remember(self, answer: SolverAnswer) -> SolverAnswer:
+        if answer.plan is not None:
+            self.found.append(answer.plan)
+        return answer

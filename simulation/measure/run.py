@@ -1,0 +1,217 @@
+"""Runs a fleet under a load in virtual time, and measures what it costs beside what it could cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.decide.last_question import CycleResult
+from app.control.domain.times import cycle_seconds, start_seconds
+from app.control.formulate.question import Question
+from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.offline import DeclaredFiles
+from app.store.plans import plan_reads
+from simulation.fleet import Total
+from simulation.measure.figures import (
+    CostMoment,
+    FreshMoment,
+    RequestCounts,
+    RunSamples,
+    cost_figures,
+    request_figures,
+)
+from simulation.measure.fresh import bare_problem, find_fresh, is_complete
+from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
+from simulation.measure.known import RememberingSolver
+from simulation.run import Simulation, simulated
+from simulation.shapes import Shape
+from solvers.planning.plan import Plan
+
+WORK = 24  # of each search of a cycle
+TICK_SECONDS = 2.0
+FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 300.0, 600.0
+VIEW_SECONDS = 10.0  # between two looks at the plan in force
+HINDSIGHT_STEP_SECONDS = 5.0
+MOST_PLANS = 1_000_000
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOrder:
+    """What to simulate."""
+
+    world: DeclaredFiles
+    shapes: Mapping[str, Shape]
+    hours: float = 1.0
+    seed: int = 0
+    work: int = WORK
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """The figures, and the samples that they are made from."""
+
+    figures: Mapping[str, Any]
+    samples: RunSamples
+
+
+def in_auto(world: DeclaredFiles) -> DeclaredFiles:
+    """Returns the world with every decision carried out: mode auto for the policy and for every service."""
+    manifests: dict[Key, Manifest] = {}
+    for key, manifest in world.manifests.items():
+        spec: dict[str, JSON] = dict(manifest.spec)
+        if key.kind is Kind.STATE:
+            continue
+        if key.kind is Kind.POLICY:
+            spec["mode"] = "auto"
+        if key.kind is Kind.SERVICE:
+            spec.pop("mode", None)
+        manifests[key] = replace(manifest, spec=spec)
+    if not any(key.kind is Kind.POLICY for key in manifests):
+        policy = Manifest(Kind.POLICY, "", "default", {"mode": "auto"})
+        manifests[policy.key] = policy
+    return DeclaredFiles(manifests)
+
+
+def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
+    """Runs the order on an empty, migrated database. Everything but its own times depends on the order alone."""
+    began, began_cpu = time.monotonic(), time.process_time()
+    world = in_auto(order.world)
+    with simulated(database_url, world, order.shapes, seed=order.seed, work=order.work) as simulation:
+        simulation.fleet.patient = True
+        run = _MeasuredRun(simulation, order, say)
+        run.run()
+        figures = run.figures()
+        served = sum(counts.ended for counts in run.counts().values())
+    figures["seconds"] = round(time.monotonic() - began, 1)
+    figures["requestsPerSecondPerCore"] = round(served / max(1e-9, time.process_time() - began_cpu))
+    return SimulationReport(figures, run.samples)
+
+
+class _MeasuredRun:
+    """One run: what is due at which second, and what was found so far."""
+
+    def __init__(self, simulation: Simulation, order: SimulationOrder, say: Say) -> None:
+        self.simulation, self.order, self._say = simulation, order, say
+        self.solver = RememberingSolver()
+        simulation.planner.solver = self.solver
+        self.samples = RunSamples(FIRST_SAMPLE_SECONDS)
+        self.unserved_while_complete_known = 0
+        self._question: Question | None = None  # of the last cycle
+        self._known: tuple[Plan, ...] = ()  # plans found since the cycle before
+        self._pool: list[Plan] = []  # plans found since the last sample, and the fresh plans of all samples
+        self._fresh_plans: list[Plan] = []
+        self._cycles = 0
+
+    def run(self) -> None:
+        until = self.order.hours * 3600
+        view_at, sample_at, hour_at = FIRST_SAMPLE_SECONDS, FIRST_SAMPLE_SECONDS, 3600.0
+        planned, waiting = 0.0, False
+        for now in self._ticks(until):
+            self._look_at_cycle()
+            if now < FIRST_SAMPLE_SECONDS:
+                continue
+            if now >= sample_at:
+                sample_at += SAMPLE_SECONDS
+                self._sample(now)
+            if now >= view_at:
+                view_at += VIEW_SECONDS
+                view = self.simulation.planner.store.view()
+                planned = planned_per_hour(self.simulation.fleet.truth.problem, view)
+                waiting = is_waiting(view)
+            self._note_costs(now, planned, waiting)
+            if now >= hour_at or not self.samples.counts:
+                hour_at += 3600.0 if now >= hour_at else 0.0
+                self.samples.counts.append((now, self.counts()))
+        self.samples.ended = self.simulation.clock.seconds
+        if self.samples.counts[-1][0] < self.samples.ended:
+            self.samples.counts.append((self.samples.ended, self.counts()))
+
+    def figures(self) -> dict[str, Any]:
+        history, began = self.simulation.history, self.samples.began
+        kinds = history.kinds(began)
+        states = Counter(self._plan_states())
+        return {
+            "hours": self.order.hours,
+            **cost_figures(self.samples),
+            **request_figures(self.samples),
+            "plans": states.total(),
+            "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
+            "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
+            "unservedWhileCompleteKnown": self.unserved_while_complete_known,
+        }
+
+    def counts(self) -> dict[str, RequestCounts]:
+        return {name: _counts(total) for name, total in self.simulation.fleet.services.items()}
+
+    def _ticks(self, until: float) -> Iterator[float]:
+        said = 0
+        for now in self.simulation.seconds(until, TICK_SECONDS):
+            yield now
+            if int(now // 600) > said:
+                said = int(now // 600)
+                self._say(f"{now / 60:.0f} of {until / 60:.0f} minutes")
+
+    def _look_at_cycle(self) -> None:
+        """Notes what the last cycle asked and found, if there was one in this tick."""
+        if self.simulation.cycles == self._cycles:
+            return
+        self._cycles = self.simulation.cycles
+        self._known = self.solver.take()
+        self._pool += self._known
+        found = self.simulation.last
+        if found is None or found.question is None:
+            return
+        self._question = found.question
+        if self.simulation.clock.seconds >= self.samples.began and self._leaves_out_what_is_known(found):
+            self.unserved_while_complete_known += 1
+
+    def _leaves_out_what_is_known(self, found: CycleResult) -> bool:
+        """Tells if the cycle recorded a plan with unserved load although it knew a right one without."""
+        if not found.generation or not found.decision or is_complete(found.decision.plan) or not found.question:
+            return False
+        return not found.question.falls_short or any(is_complete(plan) for plan in self._known)
+
+    def _sample(self, now: float) -> None:
+        """Searches what the fleet could cost at this moment."""
+        question = self._question
+        if question is None:
+            return
+        work, seed = self.order.work, self.order.seed
+        known = [*self._pool, question.plan_in_force]
+        fresh = find_fresh(question.problem, known, work, seed)
+        rates = self._rates_to_come(question, now)
+        later = find_fresh(bare_problem(question.problem, rates), [*known, fresh.plan], work, seed)
+        found = (fresh.per_hour, fresh.bound_per_hour, later.per_hour, later.bound_per_hour)
+        self.samples.fresh.append(FreshMoment(now, *found))
+        self._fresh_plans += [fresh.plan, later.plan]
+        self._pool = list(self._fresh_plans)
+
+    def _rates_to_come(self, question: Question, now: float) -> dict[str, float]:
+        """Returns each service's largest real rate until a copy that is decided now could serve."""
+        declared, fleet = self.simulation.planner.store.world(), self.simulation.fleet
+        every, starts = cycle_seconds(declared), start_seconds(declared)
+        found = {}
+        for name in question.problem.services:
+            steps = int((every + starts[name]) // HINDSIGHT_STEP_SECONDS) + 1
+            found[name] = max(fleet.rate(name, now + HINDSIGHT_STEP_SECONDS * step) for step in range(steps))
+        return {name: max(rate, 0.01) for name, rate in found.items()}
+
+    def _note_costs(self, now: float, planned: float, waiting: bool) -> None:
+        costs = self.samples.costs
+        moment = CostMoment(now, round(held_per_hour(self.simulation.fleet), 9), round(planned, 9), waiting)
+        if not costs or replace(costs[-1], at=now) != moment:
+            costs.append(moment)
+
+    def _plan_states(self) -> list[str]:
+        """Returns the state of each plan that was recorded since the measurement began."""
+        since = self.simulation.clock.began.timestamp() + self.samples.began
+        rows = self.simulation.database.read(lambda connection: plan_reads.page(connection, 2**62, MOST_PLANS))
+        return [str(row["state"]) for row in rows if row["at"].timestamp() >= since]
+
+
+def _counts(total: Total) -> RequestCounts:
+    return RequestCounts(total.answered + total.errors, total.within, total.turned_away + total.refused)

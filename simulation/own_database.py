@@ -1,0 +1,58 @@
+"""A Postgres of a run's own, which is gone with its folder when the run ends, however it ends.
+
+Usage: python -m simulation.own_database FOLDER    (removes it once standard input ends)
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+from app.embedded import EmbeddedPostgres
+from app.postgres.leftover import stop_leftovers
+from app.store.database import schema
+
+REMOVE_SECONDS = 60.0
+
+
+@contextmanager
+def vanishing_folder(prefix: str) -> Iterator[Path]:
+    """Yields a new folder, which a process of its own removes when this one has ended, be it killed.
+
+    A Postgres whose data is in there is stopped first.
+    """
+    folder = Path(mkdtemp(prefix=prefix))
+    command = [sys.executable, "-m", "simulation.own_database", str(folder)]
+    # In a session of its own: what ends a whole group or terminal leaves it its work. Its standard input is a pipe
+    # whose other end only we hold, so it ends when we do.
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield folder
+    finally:
+        assert guard.stdin
+        guard.stdin.close()
+        guard.wait(REMOVE_SECONDS)
+
+
+@contextmanager
+def own_database(prefix: str, say: Callable[[str], None]) -> Iterator[str]:
+    """Yields the URL of an empty, migrated database on a server of its own."""
+    with vanishing_folder(prefix) as folder, EmbeddedPostgres(folder, say=say) as server:
+        schema.migrate(server.url)
+        yield server.url
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    sys.stdin.buffer.read()  # returns when the other end is closed
+    stop_leftovers(folder / "postgres")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
