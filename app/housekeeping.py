@@ -22,7 +22,7 @@ from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
 from app.store.fleet import gateways, node_state, refusals, service_hours
 from app.store.money import quarantine, retention, rollups
-from app.store.world import audit, changes, events, idempotency
+from app.store.world import audit, change_counts, changes, events, idempotency
 
 ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
@@ -155,6 +155,7 @@ class Housekeeping:
         self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
+        self._database.write(change_counts.forget)
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 
     def drop_old_partitions(self) -> None:

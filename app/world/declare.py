@@ -14,7 +14,7 @@ from app.problem import HttpProblem
 from app.store.database import clock, versions
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
-from app.world import consequences, consistent, occupants
+from app.world import allowance, consequences, consistent, occupants
 from app.world.decisions import Action, ObjectDecision, decide, deletions
 from app.world.merge import merged
 from app.world.write import Actor, write
@@ -122,6 +122,7 @@ def _carry_out(
     now = clock.now(connection)
     decisions = consequences.follow(connection, decisions, now)
     if not dry_run:
+        allowance.charge(connection, actor, decisions)
         decisions, latest = write(connection, actor, decisions, latest)
     return Declaration(decisions[:decided], latest)
 

@@ -26,6 +26,7 @@ class Actor:
 
     principal: Principal
     request_id: str
+    most_changes: int = 0  # that its account may make a day; 0: any number
 
     def entry(self, verb: str, kind: str, **rest: Any) -> audit.AuditEntry:
         """Returns an audit entry of this actor."""

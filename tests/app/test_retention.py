@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
@@ -13,8 +14,8 @@ from app.context import Context
 from app.housekeeping import Housekeeping
 from app.main import assemble
 from app.settings import Settings, SettingsError
-from app.store.world import changes, events, idempotency
-from tests.support.server import RunningServer, running_server
+from app.store.world import events, idempotency
+from tests.support.server import Reply, RunningServer, running_server
 from tests.support.world import declare_world, service
 
 AUDIT = "INSERT INTO audit (at, request_id, principal, scope, principal_tenant, verb, outcome, kind, name) VALUES"
@@ -125,34 +126,56 @@ def test_tokens_that_ended_long_ago_go_but_no_node_loses_its_name(context: Conte
     assert run(context, "SELECT id FROM join_token") == [("new",)]
 
 
-def test_of_events_answers_and_changes_the_newest_are_kept_whatever_their_age(
+def test_of_events_and_answers_the_newest_are_kept_whatever_their_age_and_each_tenant_displaces_its_own(
     context: Context, housekeeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "MOST_EVENTS", 3)
+    monkeypatch.setattr(events, "MOST_TENANT_EVENTS", 2)
     monkeypatch.setattr(idempotency, "MOST_ANSWERS", 3)
-    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
-    run(context, "UPDATE version SET value = 9 WHERE name = 'object'")
-    for number in range(1, 10):
-        run(
-            context,
-            "INSERT INTO change (version, kind, tenant, name, uid, action, object) "
-            f"VALUES ({number}, 'Tenant', '', 'shop', gen_random_uuid(), 'added', '{{}}')",
-        )
-        run(
-            context,
-            "INSERT INTO event (at, last_at, reason, message, fingerprint) "
-            f"VALUES (now(), now(), 'planned', '{number}', '')",
-        )
-        run(
-            context,
-            "INSERT INTO idempotency (principal, key, request_hash, status, headers, body, created_at) VALUES "
-            f"('', '{number}', '', 200, '{{}}', '', now() - interval '1 hour' + {number} * interval '1 minute')",
-        )
+    of_each = {"": 9, "lab": 1, "shop": 9}  # the quiet tenant wrote first
+    for who, count in sorted(of_each.items(), key=lambda item: item[1]):
+        for number in range(1, count + 1):
+            run(
+                context,
+                "INSERT INTO event (at, last_at, reason, tenant, message, fingerprint) "
+                f"VALUES (now(), now(), 'planned', '{who}', '{number}', '')",
+            )
+            run(
+                context,
+                "INSERT INTO idempotency (principal, key, request_hash, status, headers, body, created_at) VALUES "
+                f"('{who}', '{number}', '', 200, '{{}}', '', now() - {60 - number} * interval '1 minute')",
+            )
     housekeeping.prune()
-    assert run(context, "SELECT version FROM change ORDER BY version") == [(7,), (8,), (9,)]
-    assert run(context, "SELECT message FROM event ORDER BY id") == [("7",), ("8",), ("9",)]
-    assert run(context, "SELECT key FROM idempotency ORDER BY key") == [("7",), ("8",), ("9",)]
-    assert run(context, "SELECT floor FROM version WHERE name = 'object'") == [(6,)]
+    assert run(context, "SELECT tenant, array_agg(message ORDER BY id) FROM event GROUP BY 1 ORDER BY 1") == [
+        ("", ["7", "8", "9"]), ("lab", ["1"]), ("shop", ["8", "9"]),
+    ]  # fmt: skip
+    assert run(context, "SELECT principal, array_agg(key ORDER BY key) FROM idempotency GROUP BY 1 ORDER BY 1") == [
+        ("", ["7", "8", "9"]), ("lab", ["1"]), ("shop", ["7", "8", "9"]),
+    ]  # fmt: skip
+
+
+def test_large_answers_of_a_token_make_room_for_its_newer_ones(
+    context: Context, housekeeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "MOST_ANSWER_BYTES", 250)
+    for who in ("other", "shop"):
+        for number in range(1, 5 if who == "shop" else 2):
+            run(
+                context,
+                "INSERT INTO idempotency (principal, key, request_hash, status, headers, body, created_at) VALUES "
+                f"('{who}', '{number}', '', 200, '{{}}', convert_to(repeat('x', 100), 'UTF8'), "
+                f"now() - interval '1 hour' + {number} * interval '1 minute')",
+            )
+    housekeeping.prune()
+    kept = run(context, "SELECT principal, key FROM idempotency ORDER BY 1, 2")
+    assert kept == [("other", "1"), ("shop", "3"), ("shop", "4")]
+
+
+def test_the_counts_of_changes_go_after_two_days(context: Context, housekeeping: Housekeeping) -> None:
+    for days in (0, 1, 2):
+        run(context, f"INSERT INTO change_count VALUES ('t', CAST(now() AT TIME ZONE 'UTC' AS date) - {days}, {days})")
+    housekeeping.prune()
+    assert run(context, "SELECT units FROM change_count WHERE units > 1") == []
 
 
 def test_costs_of_days_and_savings_of_hours_end(context: Context, housekeeping: Housekeeping) -> None:
@@ -203,3 +226,44 @@ def test_a_tenant_with_as_many_objects_as_it_may_have_adds_none(server: RunningS
     assert server.request("PUT", "/api/v1/services/lab/more-2", service("more-2", "lab")).status == 201
     pruned = server.request("POST", "/api/v1/apply?prune=true", [service("new", "shop"), *many[:2]])
     assert pruned.status == 200, "what goes makes room for what comes"
+
+
+def test_a_tenant_that_used_up_its_changes_of_a_day_is_refused_further_ones_and_nobody_else_is(
+    server: RunningServer,
+) -> None:
+    def put(name: str, tenant: str, token: str, query: str = "") -> Reply:
+        return server.request("PUT", f"/api/v1/services/{tenant}/{name}{query}", service(name, tenant), token=token)
+
+    shop, lab = (server.token("operator", tenant=tenant) for tenant in ("shop", "lab"))
+    assert [put("first", "lab", lab).status, put("first", "lab", lab).status] == [201, 200]
+    with psycopg.connect(server.database_url) as connection:
+        counted = connection.execute("SELECT sum(units) FROM change_count WHERE account = 'tenant lab'").fetchall()
+        assert counted == [(1,)], "the second time nothing changed"
+        for days in (0, 1):  # today and, should midnight pass in this test, tomorrow
+            connection.execute(
+                "INSERT INTO change_count VALUES ('tenant shop', CAST(now() AT TIME ZONE 'UTC' AS date) + %s, 20000)",
+                [days],
+            )
+    refused = put("new", "shop", shop)
+    assert refused.status == 429
+    assert refused.json["detail"].startswith("tenant shop may make 20,000 changes a day, and with this request it ")
+    assert int(refused.headers["retry-after"]) > 0
+    assert server.request("GET", "/api/v1/services/shop/new").status == 404
+    assert put("new", "shop", shop, "?dryRun=true").status == 201
+    changed = service("first", "lab", priority=7)
+    assert server.request("PUT", "/api/v1/services/lab/first", changed, token=lab).status == 200
+    assert server.request("PUT", "/api/v1/services/shop/new", service("new", "shop")).status == 201
+    assert server.request("DELETE", "/api/v1/services/shop/new", token=shop).status == 429
+
+
+def test_a_large_change_counts_as_several(server: RunningServer) -> None:
+    lab = server.token("operator", tenant="lab")
+    labels = {f"key-{number}": "x" * 60 for number in range(60)}
+    large = service("large", "lab")
+    large["metadata"]["labels"] = labels
+    for _ in range(2):
+        server.request("PUT", "/api/v1/services/lab/large", large, token=lab)
+        large["metadata"]["labels"] = labels | {"one": "more"}
+    with psycopg.connect(server.database_url) as connection:
+        [(units,)] = connection.execute("SELECT sum(units) FROM change_count WHERE account = 'tenant lab'").fetchall()
+    assert units == 3, "the first writes 5 KB, the second 10 KB"

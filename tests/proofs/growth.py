@@ -79,14 +79,20 @@ GROWTH = (
     TableGrowth("object", "10,000 services and jobs a tenant; the others are declared by operators", _objects),
     TableGrowth("reference", "a few rows for each object", lambda f: 2 * _objects(f)),
     TableGrowth(
-        "change", "24 hours, at most 1,000,000",
+        "change", "24 hours, at most 20,000 changes a day by a tenant",
         lambda f: f.last(1) * (f.statuses_a_day * (f.services + f.nodes) + f.writes_a_day),
     ),
     TableGrowth("token", "90 days after its end; a node's last stays", lambda f: f.nodes * (1 + f.last(120) / 15)),
     TableGrowth("join_token", "90 days after its end", lambda f: f.nodes),
-    TableGrowth("audit", "400 days; not less than 90", lambda f: f.last(400) * f.writes_a_day),
-    TableGrowth("idempotency", "24 hours, at most 200,000", lambda f: f.last(1) * f.writes_a_day),
-    TableGrowth("event", "30 days, at most 1,000,000", lambda f: f.last(30) * f.events_a_day),
+    TableGrowth("change_count", "two days, a row for each tenant and token that changes objects", lambda f: f.tenants),
+    TableGrowth(
+        "audit", "400 days, not less than 90; at most 20,000 changes a day by a tenant",
+        lambda f: f.last(400) * f.writes_a_day,
+    ),
+    TableGrowth("idempotency", "24 hours, at most 20,000 and 256 MiB a token", lambda f: f.last(1) * f.writes_a_day),
+    TableGrowth(
+        "event", "30 days, at most 100,000 a tenant and 1,000,000 without one", lambda f: f.last(30) * f.events_a_day
+    ),
     TableGrowth("refusal", "30 days", lambda f: f.last(30) * 10),
     TableGrowth("node_state", "a row for each node, until a day after its deletion", lambda f: f.nodes),
     TableGrowth("node_inventory", "a row for each node, until a day after its deletion", lambda f: f.nodes),

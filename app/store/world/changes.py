@@ -59,7 +59,6 @@ AFTER = statement(
     ORDER BY version LIMIT :limit
     """,
 )
-MOST_CHANGES = 1_000_000  # of these the newest are kept
 PRUNE = statement(
     "prune_changes",
     """
@@ -68,7 +67,6 @@ PRUNE = statement(
             SELECT max(version) FROM (
                 SELECT version FROM change
                 WHERE at < now() - make_interval(secs => :seconds)
-                    OR version <= (SELECT value FROM version WHERE name = 'object') - :most
                 ORDER BY version LIMIT :limit) AS old)
         RETURNING version)
     SELECT max(version) FROM gone
@@ -112,5 +110,5 @@ def after(
 
 def prune(connection: Connection, older_than_seconds: float, limit: int) -> int | None:
     """Deletes up to `limit` old changes; returns the highest version deleted."""
-    highest = connection.scalar(PRUNE, {"seconds": older_than_seconds, "most": MOST_CHANGES, "limit": limit})
+    highest = connection.scalar(PRUNE, {"seconds": older_than_seconds, "limit": limit})
     return None if highest is None else int(highest)

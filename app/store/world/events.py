@@ -13,7 +13,8 @@ from sqlalchemy import Connection, TextClause
 
 from app.store.database.database import statement
 
-MOST_EVENTS = 1_000_000  # of these the newest are kept
+MOST_EVENTS = 1_000_000  # without a tenant; of these the newest are kept
+MOST_TENANT_EVENTS = 100_000  # of each tenant, so that no tenant displaces the events of another
 
 Severity = Literal["info", "warning", "alarm"]
 
@@ -65,9 +66,17 @@ PRUNE = statement(
 PRUNE_MOST = statement(
     "prune_most_events",
     """
+    WITH RECURSIVE found (tenant) AS (
+        (SELECT tenant FROM event ORDER BY tenant LIMIT 1)
+        UNION ALL
+        SELECT (SELECT event.tenant FROM event WHERE event.tenant > found.tenant ORDER BY event.tenant LIMIT 1)
+        FROM found WHERE found.tenant IS NOT NULL
+    )
     DELETE FROM event WHERE id IN (
-        SELECT id FROM event WHERE id <= (SELECT id FROM event ORDER BY id DESC OFFSET :most LIMIT 1)
-        ORDER BY id LIMIT :limit)
+        SELECT old.id FROM found CROSS JOIN LATERAL (
+            SELECT id FROM event WHERE event.tenant = found.tenant ORDER BY id DESC
+            OFFSET CASE WHEN found.tenant = '' THEN :most ELSE :most_of_tenant END) AS old
+        LIMIT :limit)
     """,
 )
 
@@ -152,4 +161,5 @@ def recent_statement(conditions: dict[str, Any]) -> TextClause:
 def prune(connection: Connection, days: float, limit: int) -> int:
     """Deletes up to `limit` events that last happened so many days ago; returns how many."""
     old = connection.execute(PRUNE, {"days": days, "limit": limit}).rowcount
-    return old + connection.execute(PRUNE_MOST, {"most": MOST_EVENTS, "limit": limit}).rowcount
+    most = {"most": MOST_EVENTS, "most_of_tenant": MOST_TENANT_EVENTS, "limit": limit}
+    return old + connection.execute(PRUNE_MOST, most).rowcount

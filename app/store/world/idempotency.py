@@ -37,16 +37,33 @@ KEEP = statement(
 LOCK_KEY = statement(
     "lock_idempotency_key", "SELECT pg_advisory_xact_lock(hashtextextended(:principal || ' ' || :key, 71))"
 )
-MOST_ANSWERS = 200_000  # of these the newest are kept
+MOST_ANSWERS = 20_000  # of each token; of these the newest are kept, and of these again those within the bytes
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
 PRUNE = statement(
     "prune_answers",
     """
     DELETE FROM idempotency WHERE (principal, key) IN (
-        SELECT principal, key FROM idempotency
-        WHERE created_at <= greatest(
-            now() - make_interval(secs => :seconds),
-            (SELECT created_at FROM idempotency ORDER BY created_at DESC OFFSET :most LIMIT 1))
+        SELECT principal, key FROM idempotency WHERE created_at <= now() - make_interval(secs => :seconds)
         ORDER BY created_at LIMIT :limit)
+    """,
+)
+PRUNE_MOST = statement(
+    "prune_most_answers",
+    """
+    WITH RECURSIVE found (principal) AS (
+        (SELECT principal FROM idempotency ORDER BY principal LIMIT 1)
+        UNION ALL
+        SELECT (SELECT later.principal FROM idempotency AS later WHERE later.principal > found.principal
+                ORDER BY later.principal LIMIT 1)
+        FROM found WHERE found.principal IS NOT NULL
+    )
+    DELETE FROM idempotency WHERE (principal, key) IN (
+        SELECT found.principal, answer.key FROM found CROSS JOIN LATERAL (
+            SELECT key, row_number() OVER newest AS number, sum(octet_length(body)) OVER newest AS bytes
+            FROM idempotency WHERE idempotency.principal = found.principal
+            WINDOW newest AS (ORDER BY created_at DESC, key)) AS answer
+        WHERE number > :most OR bytes > :most_bytes
+        LIMIT :limit)
     """,
 )
 
@@ -74,4 +91,6 @@ def keep(connection: Connection, principal: str, key: str, answer: KeptAnswer, h
 
 def prune(connection: Connection, older_than_seconds: float, limit: int) -> int:
     """Deletes up to `limit` old answers; returns how many."""
-    return connection.execute(PRUNE, {"seconds": older_than_seconds, "most": MOST_ANSWERS, "limit": limit}).rowcount
+    old = connection.execute(PRUNE, {"seconds": older_than_seconds, "limit": limit}).rowcount
+    most = {"most": MOST_ANSWERS, "most_bytes": MOST_ANSWER_BYTES, "limit": limit}
+    return old + connection.execute(PRUNE_MOST, most).rowcount

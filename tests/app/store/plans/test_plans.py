@@ -17,7 +17,7 @@ from app.manifests.validate import validate
 from app.store.access import join_tokens, rotation, tokens
 from app.store.database import versions
 from app.store.database.database import Database
-from app.store.world import audit, changes, idempotency, objects, references
+from app.store.world import audit, change_counts, changes, idempotency, objects, references
 from app.store.world.objects import Selection
 from app.world import declare
 from app.world.declare import Prune
@@ -26,7 +26,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.world import gpu_type, manifest, model, profile, service
 
 ROWS = 100_000
-MODULES = (audit, changes, idempotency, join_tokens, objects, references, rotation, tokens, versions)
+MODULES = (audit, change_counts, changes, idempotency, join_tokens, objects, references, rotation, tokens, versions)
 LARGE = ("object", "reference", "change", "audit", "idempotency", "token", "join_token")
 ACTOR = Actor(Principal("tests", Scope.ADMIN), "request")
 SEED = f"""
@@ -154,6 +154,8 @@ def exercise(database: Database) -> None:
     database.write(credentials)
     database.read(lambda c: objects.count_of_tenants(c, ["tenant-7"]))
     database.write(lambda c: changes.prune(c, 0.0, 100))
+    database.write(lambda c: change_counts.add(c, "tenant x", 1))
+    database.write(change_counts.forget)
     database.write(lambda c: audit.forget(c, 400 * 86_400.0, 100))
     database.write(lambda c: tokens.forget(c, 100))
     database.write(lambda c: join_tokens.forget(c, 100))
