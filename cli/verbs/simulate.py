@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
-from cli.arguments import add_file_arguments, positive, whole
+from cli.arguments import add_file_arguments, completes, positive, whole
+from cli.charts import refuse_without_matplotlib
+from cli.contexts import reason
 from cli.exits import Failed
-from cli.output import say
+from cli.output import OutputTable, number, say
 
 if TYPE_CHECKING:
+    from app.manifests.offline import DeclaredFiles
     from simulation.measure.run import SimulationReport
+    from simulation.shapes import Shape
 
 WORK = 24
 LOADS = ("moving", "wave", "spike", "steady")
+WARM_UP_MINUTES = 5
+MOST_RATES_BYTES = 64 * 2**20
 EPILOG = f"""\
 The planner, the fast lane, rollouts and the agents' decisions are the real ones, on a Postgres of the run's own; GPUs,
 copies and requests are simulated. Every mode counts as auto. Figures count from minute 5 on; what the fleet could cost
@@ -32,51 +40,139 @@ from scratch takes three times as much.
 Examples:
   gpuwright simulate -f examples/fleet.yaml
   gpuwright simulate -f fleet/ --load wave --hours 24 --seed 3 --json
+  gpuwright simulate -f fleet/ --rates yesterday.csv --hours 6 --out simulated/
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
-    parser.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
+    load = parser.add_mutually_exclusive_group()
+    columns = "the columns seconds,service,ratePerSecond (tenant/name; linear between rows)"
+    completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {columns}"), "files")
+    load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
+    out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
+    completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.hours * 60 <= 5:
-        raise Failed(
-            f"--hours {args.hours:g} is too short: figures count from minute 5 on, so more than 1/12 is needed"
-        )
+    if args.hours * 60 <= WARM_UP_MINUTES:
+        allowed = f"figures count from minute {WARM_UP_MINUTES} on, so over {WARM_UP_MINUTES}/60 is needed"
+        raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
+    out = _folder(args.out) if args.out else None
     found = _simulate(args)
     if args.json:
         print(json.dumps(found.figures))
     else:
-        for name, value in found.figures.items():
-            print(f"{name:28} {json.dumps(value)}")
+        _show(found.figures)
+    if out:
+        _write(out, found, f"{args.rates or args.load}, seed {args.seed}")
     return exits.OK
 
 
 def _simulate(args: argparse.Namespace) -> SimulationReport:
     world = declared.world(args)
+    shapes = _shapes(args, world)
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from app.control.formulate.problem import build_problem
-    from simulation.measure.loads import named_load
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
 
-    shapes = named_load(args.load, build_problem(world).services, args.hours, args.seed)
+    logging.getLogger().setLevel(logging.ERROR)  # a slow disk is no news here
     order = SimulationOrder(world, shapes, args.hours, args.seed, args.work)
     try:
         with _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
-    except PostgresError as error:
-        raise Failed(str(error)) from error
+    except (PostgresError, OSError) as error:
+        raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:
+    """Returns the load of every service, by name or from the file."""
+    from app.control.formulate.problem import build_problem
+    from simulation.measure.loads import named_load
+    from simulation.measure.rates import RatesRefused, as_shapes, read_rates
+
+    rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
+    if not rates:
+        raise Failed("the files declare no Service, so there is nothing to simulate")
+    if not args.rates:
+        return named_load(args.load, rates, args.hours, args.seed)
+    try:
+        return as_shapes(read_rates(_text(args.rates), args.rates, rates), rates)
+    except RatesRefused as refused:
+        count = len(refused.faults)
+        faults = "1 fault" if count == 1 else f"{count} faults"
+        raise Failed(f"{faults} in {args.rates}", particulars=refused.faults) from None
+
+
+def _text(file: str) -> str:
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(MOST_RATES_BYTES + 1)
+    except OSError as error:
+        raise Failed(f"cannot read {file}: {reason(error)}") from None
+    if len(data) > MOST_RATES_BYTES:
+        raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows, rates are linear between them")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Failed(f"{file} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}") from None
+
+
+def _folder(name: str) -> Path:
+    """Makes the folder now, so that nothing is simulated in vain."""
+    refuse_without_matplotlib("--out")
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"cannot make the folder {name}: {reason(error)}") from None
+    return folder
+
+
+def _write(folder: Path, found: SimulationReport, title: str) -> None:
+    from cli.cost_chart import draw_costs, write_costs
+
+    try:
+        (folder / "simulation.json").write_text(json.dumps(found.figures, indent=2) + "\n")
+        write_costs(found.samples, folder / "costs.csv")
+        draw_costs(found.samples, found.figures, title, folder / "costs.svg")
+    except OSError as error:
+        raise Failed(f"cannot write to {folder}: {reason(error)}", exits.INTERNAL) from None
+    say(f"written to {folder}: simulation.json, costs.csv, costs.svg")
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    """Prints the figures for people: services, costs beside what they could have been, and the rest."""
+    worst = sorted(figures["attainment"].items(), key=lambda item: (item[1]["worstHour"], item[0]))
+    OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR")).rows(
+        (name, f"{100 * shares['share']:.2f} %", f"{100 * shares['worstHour']:.2f} %") for name, shares in worst
+    )
+    print()
+    held = figures["heldPerHour"]
+    costs = ("held", "planned", "fresh", "bound", "freshInHindsight", "boundInHindsight")
+    OutputTable(("COST", "AN HOUR", "HELD / IT")).rows(
+        (name, f"{figures[f'{name}PerHour']:.4f}", _ratio(held, figures[f"{name}PerHour"])) for name in costs
+    )
+    print()
+    shown = {"attainment", *(f"{name}PerHour" for name in costs)}
+    for name, value in figures.items():
+        if name not in shown:
+            text = (
+                ", ".join(f"{what} {number(count)}" for what, count in value.items()) if isinstance(value, dict) else ""
+            )
+            print(f"{name:28} {text or number(value)}")
+
+
+def _ratio(held: float, other: float) -> str:
+    return f"{held / other:.3f}" if other else "-"
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ class SimulationOrder:
     hours: float = 1.0
     seed: int = 0
     work: int = WORK
+    tick_seconds: float = TICK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _MeasuredRun:
 
     def _ticks(self, until: float) -> Iterator[float]:
         said = 0
-        for now in self.simulation.seconds(until, TICK_SECONDS):
+        for now in self.simulation.seconds(until, self.order.tick_seconds):
             yield now
             if int(now // 600) > said:
                 said = int(now // 600)

@@ -1,0 +1,128 @@
+"""`simulate` from files alone: what it refuses, what it prints and writes, and that a killed run leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from select import select
+from typing import Any
+
+import pytest
+
+from app.postgres.leftover import pid_in_file
+from cli.main import main
+from cli.verbs import simulate
+from tests.cli.offline import FLEET, ROOT
+
+HEADER = "seconds,service,ratePerSecond\n"
+HANG_SECONDS = 300.0
+HOLDS = """\
+import sys, time
+from simulation.own_database import own_database
+with own_database("gpuwright-simulate-", lambda line: None) as url:
+    print(url, flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> str:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    return str(tmp_path / "fleet.yaml")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["simulate", *words]) == 2
+    return capsys.readouterr().err
+
+
+def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
+    fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = tmp_path / "rates.csv"
+    rates.write_text(HEADER + "0,shop/search,-3\n60,shop/lost,1\n")
+    complaint = refused(capsys, "-f", fleet, "--rates", str(rates))
+    assert f"2 faults in {rates}" in complaint
+    assert f"{rates}:2: ratePerSecond '-3' is not allowed: a number from 0 to 1e+09" in complaint
+    assert f"{rates}:3: service 'shop/lost' is not declared in the manifests; declared: shop/search" in complaint
+
+
+def test_what_cannot_be_simulated_is_refused_before_it_starts(
+    fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--hours 0.05 is too short" in refused(capsys, "-f", fleet, "--hours", "0.05")
+    assert f"cannot read {tmp_path}/none.csv" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/none.csv")
+    both = ("--rates", "x.csv", "--load", "wave")
+    assert "not allowed with argument --rates" in refused(capsys, "-f", fleet, *both)
+    assert "invalid choice: 'calm'" in refused(capsys, "-f", fleet, "--load", "calm")
+    (tmp_path / "file").touch()
+    assert f"cannot make the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
+    (tmp_path / "latin.csv").write_bytes(b"seconds,service,ratePerSecond\n0,caf\xe9,1\n")
+    assert "is not UTF-8: byte 0xe9 at offset 35" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/latin.csv")
+    (tmp_path / "empty.yaml").write_text(FLEET.partition("---\napiVersion: gpuwright/v1\nkind: Service")[0])
+    assert "declare no Service" in refused(capsys, "-f", f"{tmp_path}/empty.yaml")
+    (tmp_path / "wrong.yaml").write_text(FLEET.replace("pricePerHour: 2", "pricePerHour: -2"))
+    assert "1 fault in" in refused(capsys, "-f", f"{tmp_path}/wrong.yaml")
+
+
+def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
+    fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o755)
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    rates = tmp_path / "rates.csv"
+    rates.write_text(HEADER + "0,shop/search,20\n360,shop/search,25\n")
+    words = ["--rates", str(rates), "--hours", "0.1", "--work", "1", "--out", str(tmp_path / "out")]
+    assert main(["simulate", "-f", fleet, *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["heldPerHour"] == found["plannedPerHour"] == found["freshPerHour"] == 2
+    assert found["requests"] > 500
+    assert found["attainment"]["shop/search"]["share"] > 0.9
+    assert json.loads((tmp_path / "out" / "simulation.json").read_text()) == found
+    costs = (tmp_path / "out" / "costs.csv").read_text().splitlines()
+    assert costs[0].startswith("seconds,heldPerHour,plannedPerHour,freshPerHour,boundPerHour")
+    assert costs[1].startswith("300.0,2.0,2.0,2.0,")
+    assert (tmp_path / "out" / "costs.svg").read_text().startswith("<?xml")
+    assert list(scratch.iterdir()) == []
+
+
+def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = ("held", "planned", "fresh", "bound", "freshInHindsight", "boundInHindsight")
+    figures: dict[str, Any] = {f"{name}PerHour": 2.0 for name in costs} | {"boundPerHour": 0.0}
+    figures |= {"attainment": {"shop/a": {"share": 0.99512, "worstHour": 0.98}}, "plans": 12}
+    simulate._show(figures | {"changes": {"start": 3, "stop": 1}})
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1].split() == ["shop/a", "99.51", "%", "98.00", "%"]
+    assert [line.split() for line in shown[4:6]] == [["held", "2.0000", "1.000"], ["planned", "2.0000", "1.000"]]
+    assert shown[7].split() == ["bound", "0.0000", "-"]
+    assert "start 3, stop 1" in shown[-1]
+
+
+def test_a_killed_run_leaves_no_server_port_or_folder(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    tmp_path.chmod(0o755)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS], env=environment, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert holder.stdout
+        assert holder.stdout.readline().startswith(b"postgresql")
+        (folder,) = tmp_path.iterdir()
+        server = pid_in_file(folder / "postgres")
+        assert server
+        ended = os.pidfd_open(server)
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait()
+    with os.fdopen(ended, "rb") as process:
+        assert select([process], [], [], HANG_SECONDS)[0] == [process]  # and its port with it
+    until = time.monotonic() + HANG_SECONDS
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,58 @@
+"""Minutes of a small fleet: the figures agree with each other, and the same seed gives the same figures."""
+
+from __future__ import annotations
+
+from simulation.measure.loads import named_load
+from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
+from simulation.world import of_documents
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.support.postgres import DatabaseServer
+
+FIELDS = {
+    "hours", "heldPerHour", "plannedPerHour", "freshPerHour", "boundPerHour", "freshInHindsightPerHour",
+    "boundInHindsightPerHour", "requests", "lateRequests", "shedRequests", "attainment", "minutesAboveFresh125",
+    "plans", "changes", "rollouts", "unservedWhileCompleteKnown", "waitingMinutes", "seconds",
+    "requestsPerSecondPerCore",
+}  # fmt: skip
+OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
+
+
+def order() -> SimulationOrder:
+    documents = [gpu_type(), policy(mode="advisory"), node("node-0"), model("a"), profile("a")]
+    documents += [model("b"), profile("b")]
+    world = of_documents([*documents, service("a", 60.0), service("b", 30.0, mode="approve")])
+    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, work=2, tick_seconds=10.0)
+
+
+def run(postgres: DatabaseServer) -> SimulationReport:
+    url = postgres.create()
+    try:
+        return simulate(url, order())
+    finally:
+        postgres.drop(url)
+
+
+def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseServer) -> None:
+    first, second = run(postgres), run(postgres)
+    assert {name: value for name, value in first.figures.items() if name not in OF_THE_MACHINE} == {
+        name: value for name, value in second.figures.items() if name not in OF_THE_MACHINE
+    }
+    found, samples = first.figures, first.samples
+    assert found.keys() >= FIELDS
+    assert 0 < found["boundPerHour"] <= found["freshPerHour"] <= found["heldPerHour"]
+    assert found["boundInHindsightPerHour"] <= found["freshInHindsightPerHour"]
+    assert found["heldPerHour"] == found["plannedPerHour"] == 1.2  # one of two GPUs carries all of it
+    counts = [counts for _, counts in samples.counts]
+    assert found["requests"] == sum(counts[-1][name].ended - counts[0][name].ended for name in counts[0]) > 1000
+    assert found["requests"] >= found["lateRequests"] + found["shedRequests"]
+    assert min(shares["worstHour"] for shares in found["attainment"].values()) > 0.95
+    assert [moment.at for moment in samples.fresh] == [300.0]
+
+
+def test_every_decision_of_a_simulated_world_is_carried_out() -> None:
+    simulated = in_auto(order().world)
+    specs = {manifest.kind: manifest.spec for manifest in simulated.manifests.values()}
+    assert specs["Policy"]["mode"] == "auto"  # type: ignore[index]
+    assert not any("mode" in manifest.spec for manifest in simulated.manifests.values() if manifest.kind == "Service")
+    without = of_documents([gpu_type(), node("node-0")])
+    assert [key.kind for key in in_auto(without).manifests if key.kind == "Policy"] == ["Policy"]
