@@ -1,16 +1,18 @@
 """A Postgres of a run's own, which is gone with its folder when the run ends, however it ends.
 
-Usage: python -m simulation.own_database FOLDER    (removes it once standard input ends)
+Usage: python -m simulation.own_database PARENT_PID FOLDER    (removes it once parent or standard input ends)
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from tempfile import mkdtemp
 
 from app.embedded import EmbeddedPostgres
@@ -27,9 +29,8 @@ def vanishing_folder(prefix: str) -> Iterator[Path]:
     A Postgres whose data is in there is stopped first.
     """
     folder = Path(mkdtemp(prefix=prefix))
-    command = [sys.executable, "-m", "simulation.own_database", str(folder)]
-    # In a session of its own: what ends a whole group or terminal leaves it its work. Its standard input is a pipe
-    # whose other end only we hold, so it ends when we do.
+    command = [sys.executable, "-m", "simulation.own_database", str(os.getpid()), str(folder)]
+    # In a session of its own: what ends a whole group or terminal leaves it its work.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield folder
@@ -48,8 +49,11 @@ def own_database(prefix: str, say: Callable[[str], None]) -> Iterator[str]:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    sys.stdin.buffer.read()  # returns when the other end is closed
+    parent, folder = int(sys.argv[1]), Path(sys.argv[2])
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(parent)
+        if os.getppid() == parent:  # or else the number belongs to another process by now
+            select([process, sys.stdin], [], [])
     stop_leftovers(folder / "postgres")
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from app import tokens
@@ -22,7 +21,8 @@ from app.store.access import tokens as token_rows
 from app.store.database import schema
 from app.store.database.database import Database
 from cli.exits import Failed
-from simulation.ending import end_process
+from simulation.ending import bind_command, end_process
+from simulation.own_database import vanishing_folder
 
 START_SECONDS = 60.0
 END_SECONDS = 20.0
@@ -63,8 +63,7 @@ class System:
 @contextmanager
 def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
     """Starts everything in a folder that is deleted afterwards; `wrapper` goes before the server's command."""
-    with TemporaryDirectory(prefix="gpuwright-bench-") as name:
-        folder = Path(name)
+    with vanishing_folder("gpuwright-bench-") as folder:
         say("starting Postgres and a server")
         with EmbeddedPostgres(folder, say=say) as postgres:
             schema.migrate(postgres.url)
@@ -75,7 +74,9 @@ def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
             port = _free_port()
             command = [*wrapper, sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
             with log_path.open("ab") as log:
-                server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                server = subprocess.Popen(
+                    bind_command(command), env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
             try:
                 _await_ready(port, server, log_path)
                 yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid)

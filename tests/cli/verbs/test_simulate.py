@@ -21,11 +21,18 @@ from tests.cli.offline import FLEET, ROOT
 
 HEADER = "seconds,service,ratePerSecond\n"
 HANG_SECONDS = 300.0
-HOLDS = """\
-import sys, time
+OF_A_SIMULATION = """\
+import time
 from simulation.own_database import own_database
-with own_database("gpuwright-simulate-", lambda line: None) as url:
-    print(url, flush=True)
+with own_database("gpuwright-simulate-", lambda line: None):
+    print("", flush=True)
+    time.sleep(3600)
+"""
+OF_A_BENCH = """\
+import time
+from cli.bench.system import own_system
+with own_system(lambda line: None) as system:
+    print(system.server_pid, flush=True)
     time.sleep(3600)
 """
 
@@ -104,24 +111,26 @@ def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.Captu
     assert "start 3, stop 1" in shown[-1]
 
 
-def test_a_killed_run_leaves_no_server_port_or_folder(tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+@pytest.mark.parametrize("program", [OF_A_SIMULATION, OF_A_BENCH], ids=["simulate", "bench"])
+def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: str) -> None:
     tmp_path.chmod(0o755)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDS], env=environment, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", program], env=environment, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
     )
     try:
         assert holder.stdout
-        assert holder.stdout.readline().startswith(b"postgresql")
+        servers = [int(word) for word in holder.stdout.readline().split()]
         (folder,) = tmp_path.iterdir()
-        server = pid_in_file(folder / "postgres")
-        assert server
-        ended = os.pidfd_open(server)
+        postgres = pid_in_file(folder / "postgres")
+        assert postgres
+        running = [os.pidfd_open(pid) for pid in (postgres, *servers)]
     finally:
-        os.killpg(holder.pid, signal.SIGKILL)
+        os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
-    with os.fdopen(ended, "rb") as process:
-        assert select([process], [], [], HANG_SECONDS)[0] == [process]  # and its port with it
+    for handle in running:
+        with os.fdopen(handle, "rb") as process:
+            assert select([process], [], [], HANG_SECONDS)[0] == [process]  # it ends, and with it its port
     until = time.monotonic() + HANG_SECONDS
     while folder.exists() and time.monotonic() < until:
         time.sleep(0.05)
