@@ -44,8 +44,9 @@ from app.nodes.traffic import NodeTraffic
 from app.openapi import document
 from app.sessions import Sessions
 from app.settings import Settings
-from app.store.database.database import Database, libpq_url
+from app.store.database.database import Database
 from app.store.database.notices import Notices
+from app.store.database.urls import libpq_url
 from app.tokens import Authenticator
 
 

@@ -25,8 +25,9 @@ from app.control.record.planner_store import PlannerStore
 from app.control.solve.solver import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
-from app.store.database.database import Database, Unavailable, libpq_url
+from app.store.database.database import Database, Unavailable
 from app.store.database.notices import Notices
+from app.store.database.urls import libpq_url
 
 TICK_SECONDS = 0.5
 QUICK_TICK_SECONDS = 0.25  # between two reads of the loads

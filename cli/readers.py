@@ -117,7 +117,7 @@ def _maker(data_dir: Path | None, url: str) -> str:
 
     from app.postgres.admission import admin_of_running
     from app.postgres.cluster import SUPERUSER
-    from app.store.database.database import libpq_url
+    from app.store.database.urls import libpq_url
 
     own = None
     if data_dir is not None or not os.environ.get("DATABASE_URL"):

@@ -88,8 +88,14 @@ backend {nobody} from gpuwright
     http-request return status 404 content-type text/plain string "no such service"
 """
 
+# A request comes to its service a second time where a copy, or an address that a node reports as one, sends it to a
+# gateway again: this one or another.
 _BACKEND = """
 backend {name} from gpuwright
+    acl looped req.hdr(x-gpuwright-service),strcmp(txn.gw_service) eq 0
+    http-request return status 508 content-type text/plain string "a copy of the service sends requests back to it" \
+if looped
+    http-request add-header x-gpuwright-service %[var(txn.gw_service)]
     acl repeatable method GET HEAD OPTIONS PUT DELETE
     acl repeatable req.hdr(idempotency-key) -m found
     http-request disable-l7-retry unless repeatable

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from app.settings import SettingsError, from_environment
-    from app.store.database.database import libpq_url
+    from app.store.database.urls import libpq_url
     from cli.verbs.serve import write_logs
 
     try:

@@ -61,7 +61,7 @@ def settings_from(args: argparse.Namespace) -> Settings:
     """Returns the environment, overruled by the command line; refused where tokens would travel unprotected."""
     from app.http.server import check
     from app.settings import SettingsError, from_environment
-    from app.store.database.database import libpq_url
+    from app.store.database.urls import libpq_url
 
     try:
         settings = from_environment(

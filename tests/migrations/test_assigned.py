@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from app.store.database import schema
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 
 ASSIGNMENTS = [
     """{"instances": [

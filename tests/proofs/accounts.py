@@ -19,7 +19,8 @@ from sqlalchemy import text
 from agents.contract.reports import Report, UsageInterval
 from app.nodes.intake import Intake
 from app.nodes.usage_bounds import UsageBounds
-from app.store.database.database import Database, libpq_url
+from app.store.database.database import Database
+from app.store.database.urls import libpq_url
 from tests.support.figures import ran_seconds
 from tests.support.month import Fleet, account_for, load
 from tests.support.postgres import postgres_of_the_wheel

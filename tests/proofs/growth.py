@@ -18,7 +18,7 @@ import psycopg
 from app.ledger import keeping
 from app.nodes import expansion
 from app.nodes.pace import WorkPace
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from app.store.money import rollups
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small

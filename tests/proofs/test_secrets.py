@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.app.api.test_isolation import filled, routes
 from tests.app.http.test_tracing import Spans, collector
 from tests.support.caller import until

@@ -13,7 +13,8 @@ import psycopg
 from app.ledger import keeping
 from app.nodes.pace import WorkPace
 from app.store.database import partitions
-from app.store.database.database import Database, libpq_url
+from app.store.database.database import Database
+from app.store.database.urls import libpq_url
 
 BEGINS = datetime(2026, 3, 1, tzinfo=UTC)
 GPUS_OF_A_NODE = 8

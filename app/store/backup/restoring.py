@@ -26,7 +26,8 @@ from app.store.backup.archive import (
 )
 from app.store.backup.tables import NO_LIMITS, SEEDED, SEQUENCES, TABLES, identifiers, quote_name, raw_cursor
 from app.store.database import lease, partitions, schema, versions
-from app.store.database.database import sqlalchemy_url, statement
+from app.store.database.database import statement
+from app.store.database.urls import sqlalchemy_url
 from app.store.fleet import assignments
 
 

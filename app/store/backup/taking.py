@@ -21,7 +21,8 @@ from sqlalchemy.pool import NullPool
 from app.store.backup.archive import FORMAT, PIECE_BYTES, ArchivedTable, BackupError, Contents, add
 from app.store.backup.tables import NO_LIMITS, SEQUENCES, TABLES, identifiers, quote_name, raw_cursor
 from app.store.database import partitions, schema
-from app.store.database.database import sqlalchemy_url, statement
+from app.store.database.database import statement
+from app.store.database.urls import sqlalchemy_url
 
 
 def take(url: str, file: Path) -> Contents:

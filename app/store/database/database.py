@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Engine, TextClause, create_engine, event, tex
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from app.settings import SettingsError
 from app.store.database import guards
+from app.store.database.urls import sqlalchemy_url
 
 T = TypeVar("T")
 
@@ -48,6 +48,10 @@ class Unavailable(Exception):
     """The database cannot be reached or used right now; try again later."""
 
 
+class TooSlow(Unavailable):
+    """The database ended a statement that took too long: it answers, and may be too busy, or asked for too much."""
+
+
 class OutcomeUnknown(Unavailable):
     """The connection died at COMMIT, and Postgres cannot tell whether the transaction took effect."""
 
@@ -69,19 +73,6 @@ XID_STATUS = statement(
 )
 LOCAL_GUARDS = statement("guards", guards.OF_TRANSACTION)
 SET_MOMENT = statement("set_moment", "SELECT set_config('gpuwright.moment', :moment, false)")
-
-
-def sqlalchemy_url(url: str) -> str:
-    """Returns any spelling of a Postgres URL in the form of SQLAlchemy with psycopg 3."""
-    for prefix in ("postgresql+psycopg://", "postgresql://", "postgres://"):
-        if url.startswith(prefix):
-            return "postgresql+psycopg://" + url.removeprefix(prefix)
-    raise SettingsError("DATABASE_URL must begin with postgresql://")
-
-
-def libpq_url(url: str) -> str:
-    """Returns any spelling of a Postgres URL in the form of psycopg and libpq."""
-    return sqlalchemy_url(url).replace("postgresql+psycopg://", "postgresql://", 1)
 
 
 class Database:
@@ -257,7 +248,9 @@ def translate_error(error: DBAPIError) -> Exception:
     match error.orig:
         case pg.DiskFull():
             return Unavailable("the database's disk is full")
-        case pg.LockNotAvailable() | pg.QueryCanceled() | pg.IdleInTransactionSessionTimeout():
+        case pg.QueryCanceled():
+            return TooSlow("a statement exceeded its time limit: the database is too busy, or this asks for too much")
+        case pg.LockNotAvailable() | pg.IdleInTransactionSessionTimeout():
             return Unavailable("the database is too busy: a statement exceeded its time limit")
         case pg.TooManyConnections():
             return Unavailable("the database has no connection left")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import psycopg
 
 from app.store.database import schema
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 
 CONNECT_SECONDS = 10
 OLDEST = 15

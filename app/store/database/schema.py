@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from app.store.database.database import sqlalchemy_url, statement
+from app.store.database.database import statement
+from app.store.database.urls import sqlalchemy_url
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -45,6 +45,16 @@ def test_whoever_may_ask_a_service_cannot_command_its_copies(gateway: Gateway) -
         assert copy.process.poll() is None
 
 
+def test_a_copy_that_is_the_gateway_itself_makes_no_loop(gateway: Gateway, copies: Copies) -> None:
+    loop = Route("loop", "shop/loop", f"127.0.0.1:{gateway.port}", 1.0, False)
+    other = Route("other", "shop/other", f"127.0.0.1:{gateway.port}", 1.0, False)
+    gateway.routes().declare([loop, other, copies.route(0)])
+    assert get(gateway, "/shop/loop/shop/loop/x")[0] == 508
+    assert get(gateway, "/shop/loop/shop/other/shop/loop/x")[0] == 508
+    service = copies.route(0).service
+    assert get(gateway, f"/shop/loop/{service}/x")[0] == 200, "a service may ask another one through the gateway"
+
+
 @pytest.mark.parametrize(
     "line",
     [

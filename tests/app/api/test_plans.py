@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from app.control.answer.replay import Record
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.support.forked import ROOT
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer

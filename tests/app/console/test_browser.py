@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.app.console.visits import link, session
 from tests.support.planned import Planned
 from tests.support.server import RunningServer

@@ -9,7 +9,7 @@ from app.http import cookies
 from app.main import assemble
 from app.settings import Settings
 from app.store.access.sessions import MOST_OF_A_TOKEN
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.app.console.visits import cookie_of, link, session, sign_in, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.app.console.visits import session, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer

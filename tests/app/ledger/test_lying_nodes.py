@@ -252,6 +252,22 @@ def test_a_node_that_takes_too_long_by_itself_is_quarantined_once_another_was_ac
     assert [row.node for row in town.rows("SELECT node FROM ledger_quarantine")] == ["liar"]
 
 
+def test_nodes_that_all_take_too_long_are_quarantined_by_name_and_are_not_taken_for_a_missing_database(
+    town: Ledger,
+) -> None:
+    for node in ("liar", "node-2"):
+        town.claim(node, usage(f"of-{node}", NOON, sm=100.0))
+    town.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'too long' USING ERRCODE = 'query_canceled'; END $$"
+    )
+    town.run("CREATE TRIGGER refuse BEFORE INSERT ON allocation FOR EACH ROW EXECUTE FUNCTION refuse()")
+    hour_passes(town)
+    quarantined = town.rows("SELECT node, reason FROM ledger_quarantine ORDER BY node")
+    assert [row.node for row in quarantined] == ["liar", "node-2"]
+    assert all(row.reason.startswith("TooSlow: a statement exceeded its time limit") for row in quarantined)
+
+
 def test_missing_usage_of_others_is_ended_although_one_node_cannot_be_looked_at(town: Ledger) -> None:
     for node, name in (("liar", "a"), ("node-2", "b")):
         town.claim(node, usage(name, NOON), copies=[Copy(id=name, instance=f"i-{name}", gpu=0, stage="ready")])

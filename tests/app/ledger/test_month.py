@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import psycopg
 
-from app.store.database.database import libpq_url
+from app.store.database.urls import libpq_url
 from tests.proofs.accounts import measured
 from tests.support.month import Fleet, account_for, load, load_accounted
 from tests.support.postgres import DatabaseServer

@@ -18,7 +18,8 @@ from agents.host.clocks import boot_id
 from agents.keeper.copies import Stage
 from agents.runtime import Running, proc
 from agents.runtime.process import ProcessRuntime
-from app.store.database.database import Unavailable, libpq_url
+from app.store.database.database import Unavailable
+from app.store.database.urls import libpq_url
 from solvers.planning.plan import Plan
 from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway

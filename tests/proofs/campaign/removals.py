@@ -24,7 +24,8 @@ from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
 from app.store.database import lease
-from app.store.database.database import Database, libpq_url, statement
+from app.store.database.database import Database, statement
+from app.store.database.urls import libpq_url
 from solvers.planning.judge import JudgedPlan, Verdict, judge
 
 Patch = Callable[[ExitStack, str], None]

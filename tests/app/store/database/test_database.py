@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app.settings import SettingsError
-from app.store.database.database import Database, Unavailable, libpq_url, statement
+from app.store.database.database import Database, Unavailable, statement
+from app.store.database.urls import libpq_url
 from tests.support.postgres import GivenDatabase
 
 COUNT = text("SELECT count(*) FROM mark")

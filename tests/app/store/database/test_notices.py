@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import text
 
 from app.store.database import versions
-from app.store.database.database import Database, libpq_url
+from app.store.database.database import Database
 from app.store.database.notices import Notices
+from app.store.database.urls import libpq_url
 from tests.support.caller import until
 from tests.support.postgres import GivenDatabase
 
