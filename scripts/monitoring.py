@@ -92,6 +92,12 @@ ALERTS = (
         "the next cycle plan again.",
     ),
     Alert(
+        "RolloutBlocked", "sum(increase(gpuwright_rollout_blocked_total[15m])) > 0", "0m", "ticket",
+        "Changes of a rollout waited with nothing under way; they were left out, or got another order.",
+        "`gpuwright events --reason rollout_blocked` names them and what they waited for. The next plan starts "
+        "from what runs.",
+    ),
+    Alert(
         "NoRoomToHandOver", 'sum(gpuwright_held_back{reason="no_room_to_hand_over"}) > 0', "1h", "ticket",
         "A change has waited for an hour because no order of steps starts the new copy before the old one ends.",
         "`gpuwright plan show` names the smallest room that would help: free that much, or set `handover: overlap`.",

@@ -221,6 +221,7 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
             return False
+        self.called_for = self.called_for or step.calls_for
         if self._jobs.is_due(view.at):
             self.called_for = self.called_for or Reason.JOB_APPLIED
         if (view.status.ailing, view.status.lost) != self._troubles:

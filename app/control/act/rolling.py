@@ -31,6 +31,7 @@ class RolloutStepResult:
     done: bool = True
     moving: frozenset[str] = frozenset()  # services that are being handed over
     assigned: int = 0  # nodes that got a new assignment
+    calls_for: Reason | None = None  # a cycle is wanted before its time
 
 
 def take_rollout_step(
@@ -68,10 +69,19 @@ def take_rollout_step(
             step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
         was_assigned = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
-        if was_assigned and state != plan.state:
-            metrics.ROLLOUTS.labels(state).inc()
+        if was_assigned:
+            _count(step, before, state if state != plan.state else None)
     moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
-    return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
+    calls_for = Reason.ROLLOUT_BLOCKED if step.freed else None
+    return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
+
+
+def _count(step: Advance, before: RolloutState, ended: PlanState | None) -> None:
+    metrics.ROLLOUT_WAITING_SECONDS.inc(max(0.0, step.state.waited_seconds - before.waited_seconds))
+    if step.freed:
+        metrics.ROLLOUTS_BLOCKED.inc()
+    if ended:
+        metrics.ROLLOUTS.labels(ended).inc()
 
 
 def _on_trial(state: RolloutState, assigned: Desired) -> dict[str, AssignedInstance]:
@@ -153,6 +163,8 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
         event_of(Reason.STEP_RETRIED, message, kind="Plan", name=name, generation=generation)
         for message in step.retried
     ]
+    if step.freed:
+        found.append(event_of(Reason.ROLLOUT_BLOCKED, step.freed, kind="Plan", name=name, generation=generation))
     if step.stopped_reason:
         reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
         found.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))

@@ -90,6 +90,9 @@ class Reason(StrEnum):
     ROLLOUT_STOPPED = (
         "rollout_stopped", "alarm", "A step failed its check, so the changes that depend on it were left out.",
     )  # fmt: skip
+    ROLLOUT_BLOCKED = (
+        "rollout_blocked", "alarm", "Changes waited with nothing under way that could free them; they were left out.",
+    )  # fmt: skip
     ROLLOUT_PAUSED = "rollout_paused", "info", "A person paused the rollout."
     ROLLOUT_RESUMED = "rollout_resumed", "info", "A person resumed the rollout."
     ROLLOUT_ABORTED = "rollout_aborted", "warning", "A person aborted the rollout; the steps already taken stay."

@@ -104,6 +104,7 @@ class Snapshot:
     resting: Mapping[str, datetime] = field(
         default_factory=dict
     )  # services and jobs whose last step failed: when they may be tried again
+    blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
     moved: int = 0  # full plans of the last hour that changed something
     is_rolling: bool = False  # the plan in force is not fully rolled out
     rolled_back_at: datetime | None = None  # when the plan in force was restored by a rollback

@@ -28,6 +28,16 @@ INSTANCE_CHANGES = Counter(
     "gpuwright_planned_instance_changes", "Instance changes of recorded plans.", ["change"], registry=REGISTRY
 )
 ROLLOUTS = Counter("gpuwright_rollouts", "Rollouts, by final state.", ["state"], registry=REGISTRY)
+ROLLOUTS_BLOCKED = Counter(
+    "gpuwright_rollout_blocked",
+    "Times that changes of a rollout waited with nothing under way, and were left out or got another order.",
+    registry=REGISTRY,
+)
+ROLLOUT_WAITING_SECONDS = Counter(
+    "gpuwright_rollout_waiting_seconds",
+    "Time in which changes of a rollout waited with nothing under way.",
+    registry=REGISTRY,
+)
 EVENTS = Counter(
     "gpuwright_events", "Recorded events, by reason and severity.", ["reason", "severity"], registry=REGISTRY
 )

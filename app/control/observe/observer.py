@@ -94,6 +94,7 @@ class Observer:
                 for owner, times, last_at in plans.recent_failures(connection, FAILURES_HOURS)
                 if at < last_at + retry_delay(times)
             },
+            blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             moved=plans.count_recent_moves(connection),
             is_rolling=in_force is not None and in_force.state == "rolling",
             rolled_back_at=in_force.at if in_force and in_force.lane == "rollback" else None,

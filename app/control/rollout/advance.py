@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,11 +11,12 @@ from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
-from app.control.rollout.changes import NOTHING, changes
+from app.control.rollout.blocked import Blocked, Freed, find_blocked, free
+from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
 from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import as_set, in_turn, make, spell_waiting
-from app.control.rollout.rules import Advance, RolloutRules, RolloutState
+from app.control.rollout.rules import Advance, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.stopping import StoppedSteps, stop_failed
 
@@ -49,12 +50,13 @@ def advance(
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
-    stuck_since = 0.0
-    if waiting and is_stuck(scene, makes):
-        stuck_since = state.stuck_since or seconds
-        if seconds - stuck_since >= rules.stuck_seconds and (change := gives_way(scene)):
-            scene.make(change)
-            made = (*made, change.id)
+    stuck_since = (state.stuck_since or seconds) if waiting and is_stuck(scene, makes) else 0.0
+    blocked = find_blocked(scene, makes, waiting, state)
+    yielding = _yielding(scene, stuck_since, blocked)
+    if yielding:
+        scene.make(yielding)
+        made = (*made, yielding.id)
+    freed = None if yielding else _freed(scene, waiting, state, blocked)
     after, is_set = _with_settings(scene, target, observed)
     changed = _differing(after, given)
     state_after = replace(
@@ -65,9 +67,31 @@ def advance(
         steps=state.steps + bool(changed),
         stuck_since=stuck_since,
         retried=tuple(id_ for id_ in state.retried if id_ in scene.pending or id_ in scene.todo),
+        blocked=blocked.since,
+        blocked_at=blocked.at,
+        waited_seconds=blocked.waited_seconds,
     )
+    if freed:
+        owners = tuple(sorted({*state.freed, *freed.owners}))
+        state_after = replace(state_after, sequence=freed.sequence, freed=owners)
     done = not (changed or scene.todo or scene.pending or scene.leaving or scene.canaries) and is_set
-    return Advance(after, changed, state_after, done, waiting=waiting, passed=watched.passed, made=made)
+    return Advance(
+        after, changed, state_after, done, target=freed.target if freed and freed.owners else None,
+        freed=freed.message if freed else "", waiting=waiting, passed=watched.passed, made=made,
+    )  # fmt: skip
+
+
+def _yielding(scene: Scene, stuck_since: float, blocked: Blocked) -> InstanceChange | None:
+    """Returns the change of the last resort, if the whole rollout or a component has waited for long enough."""
+    if stuck_since and scene.now - stuck_since >= scene.rules.stuck_seconds and (found := gives_way(scene)):
+        return found
+    ids = blocked.longer_than(scene.rules.stuck_seconds)
+    return gives_way(scene, ids) if ids else None
+
+
+def _freed(scene: Scene, waiting: Sequence[WaitingChange], state: RolloutState, blocked: Blocked) -> Freed | None:
+    ids = blocked.longer_than(scene.rules.blocked_seconds)
+    return free(ids, waiting, scene.assigned, scene.target, state, scene.rules) if ids else None
 
 
 def _stopped(found: StoppedSteps, changed: Desired, passed: tuple[str, ...]) -> Advance:

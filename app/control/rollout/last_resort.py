@@ -33,13 +33,15 @@ def is_stuck(scene: Scene, made: Collection[InstanceChange]) -> bool:
     return not any(node in silent for node, _ in places)
 
 
-def gives_way(scene: Scene) -> InstanceChange | None:
+def gives_way(scene: Scene, among: Collection[str] | None = None) -> InstanceChange | None:
     """Returns the change that takes room from a service, leaving it too little, for a more important one that lacks it.
 
     An order was found before the plan was recorded, so this happens only if capacity was lost since. The service that
-    gives way has the lower priority or, at the same priority, the larger part of what it needs.
+    gives way has the lower priority or, at the same priority, the larger part of what it needs. `among` are the
+    instances that count, if not all.
     """
-    waiting = [change for change in scene.todo.values() if change.takes_room and change.instance.service]
+    todo = [change for change in scene.todo.values() if among is None or change.id in among]
+    waiting = [change for change in todo if change.takes_room and change.instance.service]
     waiting = [change for change in waiting if scene.room_for(change)]
     short = [change for change in waiting if scene.ledger.share(change.owner) < 1]
     if scene.urgent:  # the others may be waiting for what moves
@@ -50,7 +52,7 @@ def gives_way(scene: Scene) -> InstanceChange | None:
     wanted = {change.place for change in waiting}
     found = [
         change
-        for change in scene.todo.values()
+        for change in todo
         if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)
         and change.place in wanted
         and _may(change, first, scene)

@@ -26,6 +26,8 @@ def begin(before: RolloutState, assigned: Desired, target: Desired, rules: Rollo
         steps=0,
         retried=tuple(id_ for id_ in before.retried if id_ in wanted),
         left_out=(),
+        waited_seconds=0.0,
+        freed=(),
     )
 
 

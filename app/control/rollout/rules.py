@@ -23,6 +23,7 @@ class RolloutRules:
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
     stuck_seconds: float = 15.0  # without any progress, before the least important instance gives way
+    blocked_seconds: float = 20.0  # that changes wait with nothing under way, before they are left out
     leaving_seconds: float = 300.0  # a copy that takes longer to leave is not waited for
     held_seconds: float = 10.0  # a copy that a node holds back or cannot start for longer has failed
     canary_seconds: float = 60.0  # for which the first instance of its shape is watched
@@ -74,6 +75,10 @@ class RolloutState:
     stuck_since: float = 0.0  # when progress stopped; 0: there is progress
     retried: tuple[str, ...] = ()  # instances that were late once and start again at the same place
     left_out: tuple[str, ...] = ()  # services and jobs whose remaining changes are left out, as a step failed
+    blocked: Mapping[str, float] = field(default_factory=dict)  # by instance: since when nothing was under way for it
+    blocked_at: float = 0.0  # the last time that anything was blocked; 0: nothing is
+    waited_seconds: float = 0.0  # under this plan, in which changes waited with nothing under way
+    freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class Advance:
     message: str = ""
     target: Desired | None = None  # the target without the changes that are left out, if any are
     is_over: bool = False  # nothing but what is left out was to come
+    freed: str = ""  # a message: changes were blocked, and are left out or get another order
     retried: tuple[str, ...] = ()  # messages: copies that are late for the first time, and start again
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed

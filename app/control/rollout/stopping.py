@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
+from app.control.rollout.changes import changes, components
 from app.control.rollout.check import StepFailure
 from app.control.rollout.keeping import without_instances
 from app.control.rollout.rules import RolloutRules, RolloutState
 from app.control.rollout.taking_back import taken_back
+from app.control.rollout.ties import under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,9 @@ def _has_another_try(failure: StepFailure, state: RolloutState) -> bool:
 def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: RolloutState) -> set[str]:
     """Returns these instances and all whose changes may wait for them, or they for those: by GPUs and services."""
     todo = changes(assigned, target)
-    busy = {*ids, *state.pending, *(canary.instance for canary in state.canaries.values())}
-    under_way = [
-        InstanceChange(ChangeKind.RESHAPE, node, instance, instance)
-        for node, wanted in assigned.items()
-        for instance in wanted.instances
-        if instance.id in busy
-    ]
-    under_way += [InstanceChange(ChangeKind.STOP, gone.node, gone.instance, None) for gone in state.leaving.values()]
     waiting = {change.id for change in todo}
     found = set(ids)
-    for part in components([*todo, *under_way]):
+    for part in components([*todo, *under_way(assigned, state, ids)]):
         if any(change.id in ids for change in part):
             found |= {change.id for change in part} & waiting
     return found

@@ -39,6 +39,8 @@ from app.store.plans import idle_nodes, outlook
 from app.store.world import events
 from solvers.planning.plan import Releasable
 
+BLOCKED = "changes of its copies waited with nothing under way; they are left out until the next plan"
+
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementResult:
@@ -122,6 +124,7 @@ class Announcer:
         spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
         known = budget_accounts(terms, spent, snapshot.at)
         too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.question.shortages.items()}
+        blocked = {name: Degraded(Reason.ROLLOUT_BLOCKED, BLOCKED) for name in snapshot.blocked}
         return CycleFacts(
             problem=problem,
             plan=plan,
@@ -131,7 +134,7 @@ class Announcer:
                 for name, status in announced.slos.items()
                 if ATTAINED_IN in status.attainment
             },
-            degraded=too_few | find_degraded(problem, plan, announced.sheds, known),
+            degraded=too_few | blocked | find_degraded(problem, plan, announced.sheds, known),
             terms=terms,
             accounts=known,
             limits=problem.limits,

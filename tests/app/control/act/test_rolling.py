@@ -1,12 +1,18 @@
-"""A rollout over a simulated fleet and a real Postgres, of which one service's copies never start."""
+"""Rollouts over a simulated fleet and a real Postgres: copies that never start, and changes that block each other."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
+import msgspec
 from sqlalchemy import text
 
+from agents.contract.assignments import AssignedInstance
+from app.control.domain.decision import PlanState
+from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.events import Reason
 from app.control.observe.observer import FAILURES_HOURS
 from app.store.plans import plans
 from simulation.run import Simulation, simulated
@@ -41,3 +47,50 @@ def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serv
         simulation.advance(150, 3.0)  # it rested, and its copies start again
         assert simulation.fleet.ready("shop/a") >= 1
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("done",)]
+
+
+def with_a_blocked_move(desired: Desired, service: str, place: tuple[str, int]) -> dict[str, NodeDesired]:
+    """Moves the service to a GPU on which others leave no room for it."""
+    lines: dict[str, list[AssignedInstance]] = {node: list(wanted.instances) for node, wanted in desired.items()}
+    mine = [line for some in lines.values() for line in some if line.service == service]
+    rate = sum(line.rate_per_second for line in mine)
+    lines = {node: [line for line in some if line.service != service] for node, some in lines.items()}
+    lines[place[0]].append(
+        msgspec.structs.replace(mine[0], id="moved", gpu=place[1], sm_percent=100.0, rate_per_second=rate)
+    )
+    return {
+        node: replace(wanted, instances=tuple(sorted(lines[node], key=lambda line: line.id)))
+        for node, wanted in desired.items()
+    }
+
+
+def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        decision = None
+        for _ in simulation.seconds(75, 3.0):
+            decision = (simulation.last and simulation.last.decision) or decision
+        assert decision and simulation.last and simulation.last.snapshot
+        store, ready = simulation.planner.store, simulation.fleet.ready("shop/a")
+        view = store.view()
+        place = next(
+            (node, line.gpu) for node, wanted in view.target.items() for line in wanted.instances if line.service == "b"
+        )
+        blocked = with_a_blocked_move(view.target, "a", place)
+        assert view.plan and ready
+        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
+        simulation.plans = False  # the next cycle would mend it
+        (made,) = store.record(snapshot, [replace(decision, desired=blocked, state=PlanState.ROLLING)])
+        for _ in simulation.seconds(36, 3.0):
+            assert simulation.planner.lead()
+            simulation.planner.advance()
+        assert simulation.fleet.ready("shop/a") == ready
+        (message,) = rows(simulation, "SELECT message FROM event WHERE reason = 'rollout_blocked'")
+        assert "moved of shop/a: needs " in message[0]
+        (row,) = rows(simulation, f"SELECT state, rollout FROM plan WHERE generation = {made}")
+        assert (row.state, row.rollout["freed"]) == ("done", ["shop/a"])
+        assert 15 <= row.rollout["waited_seconds"] <= 30
+        assert simulation.planner.called_for == Reason.ROLLOUT_BLOCKED
+        simulation.planner.cycle()
+        (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
+        degraded = next(each for each in found.status["conditions"] if each["type"] == "Degraded")
+        assert (degraded["status"], degraded["reason"]) == ("True", "RolloutBlocked")

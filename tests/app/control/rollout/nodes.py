@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -91,8 +92,10 @@ class Fleet:
         self.assigned |= changed
         self.assigned_generations |= dict.fromkeys(changed, generation)
 
-    def pass_time(self) -> None:
+    def pass_time(self, frozen: Collection[str] = ()) -> None:
         for name, node in self.nodes.items():
+            if name in frozen:
+                continue
             if self.random.random() < 0.5:
                 node.take(self.assigned[name], self.assigned_generations[name])
             node.act(self.random)

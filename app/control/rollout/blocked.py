@@ -1,0 +1,115 @@
+"""Finds changes that wait with nothing under way that could free them, and frees them.
+
+An order was found before the plan was recorded, so this happens only where the fleet changed since: a copy that was to
+carry load fell, or a newer plan took over and its changes wait for room that only changes after them would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.control.domain.desired import Desired, FleetStatus
+from app.control.domain.events import Reason
+from app.control.rollout.changes import InstanceChange, components
+from app.control.rollout.keeping import without, without_instances
+from app.control.rollout.order import order
+from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
+from app.control.rollout.scene import Scene
+from app.control.rollout.ties import under_way
+
+MOST_NAMED = 3  # changes, in a message
+LONGEST_GAP_SECONDS = 15.0  # between two looks; after a longer one nothing counts as blocked before it
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The components of changes that wait for nothing that is under way."""
+
+    parts: tuple[Sequence[InstanceChange], ...]
+    since: Mapping[str, float]  # by instance
+    waited_seconds: float  # in which any change of this rollout was blocked
+    at: float = 0.0  # 0: nothing is blocked
+
+    def longer_than(self, seconds: float) -> set[str]:
+        """Returns the instances of the components that have been blocked for so long."""
+        late = [part for part in self.parts if self.at - min(self.since[change.id] for change in part) >= seconds]
+        return {change.id for part in late for change in part}
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A target or an order without what blocked, and a message about it."""
+
+    target: Desired
+    sequence: tuple[str, ...]
+    owners: tuple[str, ...]  # of changes that are left out
+    message: str
+
+
+def find_blocked(
+    scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange], state: RolloutState
+) -> Blocked:
+    """Returns the waiting changes of which nothing is under way, and since when, even under an earlier plan."""
+    parts = list(_blocked_parts(scene, made, waiting)) if waiting else []
+    if not parts:
+        return Blocked((), {}, state.waited_seconds)
+    since_last = scene.now - state.blocked_at
+    was_blocked = since_last <= LONGEST_GAP_SECONDS
+    before = state.blocked if was_blocked else {}
+    since = {change.id: before.get(change.id, scene.now) for part in parts for change in part}
+    waited = state.waited_seconds + (since_last if was_blocked else 0.0)
+    return Blocked(tuple(parts), since, waited, scene.now)
+
+
+def _blocked_parts(
+    scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange]
+) -> Iterator[Sequence[InstanceChange]]:
+    leaving = {id_: gone for id_, gone in scene.leaving.items() if scene.now - gone.since < scene.rules.leaving_seconds}
+    state = RolloutState((), scene.pending, leaving, scene.canaries)
+    moving = [*made, *under_way(scene.assigned, state, _rising(scene.observed))]
+    busy = {id(change) for change in moving}
+    on_trial = {change.instance for change in waiting if change.reason == Reason.CANARY_FIRST}
+    for part in components([*scene.todo.values(), *moving]):
+        if any(id(change) in busy or change.id in on_trial for change in part):
+            continue
+        if not any(_is_awaited(change.node, scene.observed) for change in part):
+            yield part
+
+
+def _rising(observed: FleetStatus) -> set[str]:
+    """Returns the instances that are about to serve, even though no step of the rollout waits for them."""
+    return {
+        id_
+        for id_, status in observed.instances.items()
+        if status.rising or (status.stage == "ready" and not status.routed)
+    }
+
+
+def _is_awaited(node: str, observed: FleetStatus) -> bool:
+    """Returns whether the node is silent or has yet to apply its last assignment; a node that is lost has not."""
+    if node in observed.lost:
+        return False
+    is_behind = observed.generations.get(node, 0) < observed.assigned_generations.get(node, 0)
+    return is_behind or node in observed.silent
+
+
+def free(
+    ids: Collection[str], waiting: Sequence[WaitingChange], assigned: Desired, target: Desired, state: RolloutState,
+    rules: RolloutRules,
+) -> Freed:  # fmt: skip
+    """Looks for another order from where the fleet is; what has none is left out, so that a new plan can be made."""
+    found = order(assigned, target, rules)
+    mine = [change for change in waiting if change.instance in ids]
+    stuck = {held.service for held in found.stuck} & {change.owner for change in mine}
+    goal: Desired = target
+    if stuck:
+        goal = without(target, assigned, stuck)
+    elif found.sequence == state.sequence:  # it was tried
+        stuck = {change.owner for change in mine}
+        goal = without_instances(target, assigned, ids)
+    what = "they are left out until another plan" if stuck else "they get another order"
+    waits = [f"{change.instance} of {change.owner}: {change.message}" for change in mine]
+    more = f" and {len(waits) - MOST_NAMED} more" if len(waits) > MOST_NAMED else ""
+    message = f"{len(waits)} changes wait and nothing is under way; {what}: {'; '.join(waits[:MOST_NAMED])}{more}"
+    return Freed(goal, found.sequence, tuple(sorted(stuck)), message)
