@@ -8,17 +8,19 @@ from functools import cached_property
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.drafting import changed_owners
-from app.control.domain.decision import Decision, PlanningLane
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.specs import START_SECONDS
 from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
-from solvers.planning.judge import JudgedPlan, PlanEdit
+from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
 from solvers.planning.search.promise import keep
+
+MOST_SPELLED = 3  # violations, in a message
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ class StepBase:
         return JudgedPlan(self.question.problem, self.plan, keep)
 
     def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
-        """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan."""
+        """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan.
+
+        The decision's outcome is WRONG if the step breaks a rule that the plan before it keeps.
+        """
         held = self.elsewhere
         problem = self.question.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
@@ -74,13 +79,23 @@ class StepBase:
             lane=PlanningLane.FAST,
             plan=plan,
             desired=desired,
-            answer=replace(quick.answer, plan=quick.plan),
+            answer=self._checked(replace(quick.answer, plan=quick.plan), verdict),
             reason=quick.reason,
             message=quick.message,
             base=self.snapshot.target,
             services=changed_owners(self.snapshot.in_force, desired),
         )
         return self.snapshot, decision
+
+    def _checked(self, answer: SolverAnswer, verdict: Verdict) -> SolverAnswer:
+        if verdict.is_right:
+            return answer
+        known = {(violation.where, violation.rule) for violation in self.judged.verdict().violations}
+        found = [violation for violation in verdict.violations if (violation.where, violation.rule) not in known]
+        if not found:
+            return answer
+        wrong = "; ".join(map(str, found[:MOST_SPELLED]))
+        return replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the quick step: {wrong}")
 
     def _known(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
         """Returns the lines, with those of this plan as the very objects that were judged."""

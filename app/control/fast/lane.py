@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from app.control.decide.decide import split_by_mode
 from app.control.decide.last_question import CycleResult
-from app.control.domain.decision import PlanState
+from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import Reason, event_of, reason_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
@@ -100,6 +100,8 @@ class FastLane:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         short = Reason.LOAD_ROSE if quick.unserved else None
         snapshot, decision = base.decided(quick)
+        if decision.answer.outcome is SolveOutcome.WRONG:
+            return self._refuse(decision)
         if not base.question.problem.services.keys() & set(decision.services):
             # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)
@@ -117,3 +119,9 @@ class FastLane:
             self.base = base.after(quick, acting[0], generation)
             self.make_ready()
         return LaneResult(generation, short)
+
+    def _refuse(self, decision: Decision) -> LaneResult:
+        """Notes that the solver's step breaks a rule; a full plan serves the load instead."""
+        reason, message = Reason.SOLVER_WRONG, decision.answer.message
+        self.store.note(SolveOutcome.WRONG, reason, message, None, [event_of(reason, message)])
+        return LaneResult(calls_for=Reason.LOAD_ROSE)

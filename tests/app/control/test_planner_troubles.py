@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
+from app.control.cycle import CycleBudget
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.encoding import make_finite
@@ -19,10 +20,12 @@ from app.manifests.model import Key, Kind
 from app.store.database.database import Unavailable
 from app.store.fleet import cordons
 from app.store.plans import plan_reads
-from simulation.run import Simulation, simulated
+from simulation.run import WORK, Simulation, simulated
 from simulation.shapes import spike
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
+from tests.proofs.campaign.faults import spoiled
+from tests.simulation.chaos import Failing
 from tests.simulation.worlds import small, withdraw
 
 FOUR_TIMES = {"shop/a": spike(90.0)}
@@ -64,6 +67,21 @@ def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_l
         assert {name: simulation.fleet.ready(name) for name in ready} == ready
         refused = rows(simulation, "SELECT service, shed_share FROM traffic_limit WHERE shed_share >= 0.9")
         assert refused == [], "what serves is not shut at the gateway"
+
+
+def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
+        solver = Failing()
+        store = PlannerStore(simulation.database, "another", 30.0)
+        simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
+        simulation.advance(89)
+        solver.spoil = lambda plan: spoiled(plan, 0.0)
+        simulation.advance(20)
+        assert solver.spoil is None, "the step was asked for"
+        wrong = rows(simulation, "SELECT message FROM event WHERE reason = 'solver_wrong'")
+        assert any("quick step" in message for (message,) in wrong)
+        assigned = simulation.planner.store.view().assigned.values()
+        assert min(instance.sm_percent for wanted in assigned for instance in wanted.instances) > 5
 
 
 def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:

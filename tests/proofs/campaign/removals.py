@@ -111,6 +111,7 @@ def _judge(stack: ExitStack, url: str) -> None:
 
     stack.enter_context(patch("app.control.decide.drafting.judge", blind))
     stack.enter_context(patch("app.control.decide.decide.JudgedPlan", BlindJudge))
+    stack.enter_context(patch("app.control.fast.base.StepBase._checked", lambda self, answer, verdict: answer))
 
 
 def _commit_reread(stack: ExitStack, url: str) -> None:

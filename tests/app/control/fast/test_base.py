@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from app.control.domain.decision import SolveOutcome
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
@@ -17,6 +18,23 @@ from solvers.planning.search.promise import keep
 from tests.proofs.replays import begun
 
 SECONDS = 60.0  # a guard
+
+
+def test_a_quick_step_that_breaks_a_rule_is_wrong_and_names_the_rule() -> None:
+    snapshot = begun(0)
+    base = step_base(snapshot, formulate(snapshot))
+    services = base.question.problem.services
+    needs = [
+        CapacityNeed(name, StepTrigger.LOAD_ROSE, 1.2 * service.rate_per_second, service.rate_per_second, "load rose")
+        for name, service in services.items()
+    ]
+    quick = find_quick_step(base.question.problem, base.plan, needs, Inline(), seconds=SECONDS)
+    assert quick is not None
+    first, *others = quick.plan.instances
+    spoiled = replace(quick.plan, instances=(replace(first, sm_percent=1), *others))
+    _, decision = base.decided(replace(quick, plan=spoiled))
+    assert decision.answer.outcome is SolveOutcome.WRONG
+    assert "sm_profiled" in decision.answer.message
 
 
 def stepped(base: StepBase, r: Random) -> StepBase | None:
@@ -32,6 +50,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
     judged = JudgedPlan(problem, quick.plan, keep)
+    assert decision.answer.outcome is SolveOutcome.SOLVED
     assert decision.plan.certificate
     assert decision.plan.certificate.cost == judged.verdict().cost
     assert decision.plan.changes == judged.verdict().changes
