@@ -28,6 +28,15 @@ WORK = 24
 LOADS = ("moving", "wave", "spike", "steady")
 WARM_UP_MINUTES = 5
 MOST_RATES_BYTES = 64 * 2**20
+COSTS = {
+    "held": "held",
+    "planned": "planned",
+    "fresh": "fresh plan",
+    "bound": "bound",
+    "freshInHindsight": "fresh plan in hindsight",
+    "boundInHindsight": "bound in hindsight",
+}
+PEERS = {"staticPeak": "static plan for the peak", "hpa80": "autoscaling at 80 %"}
 EPILOG = f"""\
 The planner, the fast lane, rollouts and the agents' decisions are the real ones, on a Postgres of the run's own; GPUs,
 copies and requests are simulated. Every mode counts as auto. Figures count from minute 5 on; what the fleet could cost
@@ -157,18 +166,20 @@ def _show(figures: Mapping[str, Any]) -> None:
     )
     print()
     held = figures["heldPerHour"]
-    costs = ("held", "planned", "fresh", "bound", "freshInHindsight", "boundInHindsight")
+    costs = {what: figures[f"{name}PerHour"] for name, what in COSTS.items()}
+    costs |= {what: figures["peers"][name]["perHour"] for name, what in PEERS.items()}
     OutputTable(("COST", "AN HOUR", "HELD / IT")).rows(
-        (name, f"{figures[f'{name}PerHour']:.4f}", _ratio(held, figures[f"{name}PerHour"])) for name in costs
+        (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )
     print()
-    shown = {"attainment", *(f"{name}PerHour" for name in costs)}
+    shown = {"attainment", "peers", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
-            text = (
-                ", ".join(f"{what} {number(count)}" for what, count in value.items()) if isinstance(value, dict) else ""
-            )
-            print(f"{name:28} {text or number(value)}")
+            print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")
+
+
+def _counts(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {number(count)}" for name, count in figures.items())
 
 
 def _ratio(held: float, other: float) -> str:

@@ -26,8 +26,9 @@ from simulation.measure.figures import (
 from simulation.measure.fresh import bare_problem, find_fresh, is_complete
 from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
 from simulation.measure.known import RememberingSolver
+from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.run import Simulation, simulated
-from simulation.shapes import Shape
+from simulation.shapes import NOISE_SECONDS, Shape
 from solvers.planning.plan import Plan
 
 WORK = 24  # of each search of a cycle
@@ -143,6 +144,19 @@ class _MeasuredRun:
             "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
+            "peers": self.peers(),
+        }
+
+    def peers(self) -> dict[str, dict[str, float]]:
+        """Returns what others would have cost on the same load, in the time that was measured."""
+        fleet, began, until = self.simulation.fleet, self.samples.began, self.samples.ended
+        self._say("a static plan for the peak, and autoscaling at 80 %")
+        problem, starts = fleet.truth.problem, start_seconds(self.simulation.planner.store.world())
+        moments = [began + NOISE_SECONDS * number for number in range(int((until - began) // NOISE_SECONDS))]
+        static = plan_static_peak(problem, fleet.rate, moments, self.order.work, self.order.seed)
+        return {
+            "staticPeak": static.figures(),
+            "hpa80": scale_by_hpa(problem, fleet.rate, starts, began, until).figures(),
         }
 
     def counts(self) -> dict[str, RequestCounts]:

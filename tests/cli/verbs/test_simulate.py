@@ -100,15 +100,17 @@ def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
 
 
 def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    costs = ("held", "planned", "fresh", "bound", "freshInHindsight", "boundInHindsight")
-    figures: dict[str, Any] = {f"{name}PerHour": 2.0 for name in costs} | {"boundPerHour": 0.0}
+    figures: dict[str, Any] = {f"{name}PerHour": 2.0 for name in simulate.COSTS} | {"boundPerHour": 0.0}
     figures |= {"attainment": {"shop/a": {"share": 0.99512, "worstHour": 0.98}}, "plans": 12}
-    simulate._show(figures | {"changes": {"start": 3, "stop": 1}})
+    figures |= {"changes": {"start": 3, "stop": 1}, "peers": {name: {"perHour": 4.0} for name in simulate.PEERS}}
+    simulate._show(figures)
     shown = capsys.readouterr().out.splitlines()
     assert shown[1].split() == ["shop/a", "99.51", "%", "98.00", "%"]
     assert [line.split() for line in shown[4:6]] == [["held", "2.0000", "1.000"], ["planned", "2.0000", "1.000"]]
     assert shown[7].split() == ["bound", "0.0000", "-"]
-    assert "start 3, stop 1" in shown[-1]
+    assert shown[10].split() == ["static", "plan", "for", "the", "peak", "4.0000", "0.500"]
+    assert shown[-2].split() == ["plans", "12"]
+    assert shown[-1].endswith(" start 3, stop 1")
 
 
 @pytest.mark.parametrize("program", [OF_A_SIMULATION, OF_A_BENCH], ids=["simulate", "bench"])

@@ -11,7 +11,7 @@ from tests.support.postgres import DatabaseServer
 FIELDS = {
     "hours", "heldPerHour", "plannedPerHour", "freshPerHour", "boundPerHour", "freshInHindsightPerHour",
     "boundInHindsightPerHour", "requests", "lateRequests", "shedRequests", "attainment", "minutesAboveFresh125",
-    "plans", "changes", "rollouts", "unservedWhileCompleteKnown", "waitingMinutes", "seconds",
+    "peers", "plans", "changes", "rollouts", "unservedWhileCompleteKnown", "waitingMinutes", "seconds",
     "requestsPerSecondPerCore",
 }  # fmt: skip
 OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}

@@ -1,0 +1,119 @@
+"""What people do today, on the same load: a static plan for the peak, and a Horizontal Pod Autoscaler for each service.
+
+Both are fluid models, without queues: load beyond what ready copies carry within the SLO counts as not served.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, fsum
+from typing import TypeAlias
+
+from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
+from simulation.measure.fresh import FRESH_WORK_FACTOR, bare_problem
+from solvers.planning.problem import Problem, Service
+from solvers.planning.solve import SolveBudget, find
+
+RateAt: TypeAlias = Callable[[str, float], float]  # a service and a second -> requests a second
+SYNC_SECONDS = 15.0  # as kube-controller-manager has it
+TARGET_SHARE = 0.8  # of what a copy carries within the SLO
+TOLERANCE_SHARE = 0.1
+STABLE_SECONDS = 300.0  # a smaller number counts once it was enough for so long
+MOST_ADDED_PODS, MOST_ADDED_FACTOR = 4, 2  # in one sync: the larger of the two
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCost:
+    """What a peer costs an hour, the share of requests that it serves, and the GPUs that it needs at most."""
+
+    per_hour: float
+    served_share: float
+    most_gpus: int
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "perHour": round(self.per_hour, 6),
+            "servedShare": round(self.served_share, 6),
+            "mostGpus": self.most_gpus,
+        }
+
+
+def plan_static_peak(problem: Problem, rate_at: RateAt, seconds: Sequence[float], work: int, seed: int) -> PeerCost:
+    """Plans once for the largest rate of each service: our own planner, without ever changing anything."""
+    rates = {name: [rate_at(name, at) for at in seconds] for name in problem.services}
+    peak = {name: max(0.01, *values) for name, values in rates.items()}
+    plan = find(bare_problem(problem, peak), SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
+    assert plan.certificate
+    unserved = {rest.service: rest.rate_per_second for rest in plan.unserved}
+    served = [min(rate, peak[name] - unserved.get(name, 0.0)) for name, values in rates.items() for rate in values]
+    asked = fsum(rate for values in rates.values() for rate in values)
+    gpus = {instance.place for instance in plan.instances}
+    return PeerCost(plan.certificate.cost.resource, fsum(served) / asked if asked else 1.0, len(gpus))
+
+
+def scale_by_hpa(
+    problem: Problem, rate_at: RateAt, start_seconds: Mapping[str, float], began: float, until: float
+) -> PeerCost:
+    """Scales each service by itself: copies with a whole GPU each, of the type on which the service costs least."""
+    price = prices(problem)
+    cost = served = asked = 0.0
+    gpus: dict[float, int] = defaultdict(int)
+    for name, service in sorted(problem.services.items()):
+        shape = choose_shape(problem, service)
+        each = shape.rate_per_second if shape else 0.0
+        of_service = partial(rate_at, name)
+        for moment in autoscale(of_service, each, service.min_instances, start_seconds.get(name, 0.0), until):
+            if moment.at >= began:
+                rate = of_service(moment.at)
+                asked += rate
+                served += min(rate, moment.ready * each)
+                cost += moment.copies * (price[shape.gpu_type] if shape else 0.0)
+                gpus[moment.at] += moment.copies
+    return PeerCost(cost / max(1, len(gpus)), served / asked if asked else 1.0, max(gpus.values(), default=0))
+
+
+def choose_shape(problem: Problem, service: Service) -> InstanceShape | None:
+    """Returns the type and batch with which whole GPUs serve the declared rate at the lowest price, if any does."""
+    price = prices(problem)
+
+    def cost(shape: InstanceShape) -> tuple[float, float, str]:
+        wanted = max(service.min_instances, ceil(service.rate_per_second / (TARGET_SHARE * shape.rate_per_second)))
+        return wanted * price[shape.gpu_type], -shape.rate_per_second, shape.gpu_type
+
+    return min(find_shapes(problem, service), key=cost, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class HpaMoment:
+    """The copies that are paid at a moment, and those of them that serve."""
+
+    at: float
+    copies: int
+    ready: int
+
+
+def autoscale(
+    rate_at: Callable[[float], float], each: float, least: int, start_seconds: float, until: float
+) -> list[HpaMoment]:
+    """Returns the copies of one service at every sync; `each` is the rate that a copy carries, 0 if none can."""
+    least = max(1, least)
+    copies = max(least, ceil(rate_at(0.0) / (TARGET_SHARE * each))) if each else 0
+    ready_from = [0.0] * copies  # by copy
+    wishes: list[tuple[float, int]] = []
+    found = []
+    for number in range(int(until // SYNC_SECONDS)):
+        at = number * SYNC_SECONDS
+        usage = rate_at(at) / (copies * each) / TARGET_SHARE if copies else 1.0
+        wish = copies if abs(usage - 1) <= TOLERANCE_SHARE else max(least, ceil(copies * usage - 1e-9))
+        wishes = [(since, wanted) for since, wanted in wishes if since > at - STABLE_SECONDS] + [(at, wish)]
+        wanted = wish if wish >= copies else min(copies, max(most for _, most in wishes))
+        wanted = min(wanted, max(MOST_ADDED_FACTOR * copies, copies + MOST_ADDED_PODS))
+        if wanted < copies:
+            ready_from = sorted(ready_from)[:wanted]
+        ready_from += [at + start_seconds] * (wanted - copies)
+        copies = len(ready_from)
+        found.append(HpaMoment(at, copies, sum(since <= at for since in ready_from)))
+    return found
