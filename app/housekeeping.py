@@ -107,15 +107,15 @@ class Housekeeping:
             self._database.write(lambda connection: tokens.touch(connection, used))
 
     def roll_up_hours(self) -> None:
-        for hour, touched_at in self._database.read(rollups.pending_hours):
-            self._roll_up(hour)
+        for pending in self._database.read(rollups.pending_hours):
+            self._roll_up(pending)
             if self._pace.stopped:
                 return  # the hour is not complete, and stays pending
-            self._database.write(partial(rollups.mark_done, hour=hour, touched_at=touched_at))
+            self._database.write(partial(rollups.mark_done, pending=pending))
 
-    def _roll_up(self, hour: datetime) -> None:
+    def _roll_up(self, pending: rollups.PendingHour) -> None:
         """Rolls up a few nodes at a time, then services. Two replicas at the same hour write the same rows in turn."""
-        names = self._database.read(partial(rollups.nodes, hour=hour))
+        hour, names = pending.hour, self._database.read(partial(rollups.nodes, pending=pending))
         for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
             self._roll_up_nodes(hour, names[at : at + NODES_AT_ONCE])
         services = self._database.read(partial(service_hours.services, hour=hour, nodes=names))

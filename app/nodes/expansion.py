@@ -19,6 +19,7 @@ from app.store.fleet import telemetry
 from app.store.fleet.telemetry import MinuteReport
 
 NODES_AT_ONCE = 20
+MOST_STRANGE = 64  # instances of a node's minute that were not assigned to it
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def expand_finished(database: Database, pace: WorkPace) -> int:
 def _portion(connection: Connection, limit: int) -> int:
     reports = telemetry.finished_reports(connection, limit)
     if reports:
-        telemetry.expand(connection, _decoded(reports))
+        telemetry.expand(connection, _decoded(connection, reports))
         telemetry.discard(connection, reports)
     return len(reports)
 
@@ -86,9 +87,24 @@ def _give_up(connection: Connection) -> str:
     return reports[0].node if reports else ""
 
 
-def _decoded(reports: Sequence[MinuteReport]) -> str:
-    expanded = []
-    for report in reports:
-        sent = _DECODER.decode(zlib.decompress(report.body))
-        expanded.append(Expanded(report.minute, report.node, report.ordinal, sent.gpus, sent.instances))
+def _decoded(connection: Connection, reports: Sequence[MinuteReport]) -> str:
+    sent = [_DECODER.decode(zlib.decompress(report.body)) for report in reports]
+    expanded = [
+        Expanded(report.minute, report.node, report.ordinal, found.gpus, found.instances)
+        for report, found in zip(reports, sent, strict=True)
+    ]
+    _leave_strange_out(connection, [minute for minute in expanded if len(minute.instances) > MOST_STRANGE])
     return msgspec.json.encode(expanded).decode()
+
+
+def _leave_strange_out(connection: Connection, crowded: Sequence[Expanded]) -> None:
+    """Bounds the instances of these minutes that were not assigned to their node: a row of each would be stored."""
+    if not crowded:
+        return
+    reported = {(minute.node, instance.id) for minute in crowded for instance in minute.instances}
+    assigned = telemetry.assigned_lately(connection, reported)
+    for minute in crowded:
+        strange = [instance for instance in minute.instances if (minute.node, instance.id) not in assigned]
+        refused = {instance.id for instance in strange[MOST_STRANGE:]}
+        minute.instances = [instance for instance in minute.instances if instance.id not in refused]
+        metrics.REFUSED.labels("strange_minutes").inc(len(refused))

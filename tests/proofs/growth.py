@@ -100,7 +100,10 @@ GROWTH = (
     TableGrowth("assignment", "a row for each node, until a day after its deletion", lambda f: f.nodes),
     TableGrowth("report_minute", "minutes that are not over; none older than a day is taken", lambda f: 2 * f.nodes),
     TableGrowth("gpu_minute", "14 days", lambda f: f.last(14) * 1440 * f.gpus),
-    TableGrowth("instance_minute", "14 days", lambda f: f.last(14) * 1440 * f.instances),
+    TableGrowth(
+        "instance_minute", "14 days, of a node's assigned instances and 64 others",
+        lambda f: f.last(14) * 1440 * f.instances,
+    ),
     TableGrowth("gpu_hour", "400 days", lambda f: f.last(400) * 24 * f.gpus),
     TableGrowth("instance_hour", "400 days", lambda f: f.last(400) * 24 * f.instances),
     TableGrowth("pending_hour", "hours that are not rolled up", lambda f: 2),
@@ -167,10 +170,10 @@ def fill(url: str, seconds: float) -> None:
 def _settle(simulation: Simulation) -> None:
     database, pace = simulation.database, WorkPace(0)
     expansion.expand_finished(database, pace)
-    for hour, touched_at in database.read(rollups.pending_hours):
-        names = database.read(partial(rollups.nodes, hour=hour))
-        database.write(partial(rollups.roll_up, hour=hour, names=names))
-        database.write(partial(rollups.mark_done, hour=hour, touched_at=touched_at))
+    for pending in database.read(rollups.pending_hours):
+        names = database.read(partial(rollups.nodes, pending=pending))
+        database.write(partial(rollups.roll_up, hour=pending.hour, names=names))
+        database.write(partial(rollups.mark_done, pending=pending))
     keeping.bring_up_to_date(database, pace)
 
 

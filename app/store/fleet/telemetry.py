@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -69,6 +69,8 @@ EXPAND = statement(
         SELECT minute, node, ordinal, gpus, instances
         FROM jsonb_to_recordset(CAST(:reports AS jsonb)) AS report (
             minute timestamptz, node text, ordinal bigint, gpus jsonb, instances jsonb)
+    ), clock AS MATERIALIZED (
+        SELECT moment() AS at
     ), gpus AS (
         INSERT INTO gpu_minute AS kept
         SELECT minute, node, index, ordinal, coalesce(health, 'ok'), coalesce("utilizationPercent", 0),
@@ -112,9 +114,13 @@ EXPAND = statement(
             source = excluded.source, steps = excluded.steps
         WHERE kept.ordinal < excluded.ordinal
     )
-    INSERT INTO pending_hour AS known
-    SELECT date_trunc('hour', minute, 'UTC'), (SELECT moment()) FROM taken GROUP BY 1 ORDER BY 1
-    ON CONFLICT (hour) DO UPDATE SET touched_at = excluded.touched_at
+    INSERT INTO pending_hour AS known (hour, touched_at, nodes, nodes_at)
+    SELECT date_trunc('hour', minute, 'UTC'), min(clock.at), array_agg(DISTINCT node), min(clock.at)
+    FROM taken CROSS JOIN clock GROUP BY 1 ORDER BY 1
+    ON CONFLICT (hour) DO UPDATE SET
+        touched_at = excluded.touched_at, nodes_at = excluded.nodes_at,
+        nodes = CASE WHEN known.nodes_at = known.touched_at
+                     THEN ARRAY(SELECT unnest(known.nodes) UNION SELECT unnest(excluded.nodes)) END
     """,
 )
 
@@ -140,6 +146,15 @@ INSTANCES_OF_NODE = statement(
 )
 
 
+ASSIGNED = statement(
+    "assigned_lately",
+    """
+    SELECT DISTINCT node, instance
+    FROM unnest(CAST(:nodes AS text[]), CAST(:instances AS text[])) AS reported (node, instance)
+    JOIN assigned USING (node, instance)
+    WHERE withdrawn_at IS NULL OR withdrawn_at > (SELECT moment()) - interval '2 days'
+    """,
+)
 NEWEST_OF_GPUS = statement(
     "newest_minutes_of_gpus",
     """
@@ -173,6 +188,12 @@ def expand(connection: Connection, reports: str) -> None:
     `reports` is JSON: [{"minute", "node", "ordinal", "gpus": [...], "instances": [...]}], fields as reported.
     """
     connection.execute(EXPAND, {"reports": reports})
+
+
+def assigned_lately(connection: Connection, reported: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Returns which of the (node, instance) were assigned while their minutes could still be reported."""
+    pairs = {"nodes": [node for node, _ in reported], "instances": [instance for _, instance in reported]}
+    return {(row.node, row.instance) for row in connection.execute(ASSIGNED, pairs)}
 
 
 def discard(connection: Connection, reports: Sequence[MinuteReport]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -15,7 +16,7 @@ QUIET = timedelta(minutes=2)  # after the last minute received for an hour
 PENDING = statement(
     "hours_to_roll_up",
     """
-    SELECT hour, touched_at FROM pending_hour
+    SELECT hour, touched_at, CASE WHEN nodes_at = touched_at THEN nodes END AS nodes FROM pending_hour
     WHERE hour < (SELECT moment()) - interval '1 hour' - CAST(:quiet AS interval)
       AND touched_at < (SELECT moment()) - CAST(:quiet AS interval)
     ORDER BY hour LIMIT 24
@@ -108,14 +109,25 @@ FORGET = statement("forget_node_hours", "DELETE FROM node_hour WHERE hour < :mom
 DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :hour AND touched_at = :touched_at")
 
 
-def pending_hours(connection: Connection) -> list[tuple[datetime, datetime]]:
-    """Returns past hours without recent minutes: (hour, when its last minutes came in)."""
-    return [(row.hour, row.touched_at) for row in connection.execute(PENDING, {"quiet": QUIET})]
+@dataclass(frozen=True, slots=True)
+class PendingHour:
+    """A past hour without recent minutes, when its last came in, and of which nodes; None: of any."""
+
+    hour: datetime
+    touched_at: datetime
+    nodes: Sequence[str] | None = None
 
 
-def nodes(connection: Connection, hour: datetime) -> list[str]:
-    """Returns the nodes that have minutes in the hour."""
-    return list(connection.execute(NODES, {"hour": hour}).scalars())
+def pending_hours(connection: Connection) -> list[PendingHour]:
+    """Returns past hours without recent minutes."""
+    return [PendingHour(*row) for row in connection.execute(PENDING, {"quiet": QUIET})]
+
+
+def nodes(connection: Connection, pending: PendingHour) -> list[str]:
+    """Returns the nodes whose hour has to be rolled up: so the late minutes of one cost no work for the others."""
+    if pending.nodes is not None:
+        return sorted(pending.nodes)
+    return list(connection.execute(NODES, {"hour": pending.hour}).scalars())
 
 
 def roll_up(connection: Connection, hour: datetime, names: Sequence[str]) -> None:
@@ -131,6 +143,6 @@ def forget(connection: Connection, moment: datetime) -> None:
     connection.execute(FORGET, {"moment": moment})
 
 
-def mark_done(connection: Connection, hour: datetime, touched_at: datetime) -> None:
+def mark_done(connection: Connection, pending: PendingHour) -> None:
     """Marks the hour as rolled up, unless minutes came in meanwhile."""
-    connection.execute(DONE, {"hour": hour, "touched_at": touched_at})
+    connection.execute(DONE, {"hour": pending.hour, "touched_at": pending.touched_at})

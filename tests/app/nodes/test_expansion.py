@@ -18,7 +18,7 @@ from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.money import rollups
 from tests.support.postgres import GivenDatabase
-from tests.support.reports import instance, report, this_minute
+from tests.support.reports import ASSIGNED, instance, report, this_minute
 
 HOUR = this_minute().replace(minute=0) - timedelta(hours=3)
 
@@ -193,13 +193,67 @@ def test_an_hour_waits_until_its_minutes_stop_coming(database: Database) -> None
     put(database, report("node-1", 1, HOUR))
     expand_finished(database)
     assert database.read(rollups.pending_hours) == []
-    database.write(lambda c: c.execute(text("UPDATE pending_hour SET touched_at = touched_at - interval '5 minutes'")))
-    ((hour, touched_at),) = database.read(rollups.pending_hours)
-    assert hour == HOUR
+    time_passes(database)
+    (pending,) = database.read(rollups.pending_hours)
+    assert pending.hour == HOUR
     put(database, report("node-1", 2, HOUR + timedelta(minutes=1)))
     expand_finished(database)
-    database.write(lambda connection: rollups.mark_done(connection, hour, touched_at))
+    database.write(lambda connection: rollups.mark_done(connection, pending))
     assert count(database, "pending_hour") == 1, "minutes came in while the hour was rolled up"
+
+
+def time_passes(database: Database, touched: str = "touched_at", noted: str = "nodes_at") -> None:
+    earlier = "UPDATE pending_hour SET touched_at = {} - interval '5 minutes', nodes_at = {} - interval '5 minutes'"
+    database.write(lambda c: c.execute(text(earlier.format(touched, noted))))
+
+
+def pending_nodes(database: Database) -> list[str]:
+    (pending,) = database.read(rollups.pending_hours)
+    return database.read(lambda connection: rollups.nodes(connection, pending))
+
+
+def test_late_minutes_of_a_node_have_only_its_own_hour_rolled_up_again(database: Database) -> None:
+    for node in ("node-1", "node-2"):
+        put(database, report(node, 1, HOUR))
+    expand_finished(database)
+    time_passes(database)
+    assert pending_nodes(database) == ["node-1", "node-2"]
+    (pending,) = database.read(rollups.pending_hours)
+    database.write(lambda connection: rollups.mark_done(connection, pending))
+    for sequence, minute in ((2, HOUR + timedelta(minutes=1)), (3, HOUR + timedelta(minutes=2))):
+        put(database, report("node-1", sequence, minute))
+        expand_finished(database)
+    time_passes(database)
+    assert pending_nodes(database) == ["node-1"]
+
+
+def test_an_hour_that_a_server_of_the_version_before_touched_is_rolled_up_for_all_nodes(database: Database) -> None:
+    for node in ("node-1", "node-2"):
+        put(database, report(node, 1, HOUR))
+    expand_finished(database)
+    time_passes(database, "nodes_at + interval '1 second'")
+    assert pending_nodes(database) == ["node-1", "node-2"]
+    put(database, report("node-1", 2, HOUR + timedelta(minutes=1)))
+    expand_finished(database)
+    time_passes(database)
+    assert pending_nodes(database) == ["node-1", "node-2"]
+
+
+def test_minutes_of_instances_that_a_node_was_not_assigned_are_stored_up_to_a_number(database: Database) -> None:
+    strange = [instance(f"strange-{number}") for number in range(2 * expansion.MOST_STRANGE)]
+    own = [instance(f"own-{number}") for number in range(3)]
+    for one in own:
+        values = {"node": "node-1", "instance": one["id"], "tenant": "shop", "service": "search"}
+        database.write(lambda c, values=values: c.execute(text(ASSIGNED), values))  # type: ignore[misc]
+    put(database, report("node-1", 1, HOUR, instances=strange + own))
+    put(database, report("node-2", 1, HOUR, instances=strange[: expansion.MOST_STRANGE]))
+    expand_finished(database)
+    found = rows(
+        database,
+        "SELECT node, count(*), count(*) FILTER (WHERE instance LIKE 'own%') FROM instance_minute "
+        "GROUP BY node ORDER BY node",
+    )
+    assert found == [("node-1", expansion.MOST_STRANGE + 3, 3), ("node-2", expansion.MOST_STRANGE, 0)]
 
 
 def test_partitions_are_made_once_and_dropped_whole(each_database: GivenDatabase) -> None:
