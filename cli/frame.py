@@ -50,7 +50,9 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     unserved = plan.get("unservedCost") or 0.0
     missing = f" + {_money(unserved)}/h for what is unserved" if unserved else ""
     paid = None if plan["cost"] is None else plan["cost"] - unserved
-    cost = f"cost {_money(paid)}/h{missing}   bound {bound}   gap {_percent(plan['gap'])}"
+    held = (overview.get("money") or {}).get("heldPerHour")
+    held_now = "" if held is None else f"   held {_money(held)}/h"
+    cost = f"cost {_money(paid)}/h{missing}{held_now}   bound {bound}   gap {_percent(plan['gap'])}"
     attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
     known = sum(service["attained"] is not None for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"

@@ -187,14 +187,18 @@ ALERTS = (
 PANELS = (
     Panel("Leaders", "none", (("sum(gpuwright_leader)", "leaders"),), "stat", 3),
     Panel("Plan in force", "none", (("max(gpuwright_plan_generation)", "generation"),), "stat", 3),
-    Panel("Cost an hour", "none", (("max(gpuwright_plan_cost_per_hour)", "cost"),), "stat", 3),
+    Panel(
+        "Cost an hour", "none",
+        (("max(gpuwright_plan_cost_per_hour)", "planned"), ("max(gpuwright_held_cost_per_hour)", "held")), "stat", 3,
+    ),
     Panel("Gap to the bound", "percentunit", (("max(gpuwright_plan_gap_ratio)", "gap"),), "stat", 3),
     Panel("Releasable an hour", "none", (("max(gpuwright_releasable_per_hour)", "releasable"),), "stat", 4),
     Panel("Unserved", "reqps", (("sum(gpuwright_service_unserved_per_second)", "unserved"),), "stat", 4),
     Panel("Worst attainment", "percentunit", (("min(gpuwright_slo_attainment_ratio)", "least"),), "stat", 4),
     Panel(
         "Cost against the bound", "none",
-        (("max(gpuwright_plan_cost_per_hour)", "cost"), ("max(gpuwright_plan_bound_per_hour)", "bound"),
+        (("max(gpuwright_plan_cost_per_hour)", "cost"), ("max(gpuwright_held_cost_per_hour)", "held"),
+         ("max(gpuwright_plan_bound_per_hour)", "bound"),
          ("max(gpuwright_plan_unserved_cost_per_hour)", "of it unserved")),
     ),
     Panel(

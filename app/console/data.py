@@ -18,7 +18,7 @@ from app.store.fleet import fleet_map, observed, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
-from app.store.plans import plan_reads
+from app.store.plans import outlook, plan_reads
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
@@ -44,6 +44,7 @@ class ConsoleData:
     events: list[RecordedEvent] = field(default_factory=list)
     leader: Lease | None = None
     cycle: dict[str, Any] | None = None  # the last one
+    held_per_hour: float | None = None  # the price of the GPUs that hold copies of services
     waiting: int = 0  # the plan that waits for approval
     minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
 
@@ -75,6 +76,7 @@ def read_data(connection: Connection, who: Principal, request: PageRequest, coun
         events=_events(connection, at, tenant),
         leader=None if tenant else lease.current(connection),
         cycle=None if tenant else next(iter(plan_reads.cycles(connection, 1)), None),
+        held_per_hour=None if tenant else outlook.get(connection, outlook.MONEY).get("heldPerHour"),
         waiting=0 if tenant else plan_reads.newest_waiting(connection),
         minutes=_minutes(connection, at, request.node) if request.node and not tenant else {},
     )

@@ -17,7 +17,8 @@ from cli.output import COLOURS, as_json, coloured
 
 EPILOG = """\
 RATE/S is what was answered in the last minute, ATTAINED the share of the last 30 minutes within the SLO, PREDICTED
-the plan's latency at the SLO's percentile. Ctrl-C ends it.
+the plan's latency at the SLO's percentile; held is the price of the GPUs that hold copies of services now, which during
+a rollout is not that of the plan. Ctrl-C ends it.
 
 Examples:
   gpuwright top

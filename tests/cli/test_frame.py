@@ -55,6 +55,10 @@ def test_the_price_of_what_is_unserved_is_no_cost_of_gpus() -> None:
     assert frame(overview(plan=plan))[1].startswith("cost 12.00/h + 1000.00/h for what is unserved   bound 11.10/h")
 
 
+def test_the_price_of_held_gpus_stands_after_the_cost_of_the_plan() -> None:
+    assert frame(overview(money={"heldPerHour": 13.5}))[1].startswith("cost 12.00/h   held 13.50/h   bound 11.10/h")
+
+
 def test_before_a_plan_the_last_try_is_shown_and_warnings_below() -> None:
     tried = {"at": THEN, "outcome": "out_of_time", "reason": "solver_out_of_time", "message": "no answer in 25 s"}
     lost = {"at": THEN, "reason": "node_silent", "severity": "warning", "message": "n-1 is not heard of"}

@@ -88,6 +88,7 @@ class PlannerFigures:
     generation: int = 0
     last_cycle_at: float = 0.0  # seconds since 1970
     cost_per_hour: float = 0.0
+    held_cost_per_hour: float = 0.0
     bound_per_hour: float | None = None
     gap: float | None = None
     unserved_cost_per_hour: float = 0.0
@@ -116,6 +117,9 @@ class FigureCollector(Collector):
         yield _gauge("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
         yield _gauge("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
         yield _gauge("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
+        yield _gauge(
+            "gpuwright_held_cost_per_hour", "Cost of the GPUs that hold copies of services.", now.held_cost_per_hour
+        )
         yield _gauge(
             "gpuwright_plan_unserved_cost_per_hour",
             "Part of the plan's cost for unserved load.",

@@ -25,6 +25,7 @@ from app.control.tell.conditions import CycleFacts, make_statements
 from app.control.tell.degrade import Degraded, find_degraded
 from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
 from app.control.tell.gateway_limits import GatewayLimits
+from app.control.tell.held import held_per_hour
 from app.control.tell.history import AnnouncedHistory
 from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
@@ -34,7 +35,7 @@ from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_statu
 from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
-from app.store.fleet import endpoints, gateways
+from app.store.fleet import endpoints, gateways, observed
 from app.store.plans import idle_nodes, outlook
 from app.store.world import events
 from solvers.planning.plan import Releasable
@@ -47,6 +48,7 @@ class AnnouncementResult:
     """The result of an announcement, for the statuses and metrics that follow it."""
 
     free: tuple[Releasable, ...]
+    held_per_hour: float
     jobs: dict[Key, ObjectStatus]
     events: Sequence[NewEvent]
 
@@ -97,7 +99,7 @@ class Announcer:
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
         self._statuses.say(self.database, epoch, statuses, specs)
-        metrics.show_figures(make_figures(announced, facts, self._answer, written.free))
+        metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour))
         return True
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
@@ -112,10 +114,12 @@ class Announcer:
         endpoints.set_limits(connection, limits)
         empty = idle_nodes.keep(connection, find_empty_nodes(outcome.question.problem, outcome.plan))
         free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
-        outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent))
+        pricing = outcome.question.problem.policy.pricing
+        held = held_per_hour(outcome.snapshot, pricing, observed.held_gpus(connection))
+        outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent, held))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)
-        return AnnouncementResult(free, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)
+        return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)
 
     def _facts(self, announced: Announcement) -> CycleFacts:
         outcome = announced.outcome
@@ -144,9 +148,12 @@ class Announcer:
         )
 
 
-def encode_money(free: Sequence[Releasable], rent: Addition | None) -> dict[str, Any]:
-    """Returns nodes to give back and GPUs to rent as the API shows them."""
-    found: dict[str, Any] = {"releasable": [{"node": node.node, "perHour": node.price_per_hour} for node in free]}
+def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hour: float) -> dict[str, Any]:
+    """Returns the price of the GPUs that hold services, nodes to give back and GPUs to rent as the API shows them."""
+    found: dict[str, Any] = {
+        "heldPerHour": round(held_per_hour, 6),
+        "releasable": [{"node": node.node, "perHour": node.price_per_hour} for node in free],
+    }
     if rent:
         found["renting"] = {
             "gpus": dict(rent.gpus), "perHour": rent.price_per_hour, "serves": list(rent.serves),

@@ -38,7 +38,7 @@ class LastAnswer:
 
 
 def make_figures(
-    announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable]
+    announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable], held_per_hour: float
 ) -> PlannerFigures:  # fmt: skip
     """Returns the figures of a cycle; costs and bound are those of the last plan that was made."""
     outcome, certificate, accounts = announced.outcome, answer.certificate, facts.accounts
@@ -49,6 +49,7 @@ def make_figures(
         generation=snapshot.target,
         last_cycle_at=snapshot.at.timestamp(),
         cost_per_hour=certificate.cost.total if certificate else 0.0,
+        held_cost_per_hour=held_per_hour,
         unserved_cost_per_hour=certificate.cost.unserved if certificate else 0.0,
         bound_per_hour=certificate.bound if certificate else None,
         gap=certificate.gap if certificate else None,

@@ -34,6 +34,17 @@ NODES = statement(
 CORRECTIONS = statement(
     "corrections", "SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor FROM correction"
 )
+HELD = statement(
+    "gpus_held_by_services",
+    """
+    SELECT node, CAST(copy ->> 'gpu' AS int) AS gpu,
+           sum(coalesce(CAST(copy ->> 'smPercent' AS float8), 0)) AS sm_percent,
+           sum(coalesce(CAST(copy ->> 'memoryGib' AS float8), 0)) AS memory_gib
+    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy
+    WHERE copy ->> 'stage' <> 'gone' AND coalesce(detail -> 'owners' -> (copy ->> 'instance') ->> 'job', '') = ''
+    GROUP BY node, CAST(copy ->> 'gpu' AS int)
+    """,
+)
 ASSIGNMENTS = statement("assignments_newer_than", "SELECT node, version, body FROM assignment WHERE version > :after")
 DETAILS = statement(
     "details_since",
@@ -59,6 +70,16 @@ class ObservedNode:
     received_at: datetime | None
     generation: int | None
     ailing: Sequence[dict[str, Any]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpu:
+    """A GPU with copies of services, and what these use of it; during a hand-over both copies."""
+
+    node: str
+    gpu: int
+    sm_percent: float
+    memory_gib: float
 
 
 def moment(connection: Connection) -> datetime:
@@ -101,6 +122,11 @@ def assignments(connection: Connection, after: int) -> list[tuple[str, int, str]
 def details(connection: Connection, since: datetime) -> list[tuple[str, datetime, dict[str, Any]]]:
     """Returns the copies, devices and refusals of nodes that have reported a change since."""
     return [(row.node, row.changed_at, row.detail) for row in connection.execute(DETAILS, {"since": since})]
+
+
+def held_gpus(connection: Connection) -> list[HeldGpu]:
+    """Returns every GPU on which a node reports a copy of a service."""
+    return [HeldGpu(*row) for row in connection.execute(HELD)]
 
 
 def generations(connection: Connection) -> list[tuple[str, int, datetime]]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from psycopg.types.json import Json
 
 from app.store.database.urls import libpq_url
 from tests.app.console.visits import session, visit
@@ -50,6 +51,15 @@ def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cos
     for one in server.request("GET", "/api/v1/overview").json["services"]:
         row = page[page.index(f">{one['service']}</a></th>") :]
         assert f'<td class="n">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
+
+
+def test_the_price_of_held_gpus_stands_beside_the_planned_cost(server: RunningServer, viewer: str) -> None:
+    assert "Held GPUs per hour 0.00" in words(visit(server, viewer).text), "no node reports a copy"
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        (before,) = connection.execute("SELECT body FROM outlook WHERE name = 'money'").fetchone() or ({},)
+        connection.execute("UPDATE outlook SET body = %s WHERE name = 'money'", [Json({**before, "heldPerHour": 7.25})])
+        assert "Held GPUs per hour 7.25" in words(visit(server, viewer).text)
+        connection.execute("UPDATE outlook SET body = %s WHERE name = 'money'", [Json(before)])
 
 
 def test_a_silent_node_and_a_failed_gpu_are_said_in_words(planned: Planned, server: RunningServer, viewer: str) -> None:

@@ -1,0 +1,34 @@
+"""Prices the GPUs that hold copies of services now: what the fleet costs, whatever the plan in force says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
+
+from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.domain.specs import Spec, gpu_type_of, memory_gib, node_price
+from app.store.fleet.observed import HeldGpu
+
+
+def held_per_hour(snapshot: Snapshot, pricing: str, held: Iterable[HeldGpu]) -> float:
+    """Returns the price an hour of these GPUs under the policy's pricing; a lost node's are not held any more."""
+    specs = _specs(snapshot.declared, "Node")
+    gpu_types = _specs(snapshot.declared, "GpuType")
+    there = {name for name, node in snapshot.nodes.items() if node.state != "lost"}
+    return fsum(
+        _price(specs[gpu.node], gpu_types, gpu if pricing == "share" else None)
+        for gpu in held
+        if gpu.node in there and gpu.node in specs and gpu_type_of(specs[gpu.node]) in gpu_types
+    )
+
+
+def _price(node: Spec, gpu_types: Mapping[str, Spec], share: HeldGpu | None) -> float:
+    gpu_type = gpu_types[gpu_type_of(node)]
+    price = node_price(node, gpu_type)
+    if share is None:
+        return price
+    return price * min(1.0, max(share.sm_percent / 100, share.memory_gib / memory_gib(gpu_type)))
+
+
+def _specs(declared: Sequence[DeclaredObject], kind: str) -> dict[str, Spec]:
+    return {item.name: item.spec for item in declared if item.kind == kind}
