@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import fsum
+from math import fsum, inf
 
 ABOVE_SHARE = 1.25  # of a fresh plan's cost; more is counted in minutes
 HOUR_SECONDS = 3600.0
@@ -115,15 +115,18 @@ def time_mean(points: Sequence[tuple[float, float]], until: float) -> float:
 
 def above_seconds(samples: RunSamples) -> list[float]:
     """Returns the durations in which the fleet was held above 1.25 times a fresh plan's cost without a break."""
+    held = {moment.at: moment.held for moment in samples.costs}
+    fresh = {moment.at: moment.fresh for moment in samples.fresh}
+    moments = sorted({*held, *fresh})
     found: list[float] = []
-    was_above = False
-    for moment, seconds in _durations(samples.costs, samples.ended):
-        fresh = next((sample.fresh for sample in reversed(samples.fresh) if sample.at <= moment.at), None)
-        is_above = fresh is not None and moment.held > ABOVE_SHARE * fresh
+    now_held, now_fresh, was_above = 0.0, inf, False
+    for at, until in pairwise([*moments, samples.ended]):
+        now_held, now_fresh = held.get(at, now_held), fresh.get(at, now_fresh)
+        is_above = now_held > ABOVE_SHARE * now_fresh
         if is_above and was_above:
-            found[-1] += seconds
+            found[-1] += until - at
         elif is_above:
-            found.append(seconds)
+            found.append(until - at)
         was_above = is_above
     return found
 

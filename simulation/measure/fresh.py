@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from solvers.planning.judge import judge_services
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Plan, unserved_rest
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, find
@@ -16,7 +16,7 @@ FRESH_WORK_FACTOR = 3  # times the work of a cycle's search: with the default, w
 
 @dataclass(frozen=True, slots=True)
 class FreshCost:
-    """The cost an hour of the cheapest known plan at these rates, that plan, and the bound."""
+    """The price an hour of the cheapest known plan's GPUs, that plan, and a bound of all plans that serve as much."""
 
     per_hour: float
     bound_per_hour: float
@@ -26,19 +26,21 @@ class FreshCost:
 def find_fresh(problem: Problem, known: Iterable[Plan], work: int, seed: int) -> FreshCost:
     """Searches a plan as if nothing ran yet, and compares it with plans that other searches found.
 
-    Only services and the prices of GPUs count: jobs run on what services leave, and energy is left out.
+    Only services and the prices of GPUs count: jobs run on what services leave, and energy is left out. Where no plan
+    serves everything, load that is not served counts at its price in the choice, and not in the result.
     """
     bare = bare_problem(problem)
     plan = find(bare, SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
     certificate = plan.certificate
     assert certificate
-    bound, best = certificate.bound or 0.0, certificate.cost.total
+    best = certificate.cost
     for other in known:
         found = at_rates(bare, other)
         verdict = judge_services(bare, found, keep) if found else None
-        if found and verdict and verdict.is_right and verdict.cost.total < best:
-            plan, best = found, verdict.cost.total
-    return FreshCost(best, min(best, bound), plan)
+        if found and verdict and verdict.is_right and verdict.cost.total < best.total:
+            plan, best = found, verdict.cost
+    # Any plan costs the bound or more, so that one with no more unserved load has GPUs for at least the rest.
+    return FreshCost(best.resource, min(best.resource, max(0.0, (certificate.bound or 0.0) - best.unserved)), plan)
 
 
 def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> Problem:
@@ -49,9 +51,9 @@ def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> 
     return bare.with_rates(rates) if rates else bare
 
 
-def is_complete(plan: Plan) -> bool:
-    """Tells if the plan serves all load."""
-    return not plan.unserved
+def serves_all(problem: Problem, plan: Plan) -> bool:
+    """Tells if the plan breaks no rule and carries the whole rate of every service."""
+    return not unserved_rest(problem, plan.instances) and judge_services(problem, plan, keep).is_right
 
 
 def at_rates(problem: Problem, plan: Plan) -> Plan | None:

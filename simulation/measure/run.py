@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from simulation.measure.figures import (
     cost_figures,
     request_figures,
 )
-from simulation.measure.fresh import bare_problem, find_fresh, is_complete
+from simulation.measure.fresh import bare_problem, find_fresh, serves_all
 from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
 from simulation.measure.known import RememberingSolver
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
@@ -83,7 +83,7 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     began, began_cpu = time.monotonic(), time.process_time()
     world = in_auto(order.world)
     with simulated(database_url, world, order.shapes, seed=order.seed, work=order.work) as simulation:
-        simulation.fleet.patient = True
+        simulation.fleet.patient = True  # while the first copies come up
         run = _MeasuredRun(simulation, order, say)
         run.run()
         figures = run.figures()
@@ -103,7 +103,6 @@ class _MeasuredRun:
         self.samples = RunSamples(FIRST_SAMPLE_SECONDS)
         self.unserved_while_complete_known = 0
         self._question: Question | None = None  # of the last cycle
-        self._known: tuple[Plan, ...] = ()  # plans found since the cycle before
         self._pool: list[Plan] = []  # plans found since the last sample, and the fresh plans of all samples
         self._fresh_plans: list[Plan] = []
         self._cycles = 0
@@ -116,6 +115,7 @@ class _MeasuredRun:
             self._look_at_cycle()
             if now < FIRST_SAMPLE_SECONDS:
                 continue
+            self.simulation.fleet.patient = False  # what is not served by now counts
             if now >= sample_at:
                 sample_at += SAMPLE_SECONDS
                 self._sample(now)
@@ -172,23 +172,14 @@ class _MeasuredRun:
 
     def _look_at_cycle(self) -> None:
         """Notes what the last cycle asked and found, if there was one in this tick."""
-        if self.simulation.cycles == self._cycles:
-            return
-        self._cycles = self.simulation.cycles
-        self._known = self.solver.take()
-        self._pool += self._known
+        plans = self.solver.take()
+        self._pool += plans
         found = self.simulation.last
-        if found is None or found.question is None:
+        if self.simulation.cycles == self._cycles or found is None or found.question is None:
             return
-        self._question = found.question
-        if self.simulation.clock.seconds >= self.samples.began and self._leaves_out_what_is_known(found):
+        self._cycles, self._question = self.simulation.cycles, found.question
+        if self.simulation.clock.seconds >= self.samples.began and _leaves_out_what_is_known(found, plans):
             self.unserved_while_complete_known += 1
-
-    def _leaves_out_what_is_known(self, found: CycleResult) -> bool:
-        """Tells if the cycle recorded a plan with unserved load although it knew a right one without."""
-        if not found.generation or not found.decision or is_complete(found.decision.plan) or not found.question:
-            return False
-        return not found.question.falls_short or any(is_complete(plan) for plan in self._known)
 
     def _sample(self, now: float) -> None:
         """Searches what the fleet could cost at this moment."""
@@ -226,6 +217,14 @@ class _MeasuredRun:
         since = self.simulation.clock.began.timestamp() + self.samples.began
         rows = self.simulation.database.read(lambda connection: plan_reads.page(connection, 2**62, MOST_PLANS))
         return [str(row["state"]) for row in rows if row["at"].timestamp() >= since]
+
+
+def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool:
+    """Tells if the cycle recorded a plan with unserved load although it knew a right one without."""
+    if not found.generation or not found.decision or not found.decision.plan.unserved or not found.question:
+        return False
+    problem = found.question.problem
+    return not found.question.falls_short or any(serves_all(problem, plan) for plan in plans)
 
 
 def _counts(total: Total) -> RequestCounts:

@@ -43,9 +43,7 @@ def test_costs_and_minutes_are_what_a_loop_over_the_seconds_finds(samples: RunSa
         held, planned = held + cost.held, planned + cost.planned
         fresh, bound = fresh + best.fresh, bound + best.bound
         waiting += cost.is_waiting
-        # A moment of the costs is compared with the sample of its beginning.
-        begun = [moment for moment in samples.fresh if moment.at <= cost.at][-1]
-        length = length + 1 if cost.held > 1.25 * begun.fresh else 0
+        length = length + 1 if cost.held > 1.25 * best.fresh else 0
         above, longest = above + (length > 0), max(longest, length)
     found = cost_figures(samples)
     assert found["heldPerHour"] == pytest.approx(held / seconds, abs=1e-6)
