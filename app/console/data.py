@@ -40,7 +40,7 @@ class ConsoleData:
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: dict[str, Any] | None = None  # the one in force, else the newest
     body: dict[str, Any] = field(default_factory=dict)
-    proved: dict[str, Any] | None = None  # the newest plan with a bound; quick steps have none
+    proved: dict[str, Any] | None = None  # the newest plan with a bound
     events: list[RecordedEvent] = field(default_factory=list)
     leader: Lease | None = None
     cycle: dict[str, Any] | None = None  # the last one

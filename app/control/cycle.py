@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
@@ -19,6 +19,7 @@ from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
+from solvers.planning.kept_bound import KeptBound, with_bound
 
 SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
 FAILURES = {
@@ -68,10 +69,11 @@ def run_cycle(
         return cycle.fail(decision.answer)
     with phase("hold_back"):
         decision = cycle.hold_back(decision, large)
+    kept_bound = cycle.bound_of(large)
     if decision.desired == snapshot.in_force:
-        return cycle.keep(decision)
+        return replace(cycle.keep(decision), kept_bound=kept_bound)
     with phase("record"):
-        return cycle.record(decision)
+        return replace(cycle.record(decision), kept_bound=kept_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class _Cycle:
         """Returns the least change instead if the plan is too large and the least change is preferred to it."""
         if large.plan is None or not is_too_large(self.snapshot, large.plan.changes):
             return large
-        small = self._follow(only_if_moved=True)
+        small = self._follow(large, only_if_moved=True)
         return small if small and small.plan and is_preferred(small.plan, large.plan) else large
 
     def draft(self, answer: SolverAnswer) -> Decision:
@@ -124,7 +126,7 @@ class _Cycle:
         decision = hold_back(self.snapshot, self.question, decision)
         nothing_is_left = decision.desired == self.snapshot.in_force
         if nothing_is_left and not decision.answer.is_least_change and self.question.falls_short:
-            small = self._follow()
+            small = self._follow(large)
             least = self.draft(small) if small else None
             if least and least.answer.outcome is not SolveOutcome.WRONG:
                 decision = hold_back(self.snapshot, self.question, least)
@@ -171,13 +173,23 @@ class _Cycle:
             answer.outcome, last, 0, None, self.snapshot, self.question, message, why=reason, suspects=found
         )
 
-    def _follow(self, only_if_moved: bool = False) -> SolverAnswer | None:
-        """Returns the least change, by which the plan in force follows the rates that moved; None if there is none."""
+    def bound_of(self, large: SolverAnswer) -> KeptBound | None:
+        """Returns what the search found for bounds of later plans."""
+        return KeptBound(self.question.problem, large.duals, self.snapshot.at) if large.duals else None
+
+    def _follow(self, large: SolverAnswer, only_if_moved: bool = False) -> SolverAnswer | None:
+        """Returns the least change, by which the plan in force follows the rates that moved; None if there is none.
+
+        It answers the same question as the large plan, so that its bound is that of the same search.
+        """
         problem, plan, rates = follow_rates(self.question)
         if only_if_moved and not rates:
             return None
         answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
-        return answer if answer.plan else None
+        if answer.plan is None or answer.plan.certificate is None:
+            return answer if answer.plan else None
+        certificate = with_bound(answer.plan.certificate, self.question.problem, self.bound_of(large), self.snapshot.at)
+        return replace(answer, plan=replace(answer.plan, certificate=certificate))
 
     def _unchanged(self, decision: Decision) -> CycleResult:
         last = self._last_question(SolveOutcome.SOLVED, self.snapshot.declared)

@@ -167,7 +167,11 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
 def _cost(certificate: Mapping[str, Any]) -> str:
     """Returns the plan's cost, how it is known to be good, and the method."""
     bound = certificate.get("bound")
-    proof = "no bound known" if bound is None else f"at least {number(bound)} by proof"
+    reason, age_seconds = certificate.get("noBoundReason"), certificate.get("boundAgeSeconds")
+    proof = (
+        f"no bound{f': {reason}' if reason else ' known'}" if bound is None else f"at least {number(bound)} by proof"
+    )
+    proof += f" {number(age_seconds)} s old" if age_seconds else ""
     gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
     parts = f"GPUs {number(certificate['resourceCost'])}"
     if certificate["unservedCost"]:

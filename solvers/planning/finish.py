@@ -9,6 +9,7 @@ from math import inf
 from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
+from solvers.planning.kept_bound import BOUND_ERROR_SHARE
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
@@ -18,7 +19,6 @@ from solvers.planning.search.tables import Tables
 
 MOST_SIMULATED_INSTANCES = 300  # beyond it a simulation takes longer than a caller waits for a plan
 REPAIR_ROUNDS = 4
-BOUND_ERROR_SHARE = 2e-6  # of a cost: a bound that exceeds the cost by more than rounding is wrong
 
 
 def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:

@@ -77,6 +77,8 @@ class Certificate:
     method: str
     work: int
     seconds: float
+    bound_age_seconds: float = 0.0  # since the search that proved the bound
+    no_bound_reason: str = ""  # where there was one, or should be
 
     @property
     def gap(self) -> float | None:

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from solvers.planning import bound, exact
+from solvers.planning.duals import Duals
 from solvers.planning.finish import about_bound, finish_plan
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -23,6 +24,7 @@ CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
 EXACT = "exact"
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
 BOUND_STEPS = 2_000  # of the bound, for each step of the planner
+FIRST_BOUND_WORK = 20_000  # steps of the bound before an exact search: milliseconds
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
 
@@ -42,6 +44,7 @@ class FinishedPlan:
     draft: SearchDraft | None = None
     bound: float | None = None
     proof: str = ""  # how the bound was found, for the method text
+    duals: Duals | None = None  # for other rates
     is_last: bool = False
 
 
@@ -53,6 +56,7 @@ class SolvedPlan:
     work: int  # steps to its draft
     is_exact: bool  # they are the exact planner's steps
     is_cut: bool  # the seconds ended the search
+    duals: Duals | None = None  # the prices that prove a bound at other rates, too
 
 
 def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
@@ -67,6 +71,7 @@ class _BestFound:
     draft: SearchDraft
     bound: float | None = None
     proof: str = ""  # how the bound was found
+    duals: Duals | None = None
     is_last_bound: bool = False
 
     def take(self, claim: FinishedPlan) -> bool:
@@ -76,6 +81,7 @@ class _BestFound:
             self.draft = claim.draft
         if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
             self.bound, self.proof = claim.bound, claim.proof
+        self.duals = claim.duals or self.duals
         self.is_last_bound = self.is_last_bound or claim.is_last
         return before != (self.draft.cost, self.bound)
 
@@ -83,6 +89,11 @@ class _BestFound:
     def is_proved(self) -> bool:
         cost = self.draft.cost
         return self.bound is not None and cost - self.bound <= CLOSED_SHARE * max(1.0, cost)
+
+    @property
+    def kept_duals(self) -> Duals | None:
+        """Returns the prices with the best bound at the problem's own rates, which higher rates cannot lower."""
+        return replace(self.duals, found=self.bound) if self.duals and self.bound is not None else None
 
 
 def find(
@@ -126,7 +137,7 @@ def find(
     certificate = plan.certificate
     assert certificate
     plan = replace(plan, certificate=replace(certificate, work=best.draft.work, seconds=time.monotonic() - began))
-    return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut)
+    return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut, best.kept_duals)
 
 
 def _follow(claims: Iterator[FinishedPlan], best: _BestFound, report: Callable[[], None], *, is_counted: bool) -> bool:
@@ -181,6 +192,9 @@ def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
     most = None if work is None else work * BOUND_STEPS
     is_proved = False
     if exact.applies(t):
+        # The exact search has no prices of rates; the first of the other bound's serve where rates fall.
+        for found in bound.rounds(t, FIRST_BOUND_WORK):
+            yield FinishedPlan(duals=found.duals)
         for proof in exact.prove(t, most):
             yield FinishedPlan(
                 draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} from the exact search"
@@ -191,7 +205,7 @@ def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
         return
     left_out = bound.left_out(t)
     for found in bound.rounds(t, most):
-        yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out))
+        yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals)
     yield FinishedPlan(is_last=True)
 
 

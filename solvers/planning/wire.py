@@ -95,6 +95,8 @@ def _certificate_out(certificate: Certificate) -> dict[str, Any]:
         "churnCost": cost.churn,
         "bound": certificate.bound,
         "gap": None if gap is None else round(gap, 6),
+        "boundAgeSeconds": None if certificate.bound is None else certificate.bound_age_seconds,
+        "noBoundReason": certificate.no_bound_reason,
         "method": certificate.method,
         "work": certificate.work,
         "seconds": certificate.seconds,
@@ -277,7 +279,8 @@ def _certificate_in(whole: _Fields) -> Certificate | None:
     )
     bound = None if fields.values.get("bound") is None else fields.number("bound")
     work, seconds = fields.number("work", 0), fields.number("seconds", 0.0)
-    return Certificate(cost, bound, fields.text("method", ""), work, seconds)
+    age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
+    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason)
 
 
 def shown(value: JSON) -> str:

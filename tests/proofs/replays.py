@@ -139,7 +139,7 @@ def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Dec
     rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
     quick = find_quick_step(base.question.problem, base.plan, [call], solver, seconds=SECONDS)
-    return base.decided(quick) if quick else None
+    return base.decided(quick, base.snapshot.at) if quick else None
 
 
 def _recorded(snapshot: Snapshot, decision: Decision, generation: int) -> Record:

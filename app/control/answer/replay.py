@@ -147,7 +147,7 @@ def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -
     )
     if quick is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
-    return base.decided(quick)[1]
+    return base.decided(quick, record.snapshot.at)[1]
 
 
 class _RecordedSolver:

@@ -11,6 +11,7 @@ from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.question import Question
+from solvers.planning.kept_bound import KeptBound
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 
@@ -52,6 +53,7 @@ class CycleResult:
     overtaken: bool = False  # by another decision, while this one was made
     why: Reason | None = None  # where no plan came
     suspects: tuple[DeclaredObject, ...] = ()  # where the solver failed: what may be the cause
+    kept_bound: KeptBound | None = None  # of this cycle's search, if it found one
 
     @property
     def blamed(self) -> dict[str, str]:

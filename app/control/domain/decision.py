@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from app.control.domain.desired import Desired
 from app.manifests.model import JSON
 from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
 
 
 class PlanningLane(StrEnum):
@@ -65,6 +69,7 @@ class SolverAnswer:
     message: str = ""
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
     seconds: float = 0.0
+    duals: Duals | None = None  # of a search, for bounds at other rates
 
     @property
     def is_least_change(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 from app.control.decide.assigning import desired_of
@@ -16,6 +17,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
+from solvers.planning.kept_bound import KeptBound, with_bound
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
 from solvers.planning.search.promise import keep
@@ -57,7 +59,9 @@ class StepBase:
         """The judged plan: prepared between steps, so that a step is judged by what it changes."""
         return JudgedPlan(self.question.problem, self.plan, keep)
 
-    def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
+    def decided(
+        self, quick: QuickStep, now: datetime, kept_bound: KeptBound | None = None
+    ) -> tuple[Snapshot, Decision]:
         """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan.
 
         The decision's outcome is WRONG if the step breaks a rule that the plan before it keeps.
@@ -71,6 +75,7 @@ class StepBase:
         verdict = judged.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
         predicted = predict_instances(problem, judged.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
+        certificate = with_bound(certificate, problem, kept_bound, now)
         instances = tuple(predicted.get(id(line), line) for line in lines)
         jobs = predict_paces(quick.plan, judged.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)

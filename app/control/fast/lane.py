@@ -22,6 +22,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
+from solvers.planning.kept_bound import KeptBound
 
 SETTLES_AFTER = timedelta(seconds=30)  # for so long a hand-over's late answers are in the readings
 
@@ -41,6 +42,7 @@ class FastLane:
     store: PlannerStore
     solver: PlanSolver
     base: StepBase | None = None
+    kept_bound: KeptBound | None = None  # of the last search
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class FastLane:
         """Makes the plan in force after a cycle the base of steps."""
         self._starts = starts
         with self._deciding:
+            self.kept_bound = found.kept_bound or self.kept_bound
             if found.generation and found.decision and found.decision.state is PlanState.ROLLING:
                 snapshot = replace(snapshot, in_force=found.decision.desired, target=found.generation)
                 question = formulate(snapshot)
@@ -87,11 +90,13 @@ class FastLane:
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
-                return self._stepped(base, watched.needs, tell)
+                return self._stepped(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()
 
-    def _stepped(self, base: StepBase, needs: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
+    def _stepped(
+        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
+    ) -> LaneResult:
         strict = next(iter(base.snapshot.in_force.values())).handover == "strict" if base.snapshot.in_force else False
         quick = find_quick_step(
             base.question.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
@@ -99,7 +104,7 @@ class FastLane:
         if quick is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         short = Reason.LOAD_ROSE if quick.unserved else None
-        snapshot, decision = base.decided(quick)
+        snapshot, decision = base.decided(quick, now, self.kept_bound)
         if decision.answer.outcome is SolveOutcome.WRONG:
             return self._refuse(decision)
         if not base.question.problem.services.keys() & set(decision.services):

@@ -69,7 +69,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
         }
         is_short = found.is_cut and order.work is not None
         cut = f"the time ran out after step {found.work}" if is_short else ""
-        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began, found.duals)
 
     return _as_outcome(made, recipe_of(order), began)
 

@@ -22,12 +22,10 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
+from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
 
-# The rates of a valid plan add up to a service's rate within 1e-5 of it, and less than 1e-5 unserved counts as 0.
-NEED_SHARE = 1 - 2e-5
-SAFETY_SHARE = 1e-9  # relative, for the rounding of sums of float64; each term is rounded upward
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from solvers.planning.bound.attainable import Attainable, attainable
+from solvers.planning.bound.attainable import AttainableHere, attainable
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
+from solvers.planning.duals import Duals
 from solvers.planning.search.tables import Floats, Ints
 
 NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
+CAP_TOLERANCE_SHARE = 1e-5  # lines are float32
 SCALE_TRIES = 12  # multiples of the first prices, where worths do not scale with them
 
 
@@ -27,6 +30,7 @@ class Round:
     converged: bool
     work: int
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
+    duals: Duals | None = None  # for other rates
 
 
 class BoundSearch:
@@ -36,7 +40,8 @@ class BoundSearch:
         self.fleet, self.work = f, work
         self.centre: Floats = np.zeros(len(f.need))
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
-        self.sums: Attainable = attainable(f)
+        self.sums: AttainableHere = attainable(f)
+        self.is_capped = capped(f)
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
@@ -52,10 +57,30 @@ class BoundSearch:
         self.is_better = bound > self.rough
         if self.is_better:
             self.rough, self.centre = bound, evaluation.prices * by
-            pool_prices = np.maximum((evaluation.worth * by)[market_of(f)] - f.fixed, 0.0)
+            worth = (evaluation.worth * by)[market_of(f)]
+            pool_prices = np.maximum(worth - f.fixed, 0.0)
             self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices)
+            self.best = replace(self.best, duals=self._duals(worth))
         self.best = replace(self.best, work=self.work)
         return evaluation
+
+    def _duals(self, worth: Floats) -> Duals:
+        """Returns the best prices as other rates need them; `worth` is that of a GPU of each pool."""
+        f, t = self.fleet, self.fleet.tables
+        return Duals(
+            services=tuple(t.services),
+            need=f.need,
+            price=self.centre,
+            unserved_price=t.unserved_price,
+            is_capped=self.is_capped,
+            can_be_served=self.sums.can_be_served,
+            worth=worth,
+            fixed=f.fixed,
+            count=f.count,
+            scales=f.scales,
+            attainable=self.sums.costs,
+            found=self.best.bound,
+        )
 
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
@@ -84,6 +109,19 @@ class BoundSearch:
             yield patterns
             if self.rough - before <= gain * abs(before):
                 return
+
+
+def capped(f: BoundFleet) -> NDArray[np.bool_]:
+    """Returns the services of which one GPU could carry all: more of them may be worth more to a GPU.
+
+    To be called before classes are halved: halves do not compute all lines again.
+    """
+    most = np.zeros(len(f.need))
+    for m in f.markets:
+        np.maximum.at(most, m.service, m.alone)
+        for c in m.classes:
+            np.maximum.at(most, m.service, c.at_lo.max(axis=1, initial=0.0))
+    return most >= f.need * (1 - CAP_TOLERANCE_SHARE)
 
 
 def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:

@@ -46,7 +46,7 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
     assert value["changes"] == {"keep": 1, "retune": 2, "resize": 3, "start": 4, "stop": 5, "move": 6}
     assert value["certificate"] == {
         "cost": 106.0, "resourceCost": 6.0, "unservedCost": 100.0, "jobCost": 2.0, "churnCost": 0.5, "bound": 90.0,
-        "gap": None, "method": "by hand", "work": 17, "seconds": 0.25,
+        "gap": None, "boundAgeSeconds": 0.0, "noBoundReason": "", "method": "by hand", "work": 17, "seconds": 0.25,
     }  # fmt: skip
 
 

@@ -35,10 +35,13 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
     if certificate.get("unservedCost"):
         text += f", {money(certificate['unservedCost'])} of it for what is unserved"
     if certificate.get("bound") is None:
-        return f"{text}; it has no bound ({certificate.get('method', '')})"
+        reason = certificate.get("noBoundReason")
+        return f"{text}; no bound{f': {reason}' if reason else ''} ({certificate.get('method', '')})"
     gap = certificate.get("gap")
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
-    return f"{text}; no plan can cost less than {money(certificate['bound'])}{away} ({certificate.get('method', '')})"
+    age = certificate.get("boundAgeSeconds")
+    method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
+    return f"{text}; no plan can cost less than {money(certificate['bound'])}{away} ({method})"
 
 
 def _unserved(unserved: Iterable[JSON]) -> list[str]:

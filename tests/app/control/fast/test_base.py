@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -14,10 +15,12 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances
 from app.control.solve.inline import Inline
 from solvers.planning.judge import JudgedPlan
+from solvers.planning.kept_bound import KeptBound
 from solvers.planning.search.promise import keep
 from tests.proofs.replays import begun
 
 SECONDS = 60.0  # a guard
+BREAKS_A_RULE = "a plan that keeps every rule would cost more"
 
 
 def test_a_quick_step_that_breaks_a_rule_is_wrong_and_names_the_rule() -> None:
@@ -32,7 +35,7 @@ def test_a_quick_step_that_breaks_a_rule_is_wrong_and_names_the_rule() -> None:
     assert quick is not None
     first, *others = quick.plan.instances
     spoiled = replace(quick.plan, instances=(replace(first, sm_percent=1), *others))
-    _, decision = base.decided(replace(quick, plan=spoiled))
+    _, decision = base.decided(replace(quick, plan=spoiled), snapshot.at)
     assert decision.answer.outcome is SolveOutcome.WRONG
     assert "sm_profiled" in decision.answer.message
 
@@ -45,7 +48,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     quick = find_quick_step(base.question.problem, base.plan, [call], Inline(), seconds=SECONDS)
     if quick is None:
         return None
-    snapshot, decision = base.decided(quick)
+    snapshot, decision = base.decided(quick, base.snapshot.at)
     problem = base.question.problem.with_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
@@ -70,3 +73,50 @@ def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
         if base is None or not base.question.problem.services:
             return
         base = stepped(base, r)
+
+
+def test_a_quick_step_has_the_last_searchs_bound_at_its_own_rates_and_says_how_old_it_is() -> None:
+    bounded = 0
+    for seed in range(8):
+        r = Random(seed)
+        snapshot = begun(seed)
+        base = step_base(snapshot, formulate(snapshot))
+        problem, now = base.question.problem, snapshot.at + timedelta(seconds=7)
+        if not problem.services:
+            continue
+        duals = Inline().solve(problem, seconds=SECONDS, work=2).duals
+        kept = KeptBound(problem, duals, snapshot.at) if duals else None
+        name = r.choice(sorted(problem.services))
+        rate = problem.services[name].rate_per_second * 1.5
+        call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
+        quick = find_quick_step(problem, base.plan, [call], Inline(), seconds=SECONDS)
+        if quick is None:
+            continue
+        certificate = base.decided(quick, now, kept)[1].plan.certificate
+        assert certificate
+        if certificate.bound is not None:
+            bounded += 1
+            assert certificate.bound <= certificate.cost.total
+            assert (certificate.bound_age_seconds, certificate.no_bound_reason) == (7.0, "")
+        else:
+            assert certificate.no_bound_reason in ("no search has found one yet", BREAKS_A_RULE)
+    assert bounded >= 3
+
+
+def test_a_quick_step_has_no_bound_once_profiles_have_changed() -> None:
+    snapshot = begun(1)
+    base = step_base(snapshot, formulate(snapshot))
+    problem = base.question.problem
+    duals = Inline().solve(problem, seconds=SECONDS, work=2).duals
+    assert duals
+    key = next(iter(problem.profiles))
+    slower = replace(problem.profiles[key], demand=replace(problem.profiles[key].demand, sensitivity=0.9))
+    before = replace(problem, profiles={**problem.profiles, key: slower})
+    name = min(problem.services)
+    rate = problem.services[name].rate_per_second * 1.5
+    call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
+    quick = find_quick_step(problem, base.plan, [call], Inline(), seconds=SECONDS)
+    assert quick
+    certificate = base.decided(quick, snapshot.at, KeptBound(before, duals, snapshot.at))[1].plan.certificate
+    assert certificate
+    assert (certificate.bound, certificate.no_bound_reason) == (None, "profiles changed since it was computed")

@@ -1,0 +1,84 @@
+"""Keeps what the last search for a bound found, and gives later plans a bound from it while only rates changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from solvers.planning.plan import Certificate
+from solvers.planning.problem import Policy, Problem, Service
+
+if TYPE_CHECKING:
+    from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
+
+BOUND_ERROR_SHARE = 2e-6  # of a cost: a bound that exceeds the cost by more than rounding is wrong
+ANY_RATE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBound:
+    """The prices that a search found, the problem that it searched, and when."""
+
+    problem: Problem
+    duals: Duals
+    at: datetime
+
+
+def with_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None, now: datetime) -> Certificate:
+    """Returns the certificate with the bound that the last search proves for this problem, or why it proves none."""
+    if kept is None:
+        return without_bound(certificate, "no search has found one yet")
+    if changed := what_changed(kept.problem, problem):
+        return without_bound(certificate, f"{changed} changed since it was computed")
+    cost = certificate.cost.total
+    bound = kept.duals.bound({name: service.rate_per_second for name, service in problem.services.items()})
+    if bound > cost + BOUND_ERROR_SHARE * max(1.0, cost):
+        return without_bound(certificate, "a plan that keeps every rule would cost more")
+    age_seconds = max(0.0, (now - kept.at).total_seconds())
+    return replace(certificate, bound=min(bound, cost), bound_age_seconds=age_seconds, no_bound_reason="")
+
+
+def without_bound(certificate: Certificate, reason: str) -> Certificate:
+    """Returns the certificate without a bound, and the reason."""
+    return replace(certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason)
+
+
+def what_changed(before: Problem, after: Problem) -> str:
+    """Names what differs, besides rates, of all that a bound is computed from; empty if nothing does.
+
+    A bound leaves out jobs, what runs and the GPUs that could be had, and what moves cost over the horizon.
+    """
+    if before is after:
+        return ""
+    differ = {
+        "profiles": before.profiles != after.profiles,
+        "prices": _prices(before) != _prices(after),
+        "the fleet": before.gpu_types != after.gpu_types or _inventory(before) != _inventory(after),
+        "services": before.models != after.models or _promises(before) != _promises(after),
+        "limits": before.limits != after.limits,
+        "the policy": _lasting(before.policy) != _lasting(after.policy),
+    }
+    return " and ".join(name for name, is_other in differ.items() if is_other)
+
+
+def _prices(problem: Problem) -> object:
+    policy = problem.policy
+    nodes = {name: (node.price_per_hour, node.purchase) for name, node in problem.nodes.items()}
+    return policy.unserved_price, policy.energy_price_per_kwh, nodes
+
+
+def _inventory(problem: Problem) -> object:
+    return {
+        name: (node.gpu_type, node.gpus, node.cpu_cores, node.host_memory_gib, node.region, node.templates)
+        for name, node in problem.nodes.items()
+    }
+
+
+def _promises(problem: Problem) -> dict[str, Service]:
+    return {name: replace(service, rate_per_second=ANY_RATE) for name, service in problem.services.items()}
+
+
+def _lasting(policy: Policy) -> Policy:
+    """Returns the policy without prices, and without the horizon, which only weighs moves and often changes."""
+    return replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, horizon_minutes=0.0)
