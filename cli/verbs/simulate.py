@@ -93,10 +93,9 @@ def _simulate(args: argparse.Namespace) -> SimulationReport:
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
 
-    logging.getLogger().setLevel(logging.ERROR)  # a slow disk is no news here
     order = SimulationOrder(world, shapes, args.hours, args.seed, args.work)
     try:
-        with _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
+        with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
@@ -199,3 +198,15 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Leaves out warnings, for example of slow statements: in virtual time they mean nothing."""
+    log = logging.getLogger()
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
