@@ -192,13 +192,13 @@ class Chaos:
         paused = self.simulation.planner
         self.simulation.planner = self._planner()
 
-        def resumed() -> None:
-            acts: list[Callable[[], object]] = [paused.cycle, paused.advance, paused.quicken, paused.lead]
-            self.rng.shuffle(acts)
-            for act in acts:
-                act()
+        self._later(LEASE_SECONDS + 5, 90, lambda: self._resume(paused))
 
-        self._later(LEASE_SECONDS + 5, 90, resumed)
+    def _resume(self, paused: Planner) -> None:
+        acts: list[Callable[[], object]] = [paused.cycle, paused.advance, paused.quicken, paused.lead]
+        self.rng.shuffle(acts)
+        for act in acts:
+            act()
 
     def solver_fails(self) -> None:
         kinds = [SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG]

@@ -18,6 +18,7 @@ from agents.host.clocks import boot_id
 from agents.keeper.copies import Stage
 from agents.runtime import Running, proc
 from agents.runtime.process import ProcessRuntime
+from app.control.planner import Planner
 from app.store.database.database import Unavailable
 from app.store.database.urls import libpq_url
 from solvers.planning.plan import Plan
@@ -41,6 +42,7 @@ CAMPAIGN_FAULTS = (
     "usage_altered",
     "tenant_reads",
 )
+RETRY_SECONDS = 1.0
 MARKS = "CREATE TABLE campaign_mark (number int NOT NULL)"
 MARK = text("INSERT INTO campaign_mark VALUES (:number)")
 CLOSED = text("SELECT node, id FROM usage_interval WHERE ended_at IS NOT NULL ORDER BY closed_at DESC LIMIT 50")
@@ -111,6 +113,13 @@ class CampaignFaults(Chaos):
     def _give_back(self, node: CampaignNode, gpu: int) -> None:
         self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
         node.give_back(gpu)
+
+    def _resume(self, paused: Planner) -> None:
+        """While the whole control plane is away, a paused leader is, too."""
+        if self.simulation.plans:
+            super()._resume(paused)
+        else:
+            self._spells.append((self.simulation.clock.seconds + RETRY_SECONDS, partial(self._resume, paused)))
 
     # Faults of a node.
 
