@@ -37,6 +37,7 @@ FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 300.0, 600.0
 VIEW_SECONDS = 10.0  # between two looks at the plan in force
 HINDSIGHT_STEP_SECONDS = 5.0
 MOST_PLANS = 1_000_000
+MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # that are compared again at a sample
 Say = Callable[[str], None]
 
 
@@ -103,7 +104,7 @@ class _MeasuredRun:
         self.samples = RunSamples(FIRST_SAMPLE_SECONDS)
         self.unserved_while_complete_known = 0
         self._question: Question | None = None  # of the last cycle
-        self._pool: list[Plan] = []  # plans found since the last sample, and the fresh plans of all samples
+        self._pool: list[Plan] = []  # the fresh plans of earlier samples, and plans found since the last one
         self._fresh_plans: list[Plan] = []
         self._cycles = 0
 
@@ -187,13 +188,13 @@ class _MeasuredRun:
         if question is None:
             return
         work, seed = self.order.work, self.order.seed
-        known = [*self._pool, question.plan_in_force]
+        known = [*self._pool[-MOST_KNOWN_PLANS:], question.plan_in_force]
         fresh = find_fresh(question.problem, known, work, seed)
         rates = self._rates_to_come(question, now)
         later = find_fresh(bare_problem(question.problem, rates), [*known, fresh.plan], work, seed)
         found = (fresh.per_hour, fresh.bound_per_hour, later.per_hour, later.bound_per_hour)
         self.samples.fresh.append(FreshMoment(now, *found))
-        self._fresh_plans += [fresh.plan, later.plan]
+        self._fresh_plans = [*self._fresh_plans, fresh.plan, later.plan][-MOST_FRESH_PLANS:]
         self._pool = list(self._fresh_plans)
 
     def _rates_to_come(self, question: Question, now: float) -> dict[str, float]:
