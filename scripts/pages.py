@@ -40,7 +40,8 @@ MENDED = {
     "too-large": "The detail has the limit. Apply in parts.",
     "unsupported-media-type": "Send `application/json` or `application/yaml`.",
     "invalid": "`faults` lists every fault: document, field, value, what is allowed.",
-    "rate-limited": "Wait for `Retry-After`. `GPUWRIGHT_RATE_PER_SECOND` is the limit of one token.",
+    "rate-limited": "Wait for `Retry-After`. `GPUWRIGHT_RATE_PER_SECOND` is the limit of one token, "
+    "`GPUWRIGHT_TENANT_CHANGES` that of a tenant's changes a day.",
     "head-too-large": "Send fewer or shorter headers.",
     "internal": "A bug: the log has it under the `requestId`. A retry with the same Idempotency-Key is safe.",
     "unavailable": "Wait for `Retry-After`; the detail says why: the database, the schema, too many waiting requests.",

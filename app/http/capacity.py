@@ -19,8 +19,8 @@ class Capacity:
     anonymous_body_bytes_each: int = 128 * KIB  # of one address: it cannot keep nodes from joining
     anonymous_bodies: int = 4096  # that are arriving: as many as there are connections
     anonymous_bodies_each: int = 16  # of one address
-    unsent_bytes: int = 64 * MIB  # of answers that wait for their readers
-    unsent_bytes_each: int = 16 * MIB  # of one principal; a single answer may be larger
+    unsent_bytes: int = 128 * MIB  # of answers that wait for their readers
+    unsent_bytes_each: int = 32 * MIB  # of one principal; a single answer may be larger
     anonymous_unsent_bytes: int = 8 * MIB
     anonymous_unsent_bytes_each: int = 1 * MIB  # of one address
     working: int = 32  # requests in routes; the threads that run them are 40

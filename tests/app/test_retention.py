@@ -126,7 +126,7 @@ def test_tokens_that_ended_long_ago_go_but_no_node_loses_its_name(context: Conte
     assert run(context, "SELECT id FROM join_token") == [("new",)]
 
 
-def test_of_events_and_answers_the_newest_are_kept_whatever_their_age_and_each_tenant_displaces_its_own(
+def test_case_30_of_events_and_answers_the_newest_are_kept_and_each_tenant_displaces_its_own(
     context: Context, housekeeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "MOST_EVENTS", 3)
@@ -228,7 +228,7 @@ def test_a_tenant_with_as_many_objects_as_it_may_have_adds_none(server: RunningS
     assert pruned.status == 200, "what goes makes room for what comes"
 
 
-def test_a_tenant_that_used_up_its_changes_of_a_day_is_refused_further_ones_and_nobody_else_is(
+def test_case_30_a_tenant_that_used_up_its_changes_of_a_day_is_refused_further_ones_and_nobody_else_is(
     server: RunningServer,
 ) -> None:
     def put(name: str, tenant: str, token: str, query: str = "") -> Reply:
