@@ -221,7 +221,9 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
             return False
-        self.called_for = self.called_for or step.calls_for
+        if step.calls_for:
+            self._lane.forget_base()
+            self.called_for = self.called_for or step.calls_for
         if self._jobs.is_due(view.at):
             self.called_for = self.called_for or Reason.JOB_APPLIED
         if (view.status.ailing, view.status.lost) != self._troubles:

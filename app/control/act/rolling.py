@@ -31,7 +31,7 @@ class RolloutStepResult:
     done: bool = True
     moving: frozenset[str] = frozenset()  # services that are being handed over
     assigned: int = 0  # nodes that got a new assignment
-    calls_for: Reason | None = None  # a cycle is wanted before its time
+    calls_for: Reason | None = None  # changes were left out or blocked: a cycle is wanted before its time
 
 
 def take_rollout_step(
@@ -72,7 +72,7 @@ def take_rollout_step(
         if was_assigned:
             _count(step, before, state if state != plan.state else None)
     moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
-    calls_for = Reason.ROLLOUT_BLOCKED if step.freed else None
+    calls_for = Reason.ROLLOUT_BLOCKED if step.freed else Reason.ROLLOUT_STOPPED if step.stopped_reason else None
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
 
 

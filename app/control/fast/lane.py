@@ -67,6 +67,10 @@ class FastLane:
             ):
                 self.base = step_base(snapshot, question)
 
+    def forget_base(self) -> None:
+        """Drops the base, as the rollout left changes of its plan out; the next cycle sets another."""
+        self.base = None  # without the lock: a rollout may be advanced while a step holds it
+
     def make_ready(self) -> None:
         """Prepares the solver before a step needs it."""
         if base := self.base:
@@ -120,7 +124,7 @@ class FastLane:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         tell()
-        if self.store.epoch:  # if it still leads
+        if self.store.epoch and self.base is base:  # if it still leads, and nothing was left out
             self.base = base.after(quick, acting[0], generation)
             self.make_ready()
         return LaneResult(generation, short)

@@ -90,6 +90,7 @@ def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_
         assert (row.state, row.rollout["freed"]) == ("done", ["shop/a"])
         assert 15 <= row.rollout["waited_seconds"] <= 30
         assert simulation.planner.called_for == Reason.ROLLOUT_BLOCKED
+        assert simulation.planner._lane.base is None, "no quick step brings back what was left out"
         simulation.planner.cycle()
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         degraded = next(each for each in found.status["conditions"] if each["type"] == "Degraded")
