@@ -68,12 +68,27 @@ def take_rollout_step(
             step.message or None,
             step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
-        was_assigned = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
-        if was_assigned:
+        if "pending" in plan.rollout and state == plan.state and _is_note(step, before):
+            is_written = store.note_progress(plan, settled)
+        else:
+            is_written = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
+        if is_written:
             _count(step, before, state if state != plan.state else None)
     moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
     calls_for = Reason.ROLLOUT_BLOCKED if step.freed else Reason.ROLLOUT_STOPPED if step.stopped_reason else None
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
+
+
+def _is_note(step: Advance, before: RolloutState) -> bool:
+    """Returns whether nothing is assigned and nothing has happened: steps are only waited for."""
+    is_news = step.changed or step.freed or step.stopped_reason or step.retried or step.passed
+    return not is_news and _without_notes(step.state) == _without_notes(before)
+
+
+def _without_notes(state: RolloutState) -> RolloutState:
+    """Returns the state without what changes while steps are only waited for."""
+    pending = {id_: replace(step, progress=0, progress_at=0.0) for id_, step in state.pending.items()}
+    return replace(state, pending=pending, blocked={}, blocked_at=0.0, waited_seconds=0.0)
 
 
 def _count(step: Advance, before: RolloutState, ended: PlanState | None) -> None:

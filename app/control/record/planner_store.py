@@ -175,6 +175,15 @@ class PlannerStore:
             metrics.count_events(new_events)
         return is_written
 
+    def note_progress(self, plan: plans.PlanInForce, settled: RolloutProgress) -> bool:
+        """Records progress of a rollout that assigns nothing, without a generation; False as `assign` says."""
+
+        def write(connection: Connection) -> bool:
+            self._must_lead(connection)
+            return plans.settle(connection, plan.generation, plan.state, settled.state, settled.rollout)
+
+        return self.database.write(write)
+
     def change_state(
         self, generation: int, before: PlanState, after: PlanState, why: str, new_events: Sequence[NewEvent] = ()
     ) -> None:
