@@ -1,0 +1,132 @@
+"""Scores forecasters on traces of rates: how often the load exceeds what was planned early enough, and the price of it.
+
+A rate that is planned at one moment can be served `START_SECONDS` later, when new copies are ready; a rate that is no
+longer planned is gone at once. So the load of a moment is compared to the lowest rate planned within that time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from simulation.shapes import Shape, moving, noisy, spike, steady, wave
+from solvers.forecast import Forecaster, Sample
+
+SAMPLE_SECONDS = 10
+CYCLE_SECONDS = 30
+START_SECONDS = 20
+AHEAD_SECONDS = float(CYCLE_SECONDS + START_SECONDS)
+KNOWN_SECONDS = 1800  # of samples that a forecaster gets
+LEARNING_SECONDS = 2400.0  # before anything is scored
+RATES = (1000.0, 200.0, 50.0, 20.0)
+CLASS_SHARE = 0.05  # by which one class of capacity exceeds the next smaller one
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The load of one service. The counts that are reported scatter as arrivals do."""
+
+    shape: Shape
+    seed: int
+    rate_per_second: float
+    seconds: int = 9600
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastScore:
+    """The score of a forecaster on one or more traces."""
+
+    over_share: float  # of the time: the load exceeds what was planned early enough
+    p99: float  # of the load relative to that
+    most: float
+    headroom: float  # by which the mean planned rate exceeds the mean load
+    changes_per_hour: float  # of the planned rate, per service
+    class_changes_per_hour: float  # of its class of capacity
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A moment of a trace: the load, the rate that can be served, and the planned one."""
+
+    load: float
+    ready: float
+    planned: float
+
+
+def bursty(seed: int) -> Shape:
+    """Returns a steady load with bursts of half as much again, of one to three minutes, about every ten minutes."""
+    draw = random.Random(f"bursts {seed}")
+    bursts = []
+    at = 0.0
+    while at < 24 * 3600:
+        at += draw.expovariate(1 / 600)
+        bursts.append((at, at + draw.uniform(60, 180)))
+        at = bursts[-1][1]
+    return lambda seconds: 1.5 if any(began <= seconds < ended for began, ended in bursts) else 1.0
+
+
+def traces(seeds: Sequence[int]) -> Mapping[str, Sequence[Trace]]:
+    """Returns traces of five kinds, each with a rate of its own."""
+    every: Mapping[str, Callable[[int], Shape]] = {
+        "moving": moving,
+        "wave": lambda seed: wave(0.5, 1.5, 7200.0, seed / 10),
+        "spike": lambda seed: spike(3600.0 + seed),
+        "steady": lambda seed: noisy(steady, 0.02, str(seed)),
+        "bursty": bursty,
+    }
+    return {
+        name: [Trace(shape(seed), seed, RATES[seed % len(RATES)]) for seed in seeds] for name, shape in every.items()
+    }
+
+
+def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.0) -> ForecastScore:
+    """Scores a forecaster on all of these traces together."""
+    moments = [list(_follow(forecaster, trace, declared)) for trace in courses]
+    each = [moment for course in moments for moment in course]
+    ratios = sorted(moment.load / moment.ready for moment in each)
+    hours = len(each) * SAMPLE_SECONDS / 3600
+    return ForecastScore(
+        over_share=sum(ratio > 1 for ratio in ratios) / len(ratios),
+        p99=ratios[int(0.99 * len(ratios))],
+        most=ratios[-1],
+        headroom=sum(moment.planned for moment in each) / sum(moment.load for moment in each) - 1,
+        changes_per_hour=sum(_changes([moment.planned for moment in course]) for course in moments) / hours,
+        class_changes_per_hour=sum(_changes([_class(moment.planned) for moment in course]) for course in moments)
+        / hours,
+    )
+
+
+def _follow(forecaster: Forecaster, trace: Trace, declared: float) -> Iterator[_Moment]:
+    draw = random.Random(trace.seed)
+    samples: list[Sample] = []
+    recent: list[float] = []  # planned rates, one a sample
+    planned, risen_at = declared * trace.rate_per_second, -math.inf
+    for now in range(SAMPLE_SECONDS, trace.seconds, SAMPLE_SECONDS):
+        load = trace.rate_per_second * trace.shape(now - SAMPLE_SECONDS / 2)
+        requests = max(0.0, draw.gauss(load * SAMPLE_SECONDS, math.sqrt(load * SAMPLE_SECONDS)))
+        samples.append(Sample(now, SAMPLE_SECONDS, requests))
+        recent.append(planned)
+        del samples[: -KNOWN_SECONDS // SAMPLE_SECONDS]
+        del recent[: -1 - START_SECONDS // SAMPLE_SECONDS]
+        if now > LEARNING_SECONDS:
+            yield _Moment(load, min(recent), planned)
+        if now % CYCLE_SECONDS:
+            continue
+        found = forecaster(
+            samples, declared * trace.rate_per_second, planned, AHEAD_SECONDS, observed_seconds=float(now),
+            risen_seconds=now - risen_at,
+        )  # fmt: skip
+        if found.rate > planned:
+            risen_at = now
+        planned = found.rate
+
+
+def _changes(values: Sequence[float]) -> int:
+    return sum(before != after for before, after in itertools.pairwise(values))
+
+
+def _class(rate: float) -> float:
+    return math.ceil(math.log(rate) / math.log(1 + CLASS_SHARE) - 1e-9)

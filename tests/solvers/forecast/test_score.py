@@ -1,0 +1,55 @@
+"""What the forecast is worth on loads of several kinds, by a scorer that knows nothing of how it works."""
+
+from __future__ import annotations
+
+import pytest
+
+from solvers.forecast import Forecast, expect
+from tests.solvers.forecast.score import score, traces
+from tests.support.soak import scaled
+
+TRACES = traces(range(scaled(16, 4)))
+
+
+def declared_forever(samples: object, declared: float, *_: object, **__: object) -> Forecast:
+    """A forecaster that never learns."""
+    return Forecast(declared, 0.0, 0.0, "held")
+
+
+def test_the_rate_of_a_moving_load_changes_a_few_times_an_hour_at_a_small_headroom() -> None:
+    moving = score(expect, TRACES["moving"])
+    assert moving.changes_per_hour <= 8
+    assert moving.headroom <= 0.15
+    assert moving.over_share <= 0.3
+
+
+def test_a_wave_is_followed_at_a_small_headroom() -> None:
+    wave = score(expect, TRACES["wave"])
+    assert wave.changes_per_hour <= 8
+    assert wave.headroom <= 0.13
+    assert wave.most <= 1.3
+
+
+def test_noise_moves_no_rate() -> None:
+    assert score(expect, TRACES["steady"]).changes_per_hour == 0
+
+
+def test_bursts_are_not_paid_for_all_the_time() -> None:
+    bursty = score(expect, TRACES["bursty"])
+    assert bursty.headroom <= 0.4
+    assert bursty.over_share <= 0.07
+
+
+def test_a_spike_moves_no_rate_for_long() -> None:
+    spiked = score(expect, TRACES["spike"])
+    assert spiked.changes_per_hour <= 2
+    assert spiked.headroom <= 0.2
+
+
+def test_the_scorer_counts_every_moment_above_a_rate_that_never_moves() -> None:
+    never = score(declared_forever, TRACES["moving"])
+    assert never.over_share > 0.4
+    assert never.changes_per_hour == 0
+    twice = score(declared_forever, TRACES["moving"], declared=2.0)
+    assert twice.over_share == 0
+    assert twice.headroom == pytest.approx(2 * (1 + never.headroom) - 1)
