@@ -188,7 +188,11 @@ class _Cycle:
         answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
         if answer.plan is None or answer.plan.certificate is None:
             return answer if answer.plan else None
-        certificate = with_bound(answer.plan.certificate, self.question.problem, self.bound_of(large), self.snapshot.at)
+        kept, own, known = self.bound_of(large), answer.plan.certificate, large.plan and large.plan.certificate
+        if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
+            certificate = replace(own, bound=min(known.bound, own.cost.total))
+        else:
+            certificate = with_bound(own, self.question.problem, kept, self.snapshot.at)
         return replace(answer, plan=replace(answer.plan, certificate=certificate))
 
     def _unchanged(self, decision: Decision) -> CycleResult:

@@ -35,6 +35,7 @@ from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
 from app.store.plans.plans import Overtaken
+from solvers.planning.kept_bound import what_changed
 
 CYCLE_SECONDS = 30.0
 MOST_FORGOTTEN = 200  # plans, at a time
@@ -192,7 +193,7 @@ class Planner:
             self._lane.set_base(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base
             if base is not None:
-                self._announce(result, snapshot, base)
+                self._announce(result, snapshot, question, base)
                 self._lane.make_ready()  # after the announcement: this keeps a core busy
             expire_proposal(self.store, snapshot)
         except Overtaken:
@@ -200,11 +201,13 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
 
-    def _announce(self, result: CycleResult, snapshot: Snapshot, base: StepBase) -> None:
+    def _announce(self, result: CycleResult, snapshot: Snapshot, question: Question, base: StepBase) -> None:
         shown = result.decision.answer.plan if result.decision and not base.snapshot.target else None
         # The plan in force as the base has it, and all else as it is now.
         now = replace(snapshot, in_force=base.snapshot.in_force, target=base.snapshot.target)
-        outcome = CycleOutcome(now, base.question, shown or base.plan, result.decision, result.blamed)
+        kept = self._lane.kept_bound
+        changed = what_changed(kept.problem, question.problem) if kept else ""
+        outcome = CycleOutcome(now, base.question, shown or base.plan, result.decision, changed, result.blamed)
         if not self._announcer.tell(self.store.epoch, outcome):
             raise Deposed(f"epoch {self.store.epoch} is over")
 

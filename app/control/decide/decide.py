@@ -28,6 +28,7 @@ from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import JudgedPlan
+from solvers.planning.kept_bound import without_bound
 from solvers.planning.search.promise import keep
 
 
@@ -109,7 +110,8 @@ def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
     """Returns the decision with this target instead, judged again; None if the judge refuses it."""
-    question = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
+    nodes = without_drains(snapshot.nodes)
+    question = formulate(replace(snapshot, in_force=desired, nodes=nodes))
     plan = question.plan_in_force
     judged = JudgedPlan(question.problem, plan, keep)
     verdict = judged.verdict()
@@ -119,6 +121,8 @@ def rejudge(
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
+        if nodes != snapshot.nodes:  # the search knew nothing of the GPUs that are being drained
+            certificate = without_bound(certificate, "GPUs that are being drained may still serve")
     instances = tuple(predicted.get(id(line), line) for line in plan.instances)
     jobs = predict_paces(plan, judged.job_residents)
     changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)

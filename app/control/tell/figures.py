@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.control.domain.decision import HeldBackChange
 from app.control.formulate.tenants import GpuUsage
@@ -40,8 +40,13 @@ class LastAnswer:
 def make_figures(
     announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable], held_per_hour: float
 ) -> PlannerFigures:  # fmt: skip
-    """Returns the figures of a cycle; costs and bound are those of the last plan that was made."""
+    """Returns the figures of a cycle; costs and bound are those of the last plan that was made.
+
+    There is no bound once more than rates has changed since it was computed.
+    """
     outcome, certificate, accounts = announced.outcome, answer.certificate, facts.accounts
+    if certificate and outcome.changed_since_bound:
+        certificate = replace(certificate, bound=None)
     snapshot = outcome.snapshot
     return PlannerFigures(
         leads=True,

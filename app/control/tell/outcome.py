@@ -19,4 +19,5 @@ class CycleOutcome:
     question: Question
     plan: Plan
     decision: Decision | None = None  # of this cycle, where it made one
+    changed_since_bound: str = ""  # what changed, besides rates, since the last bound was computed
     blamed: Mapping[str, str] = field(default_factory=dict)  # by service: the likely cause when the solver has no plan

@@ -136,6 +136,15 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
     assert {"unserved", "shedding", "rent_more"} <= reasons
 
 
+def test_there_is_no_bound_once_more_than_rates_has_changed(database: Database) -> None:
+    telling, outcome = Announcer(database, Inline()), after(200.0)
+    assert announced(database, telling, outcome)
+    assert REGISTRY.get_sample_value("gpuwright_plan_bound_per_hour")
+    assert announced(database, telling, replace(outcome, changed_since_bound="prices"))
+    assert REGISTRY.get_sample_value("gpuwright_plan_bound_per_hour") is None
+    assert REGISTRY.get_sample_value("gpuwright_plan_gap_ratio") is None
+
+
 def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
     assert announced(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
     assert database.read(endpoints.read_limits) == {}

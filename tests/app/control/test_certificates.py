@@ -1,0 +1,72 @@
+"""A plan that only follows rates has the bound of the search whose plan moved too much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide.last_question import LastQuestion
+from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
+from app.control.domain.events import NewEvent
+from app.control.domain.ports import Meanwhile, just_wait
+from app.control.domain.snapshot import Snapshot
+from app.control.observe.observer import ExpectLoads
+from app.control.record.planner_store import PlannerStore
+from app.control.solve.inline import Inline
+from solvers.planning.plan import Changes
+from solvers.planning.problem import Problem
+from tests.proofs.replays import begun, changed
+
+WITHOUT_GPUS = 8  # a seed: all of them have failed
+
+
+class MovingSolver(Inline):
+    """Its whole plans move far too much, so that the planner follows rates by the least changes."""
+
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
+        answer = super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
+        return replace(answer, plan=replace(answer.plan, changes=Changes(move=1000))) if answer.plan else answer
+
+
+class OneMoment(PlannerStore):
+    """One snapshot, and what is recorded from it; without a database."""
+
+    def __init__(self, moment: Snapshot) -> None:
+        self.moment_read = moment
+        self.decisions: list[Decision] = []
+
+    def snapshot(self, expecting: ExpectLoads) -> Snapshot:
+        return self.moment_read
+
+    def record(
+        self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
+    ) -> tuple[int, ...]:
+        self.decisions += decisions
+        return tuple(range(2, 2 + len(decisions)))
+
+    def note(
+        self, outcome: SolveOutcome, reason: str, message: str, snapshot: Snapshot | None,
+        new_events: Sequence[NewEvent] = (),
+    ) -> None:  # fmt: skip
+        """Notes nothing."""
+
+
+def test_a_plan_that_follows_rates_has_the_bound_of_the_search_of_its_cycle() -> None:
+    followed = 0
+    for seed in (0, 1, 2, 3, WITHOUT_GPUS):
+        store = OneMoment(changed(begun(seed), Random(seed)))
+        result = run_cycle(store, MovingSolver(), lambda known: {}, LastQuestion(), CycleBudget(work=2))
+        for decision in store.decisions:
+            certificate = decision.plan.certificate
+            if not decision.answer.is_least_change or certificate is None:
+                continue
+            assert (result.kept_bound is None) == (seed == WITHOUT_GPUS)
+            assert (certificate.bound_age_seconds, certificate.no_bound_reason) == (0.0, "")
+            assert certificate.bound is not None
+            assert certificate.bound <= certificate.cost.total
+            followed += 1
+    assert followed >= 3
