@@ -64,7 +64,7 @@ class Duals:
         need = np.array([rates[name] for name in self.services], dtype=np.float64) * NEED_SHARE
         price = np.where((need > self.need) & self.is_capped, self.price * (self.need / need), self.price)
         none = self.unserved_price * np.maximum(need, 1.0)
-        best = max((self._at(price * factor, need, none, factor) for factor in self._factors()), default=0.0)
+        best = float(self._at(price, need, none).max())
         bound = self.attainable.above(best, float(none[~self.can_be_served].sum()) * (1 - SAFETY_SHARE))
         return max(bound, self.found) if bool((need >= self.need).all()) else bound
 
@@ -75,10 +75,12 @@ class Duals:
             return np.ones(1)
         return np.unique(np.append(self.fixed[earning] / self.worth[earning], 1.0))
 
-    def _at(self, price: Floats, need: Floats, none: Floats, factor: float) -> float:
-        """Returns the worth of the rates less the worth of GPUs beyond their cost."""
-        some = price * np.maximum(need - 1.0, 0.0) + self.unserved_price
-        served = float(np.minimum(np.minimum(price * need, some), none).sum())
-        worth = self.worth * factor
-        beyond = float(np.maximum(worth - self.fixed, 0.0) @ self.count)
-        return served - beyond - SAFETY_SHARE * (served + float((worth + self.fixed) @ self.count))
+    def _at(self, price: Floats, need: Floats, none: Floats) -> Floats:
+        """Returns the worth of the rates less the worth of GPUs beyond their cost, for each multiple of the prices."""
+        factors = self._factors()[:, None]
+        some = price * np.maximum(need - 1.0, 0.0) * factors + self.unserved_price
+        served = np.minimum(np.minimum(price * need * factors, some), none).sum(axis=1)
+        worth = self.worth * factors
+        beyond = np.maximum(worth - self.fixed, 0.0) @ self.count
+        bounds: Floats = served - beyond - SAFETY_SHARE * (served + (worth + self.fixed) @ self.count)
+        return bounds
