@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import explain_skipped, follow_rates, is_preferred, is_too_large
+from app.control.decide.regret import RegretAccounts
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
@@ -55,7 +57,7 @@ def run_cycle(
     with phase("observe"):
         snapshot = store.snapshot(expecting)
     with phase("pose"):
-        cycle = _Cycle(store, solver, before, budget, reason, snapshot, formulate(snapshot))
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, formulate(snapshot), before.regrets)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
     with phase("solve"):
@@ -69,6 +71,8 @@ def run_cycle(
         return cycle.fail(decision.answer)
     with phase("hold_back"):
         decision = cycle.hold_back(decision, large)
+    with phase("batches"):
+        cycle, decision = cycle.add_batches(decision)
     kept_bound = cycle.bound_of(large)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision), kept_bound=kept_bound)
@@ -87,6 +91,7 @@ class _Cycle:
     reason: Reason
     snapshot: Snapshot
     question: Question
+    regrets: RegretAccounts
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
@@ -131,6 +136,12 @@ class _Cycle:
             if least and least.answer.outcome is not SolveOutcome.WRONG:
                 decision = hold_back(self.snapshot, self.question, least)
         return explain_skipped(decision, large.plan) if decision.answer.is_least_change and large.plan else decision
+
+    def add_batches(self, decision: Decision) -> tuple[_Cycle, Decision]:
+        """Adds the batches of moves that are due, and keeps the accounts of those that wait."""
+        context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
+        decision, regrets = add_due_batches(context, self.regrets, self.solver)
+        return replace(self, regrets=regrets), decision
 
     def keep(self, decision: Decision) -> CycleResult:
         """Notes that the plan in force stays, and what was held back."""
@@ -201,7 +212,7 @@ class _Cycle:
 
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
-            self.question.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered
+            self.question.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets
         )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.control.solve.solver import Solver
     from cli.bench.system import System
     from simulation.run import Simulation
+    from solvers.planning.batches.batch import GroupRow
     from solvers.planning.plan import Plan
     from solvers.planning.problem import Problem
 
@@ -74,6 +75,16 @@ class TimedSolver:
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         self.inner.prepare(problem, plan)
+
+    def find_batches(self, problem: Problem, plan: Plan, known: Sequence[GroupRow], **limits: Any) -> SolverAnswer:
+        answer = self.inner.find_batches(problem, plan, known, **limits)
+        self.seconds += answer.seconds
+        return answer
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        answer = self.inner.make_batches(problem, plan, groups, seconds=seconds)
+        self.seconds += answer.seconds
+        return answer
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         began = perf_counter()

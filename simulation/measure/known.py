@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.inline import Inline
 from app.manifests.model import JSON
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -33,6 +34,21 @@ class RememberingSolver:
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         return self._remember(self.inner.follow(problem, plan, rates, seconds=seconds))
+
+    def find_batches(
+        self,
+        problem: Problem,
+        plan: Plan,
+        known: Sequence[GroupRow],
+        *,
+        tries: int,
+        seed: int,
+        seconds: float,
+    ) -> SolverAnswer:
+        return self.inner.find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        return self._remember(self.inner.make_batches(problem, plan, groups, seconds=seconds))
 
     def take(self) -> tuple[Plan, ...]:
         """Returns the plans found since the last call."""

@@ -23,8 +23,13 @@ REPAIR_ROUNDS = 4
 
 def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
     """Returns the plan of a draft once the judge accepts it."""
+    return finish_services(t, _completed(t, best, method), known)
+
+
+def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
+    """Returns the plan of these services, with jobs and reasons, once the judge accepts it."""
     problem = t.problem
-    plan, verdict, method = _accepted(problem, _completed(t, best, method))
+    plan, verdict, method = _accepted(problem, services)
     bound, note = _sound(known, verdict.cost.total)
     return Plan(
         instances=plan.instances,

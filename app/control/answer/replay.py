@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Connection
 
+from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
+from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import step_base
@@ -34,7 +36,7 @@ class ReplayRefused(Exception):
     """This decision cannot be replayed here; the message says why."""
 
 
-class ReplaySolver(Protocol):
+class ReplaySolver(BatchMaker, Protocol):
     """A solver that follows recipes."""
 
     def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
@@ -124,7 +126,7 @@ def _repeated(record: Record, question: Question, solver: ReplaySolver) -> Decis
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
-    return hold_back(record.snapshot, question, decision)
+    return _with_batches(record, question, hold_back(record.snapshot, question, decision), solver)
 
 
 def _followed_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
@@ -132,7 +134,11 @@ def _followed_again(record: Record, question: Question, solver: ReplaySolver) ->
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
-    return hold_back(record.snapshot, question, decision)
+    return _with_batches(record, question, hold_back(record.snapshot, question, decision), solver)
+
+
+def _with_batches(record: Record, question: Question, decision: Decision, solver: ReplaySolver) -> Decision:
+    return batches_again(BatchContext(record.snapshot, question, decision, SECONDS), record.recipe, solver)
 
 
 def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.control.decide.regret import NO_REGRETS, RegretAccounts
 from app.control.domain.blame import describe_suspects, suspects_of_tenant
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.events import Reason
@@ -28,6 +29,7 @@ class LastQuestion:
     at: datetime | None = None
     around: tuple[str, ...] = ()
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
+    regrets: RegretAccounts = NO_REGRETS
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
         """Returns whether asking again would give the same answer."""
@@ -36,6 +38,8 @@ class LastQuestion:
             return False
         if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
             return now < self.at + AGAIN_AFTER
+        if self.regrets.due(now):
+            return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
 
 

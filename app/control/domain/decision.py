@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.control.domain.desired import Desired
 from app.manifests.model import JSON
+from solvers.planning.batches.batch import Batch
 from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
 
@@ -70,6 +71,7 @@ class SolverAnswer:
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
     seconds: float = 0.0
     duals: Duals | None = None  # of a search, for bounds at other rates
+    batches: tuple[Batch, ...] = ()  # that make a plan cheaper, where these were asked for
 
     @property
     def is_least_change(self) -> bool:

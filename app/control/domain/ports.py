@@ -10,6 +10,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.readings import CopyTrial, JobReading, LoadReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -20,7 +21,13 @@ def just_wait() -> None:
     """Does nothing while the solver works."""
 
 
-class PlanSolver(Protocol):
+class BatchMaker(Protocol):
+    """Changes a plan by batches of moves."""
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer: ...
+
+
+class PlanSolver(BatchMaker, Protocol):
     """Solves problems: in a process with a deadline, or in this process for simulations."""
 
     def solve(
@@ -28,6 +35,16 @@ class PlanSolver(Protocol):
     ) -> SolverAnswer: ...
     def prepare(self, problem: Problem, plan: Plan) -> None: ...
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
+    def find_batches(
+        self,
+        problem: Problem,
+        plan: Plan,
+        known: Sequence[GroupRow],
+        *,
+        tries: int,
+        seed: int,
+        seconds: float,
+    ) -> SolverAnswer: ...
 
 
 class LoadForecaster(Protocol):

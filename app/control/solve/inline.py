@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import (
+    FindBatches,
     Follow,
+    MakeBatches,
     Prepare,
     Repeat,
     Solve,
+    batches_found,
+    batches_made,
     followed,
     prepared,
     repeated,
@@ -18,6 +22,7 @@ from app.control.solve.orders import (
     spell_error,
 )
 from app.manifests.model import JSON
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -48,6 +53,23 @@ class Inline:
         except Exception as error:  # as in the solver's process
             return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
         return followed(replanner, Follow(rates))
+
+    def find_batches(
+        self,
+        problem: Problem,
+        plan: Plan,
+        known: Sequence[GroupRow],
+        *,
+        tries: int,
+        seed: int,
+        seconds: float,
+    ) -> SolverAnswer:
+        """Returns batches of moves that make the plan cheaper."""
+        return batches_found(FindBatches(problem, plan, known, tries, seed))
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        """Returns the plan with the batches of these groups."""
+        return batches_made(MakeBatches(problem, plan, groups))
 
     def close(self) -> None:
         """Does nothing: there is no process to end."""

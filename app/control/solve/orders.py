@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replay import replay_plan
@@ -51,6 +52,26 @@ class Follow:
 
     rates: Mapping[str, float]
     base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FindBatches:
+    """The order to find batches of moves that make a plan cheaper."""
+
+    problem: Problem
+    plan: Plan
+    known: Sequence[GroupRow]
+    tries: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeBatches:
+    """The order to make the batches of these groups."""
+
+    problem: Problem
+    plan: Plan
+    groups: GroupRow
 
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
@@ -115,6 +136,32 @@ def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
         )
 
     return _as_outcome(made, recipe, began)
+
+
+def batches_found(order: FindBatches) -> SolverAnswer:
+    """Finds batches within the number of tries."""
+    from solvers.planning.batches.find import find_batches
+
+    began = time.monotonic()
+
+    def made() -> SolverAnswer:
+        found = find_batches(order.problem, order.plan, order.known, tries=order.tries, seed=order.seed)
+        return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began, batches=found)
+
+    return _as_outcome(made, {}, began)
+
+
+def batches_made(order: MakeBatches) -> SolverAnswer:
+    """Makes batches one after the other; without a plan if they save nothing."""
+    from solvers.planning.batches.find import make_batches
+
+    began = time.monotonic()
+
+    def made() -> SolverAnswer:
+        plan = make_batches(order.problem, order.plan, order.groups)
+        return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
+
+    return _as_outcome(made, {}, began)
 
 
 def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], began: float) -> SolverAnswer:

@@ -9,10 +9,14 @@ import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs, so thei
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import (
+    FindBatches,
     Follow,
+    MakeBatches,
     Prepare,
     Repeat,
     Solve,
+    batches_found,
+    batches_made,
     followed,
     prepared,
     repeated,
@@ -38,7 +42,7 @@ class Serving:
         self._warm: Replanner | None = None
         self._base = 0
 
-    def answer(self, order: Solve | Repeat | Prepare | Follow | Aside) -> object:
+    def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside) -> object:
         """Returns the answer; a solver's failure is part of it."""
         match order:
             case Aside():
@@ -51,6 +55,10 @@ class Serving:
                 return self._prepare(order)
             case Follow():
                 return self._follow(order)
+            case FindBatches():
+                return batches_found(order)
+            case MakeBatches():
+                return batches_made(order)
 
     def _prepare(self, order: Prepare) -> SolverAnswer:
         self._warm, self._base = None, order.base

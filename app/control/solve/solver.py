@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -10,10 +10,11 @@ from time import monotonic
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.orders import Follow, Prepare, Repeat, Solve, recipe_of
+from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, recipe_of
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
 from app.worker.process import WorkerDied, WorkerLate
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -69,6 +70,24 @@ class Solver:
         if ready.outcome is not SolveOutcome.SOLVED:
             self._forget(base)
         return replace(ready, recipe=recipe)
+
+    def find_batches(
+        self,
+        problem: Problem,
+        plan: Plan,
+        known: Sequence[GroupRow],
+        *,
+        tries: int,
+        seed: int,
+        seconds: float,
+    ) -> SolverAnswer:
+        """Returns batches of moves that make the plan cheaper."""
+        order = FindBatches(problem, plan, tuple(known), tries, seed)
+        return _answer_of(self.full, order, seconds + self._grace_seconds, {})
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        """Returns the plan with the batches of these groups."""
+        return _answer_of(self.full, MakeBatches(problem, plan, groups), seconds + self._grace_seconds, {})
 
     def close(self) -> None:
         """Ends both processes."""

@@ -14,6 +14,7 @@ from app.control.domain.snapshot import ExpectedLoad
 from app.control.solve.inline import Inline
 from app.control.solve.solver import Solver
 from app.control.solve.versions import versions
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.proofs.replays import decisions
@@ -24,6 +25,9 @@ class Silent:
 
     def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for a plan")
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        raise AssertionError("asked for batches")
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked to follow")

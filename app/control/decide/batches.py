@@ -1,0 +1,115 @@
+"""Adds batches of moves to a decision: what runs comes closer to the cheapest plan, by as little churn as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.decide.cordons import draining_gpus
+from app.control.decide.decide import draft_changes
+from app.control.decide.regret import RegretAccounts
+from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.ports import BatchMaker, PlanSolver
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Question
+from app.control.rollout import order
+from app.control.rollout.rules_of import rules_of
+from app.manifests.model import JSON
+from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
+from solvers.planning.plan import Plan
+
+TRIES = 32  # groups of GPUs in a cycle, besides those that are known
+MOST_REHEARSED = 3  # batches in a cycle
+RECIPE_KEY = "batches"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """A decision as it is without batches, and what it was made from."""
+
+    snapshot: Snapshot
+    question: Question
+    decision: Decision
+    seconds: float  # the most that the solver may take
+
+    @property
+    def allows_batches(self) -> bool:
+        """False while more urgent changes are made."""
+        snapshot = self.snapshot
+        return bool(snapshot.in_force) and not snapshot.is_rolling and not draining_gpus(snapshot.nodes)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that batches start from."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        return self.question.plan_in_force if is_unchanged else self.decision.plan
+
+
+def add_due_batches(
+    context: BatchContext, regrets: RegretAccounts, solver: PlanSolver
+) -> tuple[Decision, RegretAccounts]:
+    """Returns the decision with the batches that are due, and the accounts of those that wait."""
+    decision, now = context.decision, context.snapshot.at
+    if not context.allows_batches:
+        return decision, regrets
+    answer = solver.find_batches(
+        context.question.problem, context.plan, regrets.groups, tries=TRIES, seed=int(now.timestamp()),
+        seconds=context.seconds,
+    )  # fmt: skip
+    regrets = regrets.measured(now, answer.batches)
+    for batch in regrets.due(now)[:MOST_REHEARSED]:
+        if found := with_batches(context, batch.groups, solver):
+            return replace(found, message=_spell(batch)), regrets.made(batch)
+        regrets = regrets.refused(batch)
+    return decision, regrets
+
+
+def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there.
+
+    The steps are rehearsed from the plan in force, and every service keeps its capacity at each of them.
+    """
+    snapshot, decision = context.snapshot, context.decision
+    answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.seconds)
+    if answer.plan is None:
+        return None
+    recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
+    answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
+    found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
+    if found.answer.outcome is SolveOutcome.WRONG or not snapshot.resting.keys().isdisjoint(found.services):
+        return None
+    if order(snapshot.in_force, found.desired, rules_of(snapshot.declared)).stuck:
+        return None
+    return replace(found, held_back=decision.held_back)
+
+
+def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:
+    """Returns the decision with the batches of a recipe, as it was made."""
+    groups = tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
+    return (with_batches(context, groups, solver) if groups else None) or context.decision
+
+
+def _with_bound(plan: Plan, searched: Plan | None) -> Plan:
+    """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
+    known, own = searched.certificate if searched else None, plan.certificate
+    if known is None or own is None:
+        return plan
+    if known.bound is not None and known.bound > own.cost.total:
+        return replace(plan, certificate=replace(own, no_bound_reason="the bound of the search exceeds the cost"))
+    certificate = replace(
+        own, bound=known.bound, bound_age_seconds=known.bound_age_seconds, no_bound_reason=known.no_bound_reason
+    )
+    return replace(plan, certificate=certificate)
+
+
+def _spell(batch: Batch) -> str:
+    return f"a batch of moves saves {batch.saved_per_hour:.4g} an hour; its churn costs {batch.churn:.4g}"
+
+
+def _to_json(group: BatchGroup) -> JSON:
+    return {"gpus": [[node, index] for node, index in group.places], "solved": group.is_solved}
+
+
+def _from_json(item: Mapping[str, Any]) -> BatchGroup:
+    return BatchGroup(tuple((str(node), int(index)) for node, index in item["gpus"]), bool(item["solved"]))

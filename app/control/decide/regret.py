@@ -1,0 +1,111 @@
+"""Says when a batch of moves is made: once waiting for it has cost as much as its churn.
+
+Nobody knows how long a saving will last. This is how a skier buys skis: when the rents so far add up to their price.
+Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. Earlier,
+a batch is made only if its churn is repaid within the time for which the loads of a plan are predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from solvers.planning.batches.batch import Batch, GroupRow
+
+LEAD_HOURS = 0.05  # for which the loads of a plan are predicted
+LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
+MOST_WAITING = 6  # batches: those that save most for their churn
+LEAST_CHURN = 1e-6  # a price
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A batch, and what it would have saved since it became possible."""
+
+    batch: Batch
+    regret: float = 0.0
+    is_possible: bool = True
+
+    def after(self, hours: float) -> float:
+        """Returns the regret after so many hours more."""
+        return self.regret + self.batch.saved_per_hour * hours
+
+    def is_due(self, hours: float) -> bool:
+        """Returns whether it is to be made after so many hours more."""
+        return self.is_possible and self.after(hours + LEAD_HOURS) >= self.batch.churn
+
+    @property
+    def saved_per_churn(self) -> float:
+        return self.batch.saved_per_hour / max(self.batch.churn, LEAST_CHURN)
+
+
+@dataclass(frozen=True, slots=True)
+class RegretAccounts:
+    """The batches that wait, as measured at a moment."""
+
+    at: datetime | None = None
+    waiting: tuple[WaitingBatch, ...] = ()
+
+    @property
+    def groups(self) -> tuple[GroupRow, ...]:
+        return tuple(entry.batch.groups for entry in self.waiting)
+
+    def measured(self, now: datetime, found: Iterable[Batch]) -> RegretAccounts:
+        """Returns the accounts after a new measurement: what the batches in them would have saved since the last one.
+
+        A batch that is not possible any more loses as much as it would have gained, so that loads that go back and
+        forth make nothing due. Where another batch has taken its place, that one goes on with its account.
+        """
+        hours = self._hours_until(now)
+        old = {entry.batch.groups: entry for entry in self.waiting}
+        new = {batch.groups: WaitingBatch(batch) for batch in found}
+        for group in old.keys() & new.keys():
+            new[group] = replace(new[group], regret=old[group].after(hours))
+        for entry in self.waiting:
+            if entry.batch.groups in new:
+                continue
+            heirs = [w for w in new.values() if w.batch.groups not in old and not w.regret and _is_akin(w, entry)]
+            if heirs:
+                heir = max(heirs, key=lambda w: (w.batch.saved_per_hour, w.batch.groups))
+                share = min(1.0, heir.batch.saved_per_hour / entry.batch.saved_per_hour)
+                new[heir.batch.groups] = replace(heir, regret=entry.after(hours) * share)
+            elif (regret := entry.after(-hours)) > 0:
+                new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
+        waiting = sorted(new.values(), key=lambda entry: (-entry.saved_per_churn, entry.batch.groups))
+        return RegretAccounts(now, tuple(waiting[:MOST_WAITING]))
+
+    def _hours_until(self, now: datetime) -> float:
+        hours = 0.0 if self.at is None else (now - self.at).total_seconds() / 3600
+        return min(max(hours, 0.0), LONGEST_GAP_HOURS)
+
+    def due(self, now: datetime) -> tuple[Batch, ...]:
+        """Returns the batches that are due, those that save most first."""
+        hours = self._hours_until(now)
+        due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
+        return tuple(sorted(due, key=lambda batch: (-batch.saved_per_hour, batch.churn, batch.groups)))
+
+    def made(self, batch: Batch) -> RegretAccounts:
+        """Returns the accounts without the batches that have a GPU of this batch: it runs something else now."""
+        return replace(
+            self, waiting=tuple(entry for entry in self.waiting if batch.places.isdisjoint(entry.batch.places))
+        )
+
+    def refused(self, batch: Batch) -> RegretAccounts:
+        """Returns the accounts with this batch not due before it has cost its whole churn again."""
+        return replace(
+            self,
+            waiting=tuple(
+                replace(entry, regret=entry.after(-LEAD_HOURS) - entry.regret) if entry.batch == batch else entry
+                for entry in self.waiting
+            ),
+        )
+
+
+def _is_akin(entry: WaitingBatch, other: WaitingBatch) -> bool:
+    """Returns whether the two start from the same GPUs, for the most part."""
+    places, others = entry.batch.places, other.batch.places
+    return 2 * len(places & others) >= min(len(places), len(others))
+
+
+NO_REGRETS = RegretAccounts()

@@ -1,0 +1,32 @@
+"""A batch: a bounded set of moves that starts from a few GPUs of a running plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Place: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BatchGroup:
+    """A few GPUs in use: emptied, so that others carry their load, or solved again together with some spare ones."""
+
+    places: tuple[Place, ...]
+    is_solved: bool
+
+
+GroupRow: TypeAlias = tuple[BatchGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The moves of one or more groups, one after the other: what they save an hour, and their price."""
+
+    groups: GroupRow
+    saved_per_hour: float
+    churn: float
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset(place for group in self.groups for place in group.places)

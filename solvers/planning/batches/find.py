@@ -1,0 +1,81 @@
+"""Finds batches that make a running plan cheaper, bounded by work, and makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
+from solvers.planning.batches.groups import groups
+from solvers.planning.batches.trials import BatchTrials
+from solvers.planning.finish import finish_services
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from solvers.planning.replan.running import repair
+from solvers.planning.search.tables import tables
+
+MOST_IN_A_ROW = 8  # groups of a batch
+CLIMBING_SHARE = 0.5  # of the tries: from the plan with what was found so far
+
+
+def find_batches(
+    problem: Problem, plan: Plan, known: Sequence[GroupRow] = (), *, tries: int, seed: int = 0
+) -> tuple[Batch, ...]:
+    """Returns batches that make this plan cheaper: these, and others of as many groups of GPUs as there are tries.
+
+    They are single groups, and rows of groups that begin with those that save most for their churn.
+    """
+    trials = _trials(problem, plan)
+    if not trials.is_right:
+        return ()
+    climbing = int(tries * CLIMBING_SHARE)
+    singles = [row[0] for row in known if len(row) == 1]
+    tried = dict.fromkeys([*singles, *groups(trials, tries - climbing, seed)])
+    found = [batch for group in tried if (batch := trials.measure(group))]
+    rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1)
+    found += [batch for batch in rows if batch]
+    best = sorted(found, key=lambda batch: (-batch.saved_per_hour / max(batch.churn, 1e-6), batch.groups))
+    first = [batch.groups[0] for batch in best if len(batch.groups) == 1]
+    found += _climbed(trials, first, climbing, seed)
+    return tuple({batch.groups: batch for batch in found}.values())
+
+
+def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
+    """Returns the plan with the batches of these groups, one after the other; None if none of them saves anything."""
+    trials = _trials(problem, plan)
+    made = [group for group in row if trials.is_right and trials.make(group)]
+    return finish_services(tables(problem), trials.services(), None) if made else None
+
+
+def _row(trials: BatchTrials, row: GroupRow) -> Batch | None:
+    """Returns what a row of groups saves and costs together; None if one of them does not save any more."""
+    made = [trials.make(group) for group in row]
+    parts = [batch for batch in made if batch]
+    return _joined(parts) if len(parts) == len(row) else None
+
+
+def _joined(parts: Sequence[Batch]) -> Batch:
+    row = tuple(group for batch in parts for group in batch.groups)
+    return Batch(row, sum(batch.saved_per_hour for batch in parts), sum(batch.churn for batch in parts))
+
+
+def _climbed(trials: BatchTrials, first: Sequence[BatchGroup], tries: int, seed: int) -> Iterator[Batch]:
+    """Makes one batch after the other, and yields each row of them."""
+    parts: list[Batch] = []
+    for group in [*first, *groups(trials, tries, seed + 1)]:
+        if len(parts) == MOST_IN_A_ROW:
+            return
+        if batch := trials.make(group):
+            parts.append(batch)
+            if len(parts) > 1:
+                yield _joined(parts)
+
+
+def _trials(problem: Problem, plan: Plan) -> BatchTrials:
+    """Returns the plan ready for trials; repaired, if its instances break a rule without the jobs beside them."""
+    trials = BatchTrials(problem, plan)
+    if trials.is_right:
+        return trials
+    staying = [placed for placed in plan.jobs if placed.place in trials.closed]
+    found = repair(trials.board.t, plan.instances, staying)
+    return BatchTrials(problem, replace(plan, instances=tuple(found.instances), unserved=tuple(found.unserved)))

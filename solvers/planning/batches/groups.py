@@ -1,0 +1,61 @@
+"""Chooses groups of GPUs that may cost less: one that is worth little for its price, and others near it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from solvers.planning.batches.batch import BatchGroup
+from solvers.planning.batches.trials import BatchTrials
+
+MOST_EMPTIED, MOST_SOLVED = 2, 5  # GPUs of a group
+EMPTIED_SHARE = 0.5  # of the groups
+WORST_GPUS = 4  # one of which is the first of some groups
+WORST_FIRST_SHARE = 0.4  # of the groups; the first of the others is the worst of
+LOOKED_AT_GPUS = 4  # chosen at random
+STRANGER_SHARE = 0.25  # of the others in a group; the rest have a service in common with the first
+
+
+def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
+    """Yields at most so many groups, none of them twice."""
+    d, rng = trials.board, np.random.default_rng(seed)
+    used = [gpu for gpu in np.flatnonzero(d.b.count).tolist() if d.place_of[gpu] not in trials.closed]
+    worst = sorted(used, key=lambda gpu: (_worth(trials, gpu), gpu))
+    rank = {gpu: place for place, gpu in enumerate(worst)}
+    known: set[BatchGroup] = set()
+    for _ in range(count if used else 0):
+        is_solved = bool(rng.random() >= EMPTIED_SHARE)
+        size = int(rng.integers(2, MOST_SOLVED + 1) if is_solved else rng.integers(1, MOST_EMPTIED + 1))
+        if rng.random() < WORST_FIRST_SHARE:
+            first = int(rng.choice(worst[:WORST_GPUS]))
+        else:
+            first = min(rng.choice(used, LOOKED_AT_GPUS).tolist(), key=rank.__getitem__)
+        chosen = _with_others(trials, first, min(size, len(used)), used, rng)
+        group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), is_solved)
+        if group not in known:
+            known.add(group)
+            yield group
+
+
+def _with_others(trials: BatchTrials, first: int, size: int, used: list[int], rng: np.random.Generator) -> set[int]:
+    chosen = {first}
+    near = sorted(_near(trials, first).intersection(used) - chosen)
+    while len(chosen) < size:
+        chosen.add(int(rng.choice(near if near and rng.random() >= STRANGER_SHARE else used)))
+        near = [gpu for gpu in near if gpu not in chosen]
+    return chosen
+
+
+def _worth(trials: BatchTrials, gpu: int) -> float:
+    """Returns what its instances carry, at the prices of rates, as a part of its own price."""
+    d, count = trials.board, int(trials.board.b.count[gpu])
+    services = d.w.offer_service[d.b.offer[gpu, :count]]
+    return float((trials.prices[services] * d.x.rate[gpu, :count]).sum() / d.x.value[gpu])
+
+
+def _near(trials: BatchTrials, gpu: int) -> set[int]:
+    """Returns the GPUs that have a service in common with this one."""
+    d = trials.board
+    services = d.w.offer_service[d.b.offer[gpu, : d.b.count[gpu]]].tolist()
+    return {other for service in services for other in d.homes[service]}

@@ -1,0 +1,167 @@
+"""Tries batches of moves on a running plan: each is put on a board, judged, and taken back unless it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from solvers.planning.batches.batch import Batch, BatchGroup
+from solvers.planning.batches.part import solve_part
+from solvers.planning.judge import JudgedPlan, PlanEdit
+from solvers.planning.plan import Plan, ServicePlan, Unserved
+from solvers.planning.problem import Instance, Problem, RunningState
+from solvers.planning.replan.cover import settle
+from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.running_board import RunningBoard, running_board
+from solvers.planning.replan.seat import seat
+from solvers.planning.search.promise import keep
+from solvers.planning.search.tables import tables
+
+SPARE_GPUS = 2  # of each pool: a batch may open them
+PART_WORK = 4  # steps of the search in a part
+LEAST_SAVED_SHARE = 0.02  # of the prices of the group's GPUs
+ORIGIN = "the running plan with a batch of moves"
+
+
+class BatchTrials:
+    """A plan on a board, and its judge. Its jobs are placed again later, except for those that must stay."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        plan, problem = _without_movable_jobs(problem, plan)
+        t = tables(problem)
+        shop, self.prices = priced(t, 0)
+        self.board: RunningBoard = running_board(t, shop, plan.jobs)
+        self.closed = {placed.place for placed in plan.jobs}
+        broken = seat(self.board, plan.instances)
+        self.board.forget()
+        self._judged = JudgedPlan(problem, plan, keep)
+        self._verdict = self._judged.verdict()
+        self._unserved = {entry.service: entry for entry in plan.unserved}
+        self._serial = len(plan.instances) + len(problem.state.running if problem.state else ())
+        self._offers = _offer_numbers(self.board)
+        self.is_right = self._verdict.is_right and not broken
+
+    def measure(self, group: BatchGroup) -> Batch | None:
+        """Returns what a batch saves and costs; None if it saves too little or breaks a rule."""
+        edit = self._put_on(group)
+        if edit is None:
+            return None
+        batch = self._judge(group, edit)
+        self._take_back(edit)
+        return batch
+
+    def make(self, group: BatchGroup) -> Batch | None:
+        """Makes a batch; None, with nothing changed, if it saves too little or breaks a rule."""
+        edit = self._put_on(group)
+        if edit is None:
+            return None
+        batch = self._judge(group, edit)
+        if batch is None:
+            self._take_back(edit)
+            return None
+        self.board.forget()
+        self._verdict = self._judged.verdict()
+        self._serial += len(edit.start)
+        for name, entry in edit.unserved.items():
+            self._unserved.pop(name, None)
+            if entry:
+                self._unserved[name] = entry
+        return batch
+
+    def services(self) -> ServicePlan:
+        """Returns the services of the plan with all batches that were made."""
+        return ServicePlan(list(predicted(self.board)), list(self._unserved.values()), ORIGIN)
+
+    def _put_on(self, group: BatchGroup) -> PlanEdit | None:
+        """Makes the moves on the board; None, with the board as it was, if there are none."""
+        d = self.board
+        gpus = [d.number_of[place] for place in group.places if place in d.number_of and place not in self.closed]
+        running = [line for gpu in gpus for line in d.lines[gpu] if line]
+        if len(gpus) < len(group.places) or not running:
+            return None
+        services = sorted({d.t.number_of[line.service] for line in running})
+        spare = self._spare(gpus) if group.is_solved else []
+        for gpu in gpus:
+            for slot in range(int(d.b.count[gpu]) - 1, -1, -1):
+                d.stop(gpu, slot)
+        if group.is_solved:
+            placed = solve_part(d, [*gpus, *spare], services, running, PART_WORK)
+            if placed is None:
+                d.restore()
+                return None
+            self._start(placed, running)
+        settle(d, services, self.prices)
+        found = difference(d, services, self._serial, assign(d, services))
+        names = d.t.services
+        unserved = {
+            names[s]: Unserved(names[s], rate) if rate else None
+            for s, rate in found.unserved.items()
+            if rate or names[s] in self._unserved
+        }
+        return PlanEdit(stop=found.before, start=found.after, unserved=unserved)
+
+    def _judge(self, group: BatchGroup, edit: PlanEdit) -> Batch | None:
+        before, after = self._verdict.cost, self._judged.apply(edit)
+        saved = before.total - after.cost.total
+        price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
+        if not after.is_right or saved < LEAST_SAVED_SHARE * price or after.cost.unserved > before.unserved:
+            return None
+        return Batch((group,), saved, max(0.0, after.cost.churn - before.churn))
+
+    def _take_back(self, edit: PlanEdit) -> None:
+        unserved = {name: self._unserved.get(name) for name in edit.unserved}
+        self._judged.apply(PlanEdit(stop=edit.start, start=edit.stop, unserved=unserved))
+        self.board.restore()
+
+    def _spare(self, gpus: Sequence[int]) -> list[int]:
+        """Returns a few empty GPUs of each pool."""
+        d, found = self.board, []
+        d.restack()
+        pools = d.shop.pools
+        for pool, count in enumerate(pools.empties.tolist()):
+            first = int(pools.start[pool])
+            found += pools.empty[first + max(0, count - SPARE_GPUS) : first + count].tolist()
+        return [gpu for gpu in found if gpu not in gpus and d.place_of[gpu] not in self.closed]
+
+    def _start(self, placed: Sequence[Instance], running: Sequence[Instance]) -> None:
+        """Starts these instances on the board; those that ran there before stay the same."""
+        d, t = self.board, self.board.t
+        batch_of = {int(batch): index for index, batch in enumerate(t.batches)}
+        known = {line.id: line for line in running}
+        for line in placed:
+            gpu = d.number_of[line.place]
+            if not d.b.count[gpu]:
+                d.save(gpu)
+                d.b.clock[gpu] = t.problem.type_of(line.node).top_clock_mhz / line.clock_mhz
+            offer = self._offers[t.number_of[line.service], line.variant, int(d.x.site[gpu])]
+            slot = d.start(gpu, offer, line.sm_percent, batch_of[line.batch], line.memory_gib, known.get(line.id))
+            d.b.cap[gpu, slot] = d.x.rate[gpu, slot] = line.rate_per_second
+
+
+def _without_movable_jobs(problem: Problem, plan: Plan) -> tuple[Plan, Problem]:
+    """Returns both with those jobs alone that must stay where they run."""
+    jobs = {name: job for name, job in problem.jobs.items() if not job.is_preemptible}
+    placed = tuple(job for job in plan.jobs if job.job in jobs)
+    staying = {job.job for job in placed}
+    state = problem.state
+    return (
+        replace(plan, jobs=placed, unplaced=()),
+        replace(
+            problem,
+            jobs={name: job for name, job in jobs.items() if name in staying},
+            state=state and RunningState(state.now, state.running, tuple(j for j in state.jobs if j.job in staying)),
+        ),
+    )
+
+
+def _offer_numbers(d: RunningBoard) -> Mapping[tuple[int, str, int], int]:
+    """Returns the number of each offer by service, variant and site."""
+    t = d.t
+    sites = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
+    return {
+        (int(service), variant, int(site)): offer
+        for offer, (service, variant, site) in enumerate(zip(t.offer_service, t.offer_variant, sites, strict=True))
+    }

@@ -1,0 +1,134 @@
+"""Batches of moves make a dear plan cheaper, keep every service's capacity at each step, and can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.control.decide.batches import BatchContext, add_due_batches, batches_again
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.least_change import follow_rates
+from app.control.decide.regret import NO_REGRETS
+from app.control.domain.decision import Decision
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.rollout import order
+from app.control.rollout.rules_of import rules_of
+from app.control.solve.inline import Inline
+from app.manifests.model import Kind
+from simulation.world import of_files
+
+START = datetime(2026, 6, 1, tzinfo=UTC)
+FLEET = Path("examples/fleet.yaml")
+SOLVER = Inline()
+SECONDS = 10.0
+BUSY_FACTOR, QUIET_FACTOR = 1.4, 0.7  # of the declared rates
+
+
+def fleet() -> Snapshot:
+    world = of_files(FLEET)
+    declared = tuple(
+        DeclaredObject(item.kind, item.tenant, item.name, item.spec)
+        for item in world.manifests.values()
+        if item.kind not in (Kind.STATE, Kind.JOB)
+    )
+    nodes = {item.name: NodeStatus(item.name, "reporting") for item in world.of(Kind.NODE)}
+    return Snapshot(START, 1, declared, nodes)
+
+
+def under_load(snapshot: Snapshot, factor: float) -> Snapshot:
+    expected = {
+        item.full_name: ExpectedLoad(float(item.spec["ratePerSecond"]) * factor)
+        for item in snapshot.declared
+        if item.kind == "Service"
+    }
+    return replace(snapshot, at=snapshot.at + timedelta(minutes=1), expected=expected)
+
+
+@pytest.fixture(scope="module")
+def context() -> BatchContext:
+    """The demo's fleet, planned for a busy hour, after its loads have fallen: the least change leaves it dear."""
+    busy = under_load(fleet(), BUSY_FACTOR)
+    question = formulate(busy)
+    planned = draft_changes(busy, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    quiet = under_load(replace(busy, in_force=planned.desired, target=1), QUIET_FACTOR)
+    question = formulate(quiet)
+    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+    decision = hold_back(quiet, question, draft_changes(quiet, question, answer))
+    return BatchContext(quiet, question, decision, SECONDS)
+
+
+@pytest.fixture(scope="module")
+def found(context: BatchContext) -> Decision:
+    return add_due_batches(context, NO_REGRETS, SOLVER)[0]
+
+
+def cost(decision: Decision) -> float:
+    assert decision.plan.certificate
+    return decision.plan.certificate.cost.total
+
+
+def rates(desired: Desired) -> dict[str, dict[str, float]]:
+    """Returns the rate of each instance, by service."""
+    carried: dict[str, dict[str, float]] = {}
+    for wanted in desired.values():
+        for instance in wanted.instances:
+            if instance.service:
+                carried.setdefault(instance.owner, {})[instance.id] = instance.rate_per_second
+    return carried
+
+
+def lacking(before: Desired, steps: tuple[Desired, ...], after: Desired) -> Iterator[tuple[int, str, float]]:
+    """Yields the steps at which instances that serve before and after it carry less than the plan needs."""
+    start, goal = rates(before), rates(after)
+    last = before
+    for number, step in enumerate(steps):
+        was, now = rates(last), rates(step)
+        for service in start.keys() & goal.keys():
+            need = min(sum(start[service].values()), sum(goal[service].values()))
+            both = was[service].keys() & now[service].keys()
+            carried = sum(min(was[service][name], now[service][name]) for name in both)
+            if carried < need * (1 - 1e-6):
+                yield number, service, carried / need
+        last = step
+
+
+def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchContext, found: Decision) -> None:
+    assert cost(found) < cost(context.decision) - 0.5
+    assert not found.plan.unserved
+    assert found.verdict
+    assert found.verdict.is_right
+
+
+def test_the_rehearsal_of_a_batch_keeps_each_services_capacity_at_every_step(
+    context: BatchContext, found: Decision
+) -> None:
+    snapshot = context.snapshot
+    rehearsed = order(snapshot.in_force, found.desired, rules_of(snapshot.declared))
+    assert not rehearsed.stuck
+    assert rehearsed.steps[-1] == found.desired
+    assert list(lacking(snapshot.in_force, rehearsed.steps, found.desired)) == []
+
+
+def test_the_judge_of_rehearsals_finds_a_copy_that_stops_before_its_successor_serves(
+    context: BatchContext, found: Decision
+) -> None:
+    before, after = context.snapshot.in_force, found.desired
+    assert list(lacking(before, (after,), after)), "all at once, starts carry nothing yet"
+
+
+def test_a_batch_is_made_again_from_its_recipe(context: BatchContext, found: Decision) -> None:
+    again = batches_again(context, found.answer.recipe, SOLVER)
+    assert again.desired == found.desired
+    assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
+
+
+def test_no_batch_is_made_while_a_rollout_is_under_way_or_before_the_first_plan(context: BatchContext) -> None:
+    for snapshot in (replace(context.snapshot, is_rolling=True), replace(context.snapshot, in_force={})):
+        held = replace(context, snapshot=snapshot)
+        assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)

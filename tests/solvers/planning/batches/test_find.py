@@ -1,0 +1,71 @@
+"""Batches save what they say, by the judge of whole plans, and the same question finds the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.families import family
+from solvers.planning.batches.batch import Batch, BatchGroup
+from solvers.planning.batches.find import find_batches, make_batches
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, RunningState
+from solvers.planning.replan import Replanner
+from solvers.planning.search.promise import keep
+from solvers.planning.solve import SolveBudget, find
+
+TRIES = 16
+
+
+@pytest.fixture(scope="module")
+def dear() -> tuple[Problem, Plan]:
+    """A fleet whose plan followed its rates down without moving anything else."""
+    problem = family("A", 16, 8, seed=3, load=0.7)
+    busy = find(problem, SolveBudget(None, 1), alone=True).plan
+    replanner = Replanner.of(problem, busy)
+    replanner.change({name: service.rate_per_second * 0.6 for name, service in problem.services.items()})
+    plan = replanner.plan
+    return replace(replanner.problem, state=RunningState(None, plan.instances)), plan
+
+
+@pytest.fixture(scope="module")
+def batches(dear: tuple[Problem, Plan]) -> tuple[Batch, ...]:
+    return find_batches(*dear, tries=TRIES, seed=1)
+
+
+def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
+    dear: tuple[Problem, Plan], batches: tuple[Batch, ...]
+) -> None:
+    problem, plan = dear
+    before = judge(problem, plan, simulate=False, keeps=keep)
+    assert before.is_right
+    assert batches
+    for batch in batches:
+        made = make_batches(problem, plan, batch.groups)
+        assert made, batch
+        after = judge(problem, made, keeps=keep)
+        assert after.is_right, after.violations
+        assert after.cost.total == pytest.approx(before.cost.total - batch.saved_per_hour)
+        assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
+
+
+def test_a_batch_that_was_found_is_found_again_where_it_is_known(
+    dear: tuple[Problem, Plan], batches: tuple[Batch, ...]
+) -> None:
+    assert find_batches(*dear, tries=TRIES, seed=1) == batches
+    known = [batch.groups for batch in batches]
+    again = {batch.groups: batch for batch in find_batches(*dear, known, tries=0)}
+    assert {row: again[row] for row in known} == {batch.groups: batch for batch in batches}
+
+
+def test_gpus_that_are_gone_or_empty_give_no_batch(dear: tuple[Problem, Plan]) -> None:
+    problem, plan = dear
+    used = {line.place for line in plan.instances}
+    places = [(node.name, index) for node in problem.nodes.values() for index in node.gpus]
+    empty = next((place for place in places if place not in used), ("gone", 1))
+    for place in (("gone", 0), empty):
+        row = (BatchGroup((place,), True),)
+        assert find_batches(problem, plan, [row], tries=0) == ()
+        assert make_batches(problem, plan, row) is None
