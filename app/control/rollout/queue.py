@@ -16,7 +16,10 @@ def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
 
 
 def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
-    """Hand-overs that shrink come first, the smallest new copy first; of those that grow the largest old copy."""
+    """Hand-overs that shrink come first, the smallest new copy first; of those that grow the largest old copy.
+
+    Of copies that end, the one that carries least goes first: if the service can spare no more, the others stay.
+    """
     before = change.before.memory_gib if change.before else 0.0
     after = change.instance.memory_gib
     by_room = (0, after) if change.growth <= 0 else (1, -before)
@@ -25,6 +28,7 @@ def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[objec
         FIRST.index(change.kind),
         change.place not in crowded,
         *(by_room if change.takes_room else (0, 0.0)),
+        change.instance.rate_per_second if change.kind is ChangeKind.STOP else 0.0,
         change.id,
     )
 

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 
 from app.control.domain.desired import Desired
 from app.control.rollout import order
+from app.control.rollout.changes import changes
+from app.control.rollout.queue import usually
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, drawn, rules, served
 from tests.app.control.rollout.referee import faults, has_an_order, placed_instances
 from tests.support.soak import scaled
@@ -113,3 +115,9 @@ def test_jobs_give_way_in_an_order_too() -> None:
     target = {"n1": a_node(an_instance("new", sm=90)), "n2": a_node(a_job("again", sm=90))}
     found = order(assigned, target, rules())
     assert [sorted(placed_instances(step)) for step in found.steps] == [[], ["again", "new"]]
+
+
+def test_of_copies_that_end_the_one_that_carries_least_goes_first() -> None:
+    assigned = {"n1": a_node(an_instance("a", rate=90)), "n2": a_node(an_instance("b", rate=10))}
+    todo = changes(assigned, {"n1": a_node(), "n2": a_node()})
+    assert [change.id for change in usually(todo)] == ["b", "a"]
