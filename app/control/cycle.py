@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from app.control.decide.batches import BatchContext, add_due_batches
-from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
+from app.control.decide.choosing import choose
+from app.control.decide.decide import draft_changes, rollout_in_progress, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
-from app.control.decide.least_change import explain_skipped, follow_rates, is_preferred, is_too_large
+from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
@@ -61,8 +63,7 @@ def run_cycle(
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
     with phase("solve"):
-        large = cycle.solve(meanwhile)
-        answer = cycle.follow_if_large(large)
+        answer = cycle.solve(meanwhile)
     if answer.plan is None:
         return cycle.fail(answer)
     with phase("judge"):
@@ -70,10 +71,10 @@ def run_cycle(
     if decision.answer.outcome is SolveOutcome.WRONG:
         return cycle.fail(decision.answer)
     with phase("hold_back"):
-        decision = cycle.hold_back(decision, large)
+        decision = choose(snapshot, cycle.question, decision, partial(cycle.follow, answer))
     with phase("batches"):
         cycle, decision = cycle.add_batches(decision)
-    kept_bound = cycle.bound_of(large)
+    kept_bound = cycle.bound_of(answer)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision), kept_bound=kept_bound)
     with phase("record"):
@@ -116,26 +117,29 @@ class _Cycle:
         note(outcome=answer.outcome)
         return answer
 
-    def follow_if_large(self, large: SolverAnswer) -> SolverAnswer:
-        """Returns the least change instead if the plan is too large and the least change is preferred to it."""
-        if large.plan is None or not is_too_large(self.snapshot, large.plan.changes):
-            return large
-        small = self._follow(large, only_if_moved=True)
-        return small if small and small.plan and is_preferred(small.plan, large.plan) else large
-
     def draft(self, answer: SolverAnswer) -> Decision:
         return draft_changes(self.snapshot, self.question, answer, reason=self.reason)
 
-    def hold_back(self, decision: Decision, large: SolverAnswer) -> Decision:
-        """Holds changes back; if nothing is left and load goes unserved, at least the least change is made."""
-        decision = hold_back(self.snapshot, self.question, decision)
-        nothing_is_left = decision.desired == self.snapshot.in_force
-        if nothing_is_left and not decision.answer.is_least_change and self.question.falls_short:
-            small = self._follow(large)
-            least = self.draft(small) if small else None
-            if least and least.answer.outcome is not SolveOutcome.WRONG:
-                decision = hold_back(self.snapshot, self.question, least)
-        return explain_skipped(decision, large.plan) if decision.answer.is_least_change and large.plan else decision
+    def follow(self, large: SolverAnswer, only_if_moved: bool) -> Decision | None:
+        """Drafts the least change, by which the plan in force follows the rates that moved; None if there is none.
+
+        It answers the same question as the large plan, so that its bound is that of the same search.
+        """
+        problem, plan, rates = follow_rates(self.question)
+        if only_if_moved and not rates:
+            return None
+        answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
+        if answer.plan is None:
+            return None
+        if own := answer.plan.certificate:
+            kept, known = self.bound_of(large), large.plan and large.plan.certificate
+            if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
+                certificate = replace(own, bound=min(known.bound, own.cost.total))
+            else:
+                certificate = with_bound(own, self.question.problem, kept, self.snapshot.at)
+            answer = replace(answer, plan=replace(answer.plan, certificate=certificate))
+        decision = self.draft(answer)
+        return None if decision.answer.outcome is SolveOutcome.WRONG else decision
 
     def add_batches(self, decision: Decision) -> tuple[_Cycle, Decision]:
         """Adds the batches of moves that are due, and keeps the accounts of those that wait."""
@@ -187,24 +191,6 @@ class _Cycle:
     def bound_of(self, large: SolverAnswer) -> KeptBound | None:
         """Returns what the search found for bounds of later plans."""
         return KeptBound(self.question.problem, large.duals, self.snapshot.at) if large.duals else None
-
-    def _follow(self, large: SolverAnswer, only_if_moved: bool = False) -> SolverAnswer | None:
-        """Returns the least change, by which the plan in force follows the rates that moved; None if there is none.
-
-        It answers the same question as the large plan, so that its bound is that of the same search.
-        """
-        problem, plan, rates = follow_rates(self.question)
-        if only_if_moved and not rates:
-            return None
-        answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
-        if answer.plan is None or answer.plan.certificate is None:
-            return answer if answer.plan else None
-        kept, own, known = self.bound_of(large), answer.plan.certificate, large.plan and large.plan.certificate
-        if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
-            certificate = replace(own, bound=min(known.bound, own.cost.total))
-        else:
-            certificate = with_bound(own, self.question.problem, kept, self.snapshot.at)
-        return replace(answer, plan=replace(answer.plan, certificate=certificate))
 
     def _unchanged(self, decision: Decision) -> CycleResult:
         last = self._last_question(SolveOutcome.SOLVED, self.snapshot.declared)

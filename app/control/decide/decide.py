@@ -21,7 +21,8 @@ from app.control.domain.specs import own_mode
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
-from app.control.formulate.running import without_drains
+from app.control.formulate.running import running_instances, without_drains
+from app.control.formulate.value import value_plan
 from app.control.jobs import queue_jobs
 from app.control.rollout import order
 from app.control.rollout.keeping import without
@@ -29,6 +30,7 @@ from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.kept_bound import without_bound
+from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 
 
@@ -44,21 +46,20 @@ def draft_changes(
         queue = queue_jobs(snapshot)
         plan = queue.add_resting(keep_jobs_steady(question.problem, answer.plan, queue.units_left))
         answer = replace(answer, plan=plan)
-    return draft(snapshot, question, answer, lane, reason)
+    decision = draft(snapshot, question, answer, lane, reason)
+    return replace(decision, value=value_plan(question.problem, decision.plan, decision.verdict))
 
 
 def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Decision:
     """Returns the decision without what is not worth its churn and what no order of steps leads to.
 
-    If all of it is held back, it wants what is in force.
+    What is left is weighed again: if it is no better than the plan in force, it wants what is in force.
     """
     few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in question.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
-    # The least change pays for itself, or is due.
-    idle = None if decision.answer.is_least_change else not_worth_it(snapshot, question, decision)
-    if idle is not None:
-        return _nothing_of(snapshot, decision, idle)
+    if idle := not_worth_it(snapshot, question, decision):
+        return _nothing_of(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
         adjusted, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
@@ -74,7 +75,11 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:
         return decision
-    return rejudge(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
+    rest = rejudge(snapshot, decision, found.target, stuck)
+    if rest is None:
+        return _nothing_of(snapshot, question, decision, *stuck)
+    idle = not_worth_it(snapshot, question, rest)
+    return _nothing_of(snapshot, question, rest, idle) if idle else rest
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
@@ -109,15 +114,15 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
 def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
-    """Returns the decision with this target instead, judged again; None if the judge refuses it."""
+    """Returns the decision with this target instead, judged and weighed again; None if the judge refuses it."""
     nodes = without_drains(snapshot.nodes)
     question = formulate(replace(snapshot, in_force=desired, nodes=nodes))
-    plan = question.plan_in_force
-    judged = JudgedPlan(question.problem, plan, keep)
+    plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
+    judged = JudgedPlan(problem, plan, keep)
     verdict = judged.verdict()
     if not verdict.is_right:
         return None
-    predicted = predict_instances(question.problem, judged.residents)  # running lines have no predictions
+    predicted = predict_instances(problem, judged.residents)  # running lines have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
@@ -125,15 +130,31 @@ def rejudge(
             certificate = without_bound(certificate, "GPUs that are being drained may still serve")
     instances = tuple(predicted.get(id(line), line) for line in plan.instances)
     jobs = predict_paces(plan, judged.job_residents)
-    changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
+    changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved, changes=verdict.changes)
     return replace(
         decision,
         plan=replace(changed, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
         services=changed_owners(snapshot.in_force, desired),
+        verdict=verdict,
+        value=value_plan(problem, plan, verdict),
     )
 
 
-def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBackChange) -> Decision:
-    return replace(decision, desired=snapshot.in_force, held_back=(*decision.held_back, *held), services=())
+def _from_here(snapshot: Snapshot, problem: Problem) -> Problem:
+    """Returns the problem whose changes are counted from the plan in force, not from the plan that is judged."""
+    if problem.state is None:
+        return problem
+    running, _ = running_instances(snapshot.in_force, problem)
+    return replace(problem, state=replace(problem.state, running=running))
+
+
+def _nothing_of(snapshot: Snapshot, question: Question, decision: Decision, *held: HeldBackChange) -> Decision:
+    return replace(
+        decision,
+        desired=snapshot.in_force,
+        held_back=(*decision.held_back, *held),
+        services=(),
+        value=question.value_in_force,
+    )

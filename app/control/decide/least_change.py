@@ -13,6 +13,7 @@ from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
+from app.control.formulate.running import running_plan
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
@@ -36,7 +37,7 @@ def handed_over(changes: Changes) -> int:
 
 def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """Returns what the solver needs to follow: the problem that the plan in force answers, that plan, the new rates."""
-    running = question.plan_in_force
+    running = running_plan(question.problem)  # at the rates that it was made for
     carried = dict.fromkeys(question.problem.services, 0.0)
     for instance in running.instances:
         carried[instance.service] += instance.rate_per_second
@@ -50,24 +51,12 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
     return question.problem.with_rates(then), replace(running, unserved=unserved), rates
 
 
-def is_preferred(small: Plan, large: Plan) -> bool:
-    """Returns whether the smaller plan leaves no more unserved, or the larger is too large to find an order."""
-    if handed_over(large.changes) > MOST_HANDOVERS:
-        return True
-    smaller, larger = small.certificate, large.certificate
-    return (
-        smaller is not None
-        and larger is not None
-        and smaller.cost.unserved <= larger.cost.unserved * (1 + EQUAL_SHARE) + EQUAL_SHARE
-    )
-
-
 def explain_skipped(decision: Decision, large: Plan) -> Decision:
     """Adds to the smaller decision what the larger plan would save by its hand-overs."""
-    if not handed_over(large.changes):
-        return decision
     smaller, larger = decision.plan.certificate, large.certificate
     saved = smaller.cost.total - larger.cost.total if smaller and larger else 0.0
+    if not handed_over(large.changes) or saved <= 0:
+        return decision
     message = (
         f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isclose
 from typing import TYPE_CHECKING
 
 from app.control.domain.desired import Desired
@@ -15,6 +16,8 @@ from solvers.planning.plan import Plan
 
 if TYPE_CHECKING:
     from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
+
+SAME_SHARE = 1e-9  # of a cost: what sums of floats may differ by
 
 
 class PlanningLane(StrEnum):
@@ -91,6 +94,23 @@ class HeldBackChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanValue:
+    """What plans are weighed by: first the load that they leave unserved, then their cost over the horizon."""
+
+    per_horizon: float | None  # with the churn; None if the plan breaks a rule
+    churn: float = 0.0
+    unserved: float = 0.0  # at its price, an hour
+
+    def is_better_than(self, other: PlanValue) -> bool:
+        """Returns whether this plan serves more, or as much for less; a plan that breaks a rule is never better."""
+        if self.per_horizon is None or other.per_horizon is None:
+            return self.per_horizon is not None
+        if not isclose(self.unserved, other.unserved, rel_tol=SAME_SHARE, abs_tol=SAME_SHARE):
+            return self.unserved < other.unserved
+        return self.per_horizon < other.per_horizon - SAME_SHARE * abs(other.per_horizon)
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """A judged plan, ready to be recorded, with the services that it changes and the changes that it holds back."""
 
@@ -104,4 +124,5 @@ class Decision:
     state: PlanState = PlanState.ROLLING
     base: int = 0  # generation of the plan that it changes
     services: tuple[str, ...] = ()  # whose instances it changes
-    verdict: Verdict | None = None  # of the judge, on the answer
+    verdict: Verdict | None = None  # of the judge
+    value: PlanValue | None = None  # what it is weighed by, once it has been

@@ -9,7 +9,9 @@ from functools import cached_property
 import msgspec
 
 from agents.contract.assignments import AssignedInstance
-from app.control.formulate.running import running_plan
+from app.control.domain.decision import PlanValue
+from app.control.formulate.running import at_todays_rates, running_plan
+from app.control.formulate.value import value_plan
 from app.store.plans.pieces import content_hash
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
@@ -37,8 +39,8 @@ class Question:
 
     @cached_property
     def plan_in_force(self) -> Plan:
-        """The plan in force, in the problem's terms."""
-        return running_plan(self.problem)
+        """The plan in force, in the problem's terms and at its rates."""
+        return at_todays_rates(self.problem, running_plan(self.problem))
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -48,6 +50,11 @@ class Question:
         )
 
         return judge(self.problem, self.plan_in_force, simulate=False, keeps=keep)
+
+    @cached_property
+    def value_in_force(self) -> PlanValue:
+        """What the plan in force is weighed by."""
+        return value_plan(self.problem, self.plan_in_force, self.verdict)
 
     @property
     def falls_short(self) -> bool:

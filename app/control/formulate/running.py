@@ -18,6 +18,28 @@ def running_plan(problem: Problem) -> Plan:
     return Plan(running, problem.state.jobs if problem.state else (), unserved_rest(problem, running))
 
 
+def at_todays_rates(problem: Problem, plan: Plan) -> Plan:
+    """Returns the plan with less on every instance of a service whose rate has fallen below what they carry.
+
+    The gateway splits what arrives by the same weights: a rate that falls breaks no rule.
+    """
+    carried = dict.fromkeys(problem.services, 0.0)
+    for line in plan.instances:
+        carried[line.service] += line.rate_per_second
+    fallen = {
+        name: service.rate_per_second / carried[name]
+        for name, service in problem.services.items()
+        if carried[name] > service.rate_per_second
+    }
+    if not fallen:
+        return plan
+    lines = tuple(
+        replace(line, rate_per_second=line.rate_per_second * fallen[line.service]) if line.service in fallen else line
+        for line in plan.instances
+    )
+    return replace(plan, instances=lines)
+
+
 def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:
     """Returns the instances and jobs that the plan in force has on the problem's GPUs."""
     running, jobs = [], []

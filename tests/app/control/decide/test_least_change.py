@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agents.contract.assignments import AssignedInstance
-from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_preferred, is_too_large
+from app.control.decide.choosing import is_preferred
+from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_too_large
+from app.control.domain.decision import Decision, PlanningLane, PlanValue, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
-from solvers.planning.plan import Certificate, Changes, Cost, Plan
+from solvers.planning.plan import Changes, Plan
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -18,8 +20,10 @@ def fleet(count: int) -> Snapshot:
     return Snapshot(AT, 1, in_force={"node-0": NodeDesired(lines)})
 
 
-def plan(unserved: float, **changes: int) -> Plan:
-    return Plan((), changes=Changes(**changes), certificate=Certificate(Cost(10.0, unserved), None, "", 0, 0.0))
+def decision(unserved: float, per_horizon: float = 10.0, **changes: int) -> Decision:
+    value = PlanValue(per_horizon, 0.0, unserved)
+    plan = Plan((), changes=Changes(**changes))
+    return Decision(PlanningLane.FULL, plan, {}, SolverAnswer(SolveOutcome.SOLVED), value=value)
 
 
 def test_a_plan_that_hands_over_much_of_a_fleet_is_an_upheaval_and_its_first_one_is_not() -> None:
@@ -31,9 +35,10 @@ def test_a_plan_that_hands_over_much_of_a_fleet_is_an_upheaval_and_its_first_one
 
 
 def test_the_small_step_is_taken_where_it_serves_as_much_or_the_large_one_is_too_large() -> None:
-    assert is_preferred(plan(0.0, start=1), plan(0.0, move=30))
-    assert not is_preferred(plan(5.0, start=1), plan(0.0, move=30))
-    assert is_preferred(plan(5.0, start=1), plan(0.0, move=MOST_HANDOVERS + 1))
+    assert is_preferred(decision(0.0, start=1), decision(0.0, move=30))
+    assert not is_preferred(decision(5.0, start=1), decision(0.0, move=30))
+    assert not is_preferred(decision(0.0, 15.0, start=1), decision(0.0, 12.1, move=30)), "it opens a dear GPU"
+    assert is_preferred(decision(5.0, start=1), decision(0.0, move=MOST_HANDOVERS + 1))
 
 
 def test_what_gives_way_is_counted_once() -> None:

@@ -1,0 +1,53 @@
+"""Chooses what is recorded: the whole new plan, the least change or nothing, each weighed as far as it can be reached.
+
+A plan that looks best may leave a mixture once changes without an order of steps are held back, and that mixture may
+serve less or cost more than another plan in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.control.decide.decide import hold_back
+from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Question
+
+Follow = Callable[[bool], Decision | None]  # drafts the least change; with True only if rates have moved
+
+
+def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow) -> Decision:
+    """Returns the best of the plans in hand after holding back; it wants what is in force if nothing is better.
+
+    `follow` is called at most once, and only where the large plan is too large or not possible as a whole.
+    """
+    first, second = large, None
+    if is_too_large(snapshot, large.plan.changes) and (small := follow(True)):
+        first, second = (small, large) if is_preferred(small, large) else (large, small)
+    found = hold_back(snapshot, question, first)
+    if found.desired != first.desired:
+        if second is None and (question.falls_short or _is_better_than_now(large, question)):
+            second = follow(False)
+        if second is not None and _is_searched(second):
+            other = hold_back(snapshot, question, second)
+            found = other if _is_better(other, found) else found
+    return explain_skipped(found, large.plan) if found.answer.is_least_change else found
+
+
+def is_preferred(small: Decision, large: Decision) -> bool:
+    """Returns whether the smaller plan serves as much for no more, or the larger is too large to find an order."""
+    return not _is_searched(large) or not _is_better(large, small)
+
+
+def _is_better(decision: Decision, other: Decision) -> bool:
+    return decision.value is not None and (other.value is None or decision.value.is_better_than(other.value))
+
+
+def _is_better_than_now(decision: Decision, question: Question) -> bool:
+    return decision.value is not None and decision.value.is_better_than(question.value_in_force)
+
+
+def _is_searched(decision: Decision) -> bool:
+    """Returns whether an order of steps is searched; with too many hand-overs it is not."""
+    return handed_over(decision.plan.changes) <= MOST_HANDOVERS

@@ -1,0 +1,206 @@
+"""Nothing worse is ever recorded: random plans in hand, weighed by arithmetic that shares nothing with the code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from app.control.decide import least_change
+from app.control.decide.assigning import desired_of
+from app.control.decide.choosing import choose
+from app.control.decide.decide import draft_changes
+from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.formulate.formulate import formulate
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Instance
+from tests.solvers.planning.random_problems import NOON
+from tests.support.soak import scaled
+
+PRICES = {"small": 0.5, "big": 3.2}
+NODES = {"n1": "small", "n2": "big"}
+GPUS = 2
+SERVICES = {"shop/a": 40.0, "shop/b": 30.0, "shop/c": 20.0, "shop/d": 10.0}
+MEMORY_GIB, EACH_GIB = 16.0, 2.0
+MOVE_PRICE, HORIZON_MINUTES, UNSERVED_PRICE = 0.1, 60.0, 1000.0
+LEAST_LACK_SHARE = 1e-4
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What a fleet costs by this file's own arithmetic."""
+
+    unserved: float
+    per_hour: float
+    per_horizon: float
+
+
+def world(rates: Mapping[str, float]) -> Snapshot:
+    """A node of cheap GPUs and one of dear ones; every service runs anywhere, within its SLO."""
+    declared = [
+        DeclaredObject("Policy", "", "default", {
+            "mode": "auto", "movePrice": MOVE_PRICE, "horizonMinutes": HORIZON_MINUTES,
+            "unservedPrice": UNSERVED_PRICE, "energyPricePerKwh": 0.0, "pricing": "gpu",
+        })
+    ]  # fmt: skip
+    for kind, price in PRICES.items():
+        spec = {"memoryGib": MEMORY_GIB, "smCount": 80, "idleW": 40, "maxW": 300, "clocksMhz": [1500]}
+        declared.append(DeclaredObject("GpuType", "", kind, spec | {"pricePerHour": price}))
+    for node, kind in NODES.items():
+        spec = {"gpuType": kind, "gpus": GPUS, "cpuCores": 64, "memoryGib": 512}
+        declared.append(DeclaredObject("Node", "", node, spec))
+    for name, rate in rates.items():
+        model = f"m-{name[-1]}"
+        declared.append(DeclaredObject("Model", "", model, {"variants": [{"name": "v", "accuracy": 0.8}]}))
+        declared += [DeclaredObject("Profile", "", f"{model}-{kind}", _profile(model, kind)) for kind in PRICES]
+        slo = {"latencyMs": 1000, "percentile": 95}
+        declared.append(
+            DeclaredObject("Service", "shop", name[-1], {"model": model, "slo": slo, "ratePerSecond": rate})
+        )
+    return Snapshot(
+        at=NOON, epoch=1, nodes={node: NodeStatus(node, "reporting") for node in NODES},
+        declared=tuple(sorted(declared, key=lambda item: (item.kind, item.tenant, item.name))),
+        expected={name: ExpectedLoad(rate) for name, rate in rates.items()},
+    )  # fmt: skip
+
+
+def _profile(model: str, kind: str) -> dict[str, Any]:
+    latency = {"1": {"10": 4.0, "100": 4.0}}
+    return {"model": model, "variant": "v", "gpuType": kind, "latencyMs": latency, "memoryGib": {"1": EACH_GIB}}
+
+
+def plan(r: Random, rates: Mapping[str, float], whole: bool) -> Plan:
+    """Places each service on random GPUs; unless `whole`, a service may go partly or wholly without."""
+    room = {(node, gpu): 100 for node in NODES for gpu in range(GPUS)}
+    lines, unserved = [], []
+    for name, rate in r.sample(sorted(rates.items()), len(rates)):
+        sizes = [r.choice((20, 30, 40, 60)) for _ in range(r.choice((1, 1, 2, 3)))]
+        found: list[tuple[Place, int]] = []
+        for size in sizes:
+            free = sorted(place for place in room if room[place] >= size and place not in dict(found))
+            if free:
+                place = r.choice(free)
+                room[place] -= size
+                found.append((place, size))
+        part = 1.0 if whole or r.random() < 0.7 else r.choice((0.5, 0.9))
+        if not found or part < 1:
+            lack = rate * (1 - part) if found else rate
+            unserved.append(Unserved(name, lack))
+        share = rate * part / max(len(found), 1)
+        for (node, gpu), size in found:
+            lines.append(Instance(f"i{len(lines)}", name, node, gpu, "v", 1, 0.0, size, EACH_GIB, 1500.0, share))
+    return Plan(tuple(lines), unserved=tuple(sorted(unserved, key=lambda lack: lack.service)))
+
+
+def running(desired: Desired) -> dict[Place, Counter[tuple[str, float, float]]]:
+    """Returns by GPU what runs there: service, SM% and memory."""
+    found: dict[Place, Counter[tuple[str, float, float]]] = {}
+    for node, wanted in desired.items():
+        for line in wanted.instances:
+            shape = (line.owner, line.sm_percent, line.memory_gib)
+            found.setdefault((node, line.gpu), Counter())[shape] += 1
+    return found
+
+
+def weighed(desired: Desired, now: Desired, rates: Mapping[str, float]) -> Weighed:
+    """Weighs a fleet, starting from the one that runs now."""
+    carried = dict.fromkeys(rates, 0.0)
+    for wanted in desired.values():
+        for line in wanted.instances:
+            carried[line.owner] += line.rate_per_second
+    lacks = [rate - carried[name] for name, rate in rates.items()]
+    unserved = sum(
+        UNSERVED_PRICE * max(lack, 1.0)
+        for lack, rate in zip(lacks, rates.values(), strict=True)
+        if lack > LEAST_LACK_SHARE * rate
+    )
+    there, before = running(desired), running(now)
+    per_hour = sum(PRICES[NODES[node]] for node, _ in there)
+    churn = 0.0
+    for (node, gpu), shapes in there.items():
+        new = shapes - before.get((node, gpu), Counter())
+        churn += MOVE_PRICE * PRICES[NODES[node]] * sum(sm / 100 * count for (_, sm, _), count in new.items())
+    return Weighed(unserved, per_hour, per_hour * HORIZON_MINUTES / 60 + churn)
+
+
+def has_room_at_once(now: Desired, target: Desired) -> bool:
+    """Returns whether all that runs and all that is to run fit next to each other: any order of steps will do."""
+    before, after = running(now), running(target)
+    for place in {*before, *after}:
+        both = before.get(place, Counter()) | after.get(place, Counter())
+        services = [service for service, _, _ in both]
+        if len(set(services)) < len(services) or sum(sm * count for (_, sm, _), count in both.items()) > 100:
+            return False
+    return True
+
+
+def drafted(now: Snapshot, found: Plan, kind: str) -> Decision:
+    answer = SolverAnswer(SolveOutcome.SOLVED, found, recipe={"kind": kind})
+    return draft_changes(now, formulate(now), answer)
+
+
+def in_force(r: Random, rates: Mapping[str, float]) -> Snapshot:
+    """Returns a fleet that runs a random plan, made for other rates than today's in some cases."""
+    then = {name: rate * r.choice((1.0, 1.0, 1.0, 0.8, 1.2)) for name, rate in rates.items()}
+    made_for = world(then)
+    desired = desired_of(made_for, formulate(made_for), plan(r, then, whole=r.random() < 0.7))
+    resting = r.sample(sorted(rates), 1) if r.random() < 0.5 else []
+    return replace(
+        world(rates), in_force=desired, target=1, resting=dict.fromkeys(resting, NOON + timedelta(minutes=5))
+    )
+
+
+@pytest.mark.parametrize("few", [least_change.FEW_HANDOVERS, 1])
+def test_no_decision_serves_less_than_a_plan_in_hand_or_costs_more_than_a_right_plan_in_force(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(least_change, "FEW_HANDOVERS", few)
+    r = Random(few)
+    changed = mixed = 0
+    for case in range(scaled(5_000, 75)):
+        rates = {name: rate * r.choice((0.6, 1.0, 1.5)) for name, rate in SERVICES.items()}
+        now = in_force(r, rates)
+        plans = [drafted(now, plan(r, rates, whole=r.random() < 0.8), kind) for kind in ("solve", "follow")]
+        large, small = sorted(plans, key=lambda draft: _promise(draft, now.in_force, rates))
+        large, small = _labelled(large, "solve"), _labelled(small, "follow")
+        asked: list[Decision] = []
+
+        def follow(only_if_moved: bool, small: Decision = small, asked: list[Decision] = asked) -> Decision:
+            asked.append(small)
+            return small
+
+        found = choose(now, formulate(now), large, follow)
+        result = weighed(found.desired, now.in_force, rates)
+        before = weighed(now.in_force, now.in_force, rates)
+        assert result.unserved <= before.unserved + 1e-6, case
+        if result.unserved >= before.unserved - 1e-6:
+            assert result.per_hour <= before.per_hour + 1e-6, case
+            assert result.per_horizon <= before.per_horizon + 1e-6, case
+        for hand in (large, *asked):
+            if has_room_at_once(now.in_force, hand.desired) and not now.resting.keys() & set(hand.services):
+                other = weighed(hand.desired, now.in_force, rates)
+                assert result.unserved <= other.unserved + 1e-6, case
+                if result.unserved >= other.unserved - 1e-6:
+                    assert result.per_horizon <= other.per_horizon + 1e-6, case
+        changed += found.desired != now.in_force
+        mixed += found.desired not in (now.in_force, large.desired, small.desired)
+    assert changed > 10
+    assert mixed > 0
+
+
+def _promise(draft: Decision, now: Desired, rates: Mapping[str, float]) -> tuple[float, float]:
+    figures = weighed(draft.desired, now, rates)
+    return figures.unserved, figures.per_horizon
+
+
+def _labelled(draft: Decision, kind: str) -> Decision:
+    return replace(draft, answer=replace(draft.answer, recipe={"kind": kind}))
