@@ -36,7 +36,7 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
         for manifest in snapshot.declared
         if manifest.kind in READ
     }
-    ids = _Ids(snapshot.in_force, snapshot.target)
+    ids = _Ids((snapshot.assignments, snapshot.in_force), snapshot.target)
     shapes = _Shapes(problem, specs)
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
@@ -67,15 +67,18 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
 
 
 class _Ids:
-    """Gives ids: those of what runs already, or new ones, derived so that a replay gives the same."""
+    """Gives ids: those of what is assigned or planned already, or new ones, derived so that a replay gives the same."""
 
-    def __init__(self, in_force: Desired, target: int) -> None:
+    def __init__(self, fleets: Sequence[Desired], target: int) -> None:
         self._target = target
         self._made = 0
         self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
-        for node, wanted in in_force.items():
+        known = set()
+        for node, wanted in (item for fleet in fleets for item in fleet.items()):
             for instance in wanted.instances:
-                self._held[node, instance.gpu, instance.owner].append(instance.id)
+                if instance.id not in known:
+                    known.add(instance.id)
+                    self._held[node, instance.gpu, instance.owner].append(instance.id)
 
     def of(self, node: str, gpu: int, owner: str) -> str:
         if self._held[node, gpu, owner]:

@@ -62,16 +62,17 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return _nothing_of(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        adjusted, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
+        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules)
         decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
+    changing = changed_owners(snapshot.assignments, decision.desired) if snapshot.resting else ()
     resting = {
         owner: HeldBackChange(
             owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it will be retried after {until:%H:%M:%SZ}"
         )
         for owner, until in snapshot.resting.items()
-        if owner in decision.services
+        if owner in changing
     }
-    found = order(snapshot.in_force, without(decision.desired, snapshot.in_force, resting), rules)
+    found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:
         return decision
@@ -83,13 +84,13 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
-    """Returns whether the current rollout is to finish first, as its plan still serves all load."""
+    """Returns whether the current rollout is to finish first, as its plan still serves nearly all load."""
     if not snapshot.is_rolling:
         return None
-    if question.falls_short:
+    if question.falls_far_short:
         return None
     return HeldBackChange(
-        "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves all load"
+        "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves the load"
     )
 
 
@@ -116,7 +117,7 @@ def rejudge(
 ) -> Decision | None:
     """Returns the decision with this target instead, judged and weighed again; None if the judge refuses it."""
     nodes = without_drains(snapshot.nodes)
-    question = formulate(replace(snapshot, in_force=desired, nodes=nodes))
+    question = formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
     plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
     judged = JudgedPlan(problem, plan, keep)
     verdict = judged.verdict()

@@ -97,6 +97,7 @@ class Snapshot:
     declared: tuple[DeclaredObject, ...] = ()
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
     in_force: Mapping[str, NodeDesired] = field(default_factory=dict)  # the plan in force, by node
+    assigned: Mapping[str, NodeDesired] | None = None  # the assignments, until they are the plan in force
     expected: Mapping[str, ExpectedLoad] = field(default_factory=dict)  # by tenant/name
     corrections: Mapping[str, Correction] = field(default_factory=dict)  # by model/variant/gpuType
     jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name
@@ -105,10 +106,14 @@ class Snapshot:
         default_factory=dict
     )  # services and jobs whose last step failed: when they may be tried again
     blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
-    moved: int = 0  # full plans of the last hour that changed something
     is_rolling: bool = False  # the plan in force is not fully rolled out
     rolled_back_at: datetime | None = None  # when the plan in force was restored by a rollback
     target: int = 0  # generation of the plan in force; 0: none yet
+
+    @property
+    def assignments(self) -> Mapping[str, NodeDesired]:
+        """Returns what nodes are assigned: an order of steps starts from there, also in the middle of a rollout."""
+        return self.in_force if self.assigned is None else self.assigned
 
     def spec(self, kind: str, name: str, tenant: str = "") -> Mapping[str, JSON] | None:
         """Returns the spec of the object with this name, or None."""

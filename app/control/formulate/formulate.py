@@ -10,17 +10,10 @@ from app.control.formulate.question import Question
 from app.control.formulate.tenants import apply_tenant_rules
 from app.control.jobs import queue_jobs
 
-LEAST_HORIZON_MINUTES = 3.0
-
 
 def formulate(snapshot: Snapshot) -> Question:
     """Returns the question of this moment: tenants' rules applied, and only the jobs that may be placed now."""
     queue = queue_jobs(snapshot)
     question = pose(snapshot, jobs=queue.units_left)
     problem = queue.weigh(apply_tenant_rules(question.problem, snapshot, question.pinned).problem)
-    # If plans changed four times in the last hour, the next change is due in a quarter of an hour: a move has to pay
-    # for itself by then.
-    horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
-    if horizon != problem.policy.horizon_minutes:
-        problem = replace(problem, policy=replace(problem.policy, horizon_minutes=horizon))
     return replace(question, problem=problem)

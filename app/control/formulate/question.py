@@ -17,6 +17,8 @@ from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
+SMALL_LACK_SHARE = 0.01  # of a service's rate
+
 
 @dataclass(frozen=True)
 class Question:
@@ -60,3 +62,12 @@ class Question:
     def falls_short(self) -> bool:
         """True if the plan in force leaves load unserved, or breaks a rule by now, usually an SLO."""
         return bool(self.plan_in_force.unserved) or not self.verdict.is_right
+
+    @property
+    def falls_far_short(self) -> bool:
+        """True if another plan is due before the one in force is rolled out: a small lack only shifts weights."""
+        services = self.problem.services
+        return not self.verdict.is_right or any(
+            lack.rate_per_second >= SMALL_LACK_SHARE * services[lack.service].rate_per_second
+            for lack in self.plan_in_force.unserved
+        )

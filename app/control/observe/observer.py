@@ -29,6 +29,8 @@ STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "rou
 RISING = ("starting", "verifying", "warming", "routing")  # stages of a copy that is to serve
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # after a failed step
 FAILURES_HOURS = 2.0  # how long failed steps count
+UNFINISHED = ("rolling", "paused")  # states of a plan whose assignments may not be made yet
+NOTHING = NodeDesired()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
@@ -82,6 +84,7 @@ class Observer:
             declared=declared,
             nodes=self._nodes(connection, at),
             in_force=target,
+            assigned=self._unfinished(connection, in_force, target),
             expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(*factors)
@@ -95,11 +98,21 @@ class Observer:
                 if at < last_at + retry_delay(times)
             },
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
-            moved=plans.count_recent_moves(connection),
             is_rolling=in_force is not None and in_force.state == "rolling",
             rolled_back_at=in_force.at if in_force and in_force.lane == "rollback" else None,
             target=in_force.generation if in_force else 0,
         )
+
+    def _unfinished(self, connection: Connection, plan: PlanInForce | None, target: Desired) -> Desired | None:
+        """Returns the assignments of a plan that is not fully rolled out; None if they are what it wants."""
+        if plan is None or plan.state not in UNFINISHED:
+            return None
+        assigned = self.assigned(connection)
+        is_reached = all(
+            assigned.get(node, NOTHING).instances == target.get(node, NOTHING).instances
+            for node in {*assigned, *target}
+        )
+        return None if is_reached else assigned
 
     def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
         rows = observed.nodes(connection)

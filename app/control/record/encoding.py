@@ -18,8 +18,8 @@ from app.control.solve.versions import versions
 from app.store.plans import plans
 from solvers.planning.plan import Plan
 
-HEAD = ("at", "epoch", "target", "moved", "is_rolling", "rolled_back_at")
-PARTS = ("nodes", "expected", "corrections", "jobs", "tenants", "resting")
+HEAD = ("at", "epoch", "target", "is_rolling", "rolled_back_at")
+PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting")
 
 
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:

@@ -67,16 +67,6 @@ FAILED = statement(
     GROUP BY owner
     """,
 )
-# The number of recent full plans that moved copies: a plan that lasts minutes must pay off within minutes.
-MOVED = statement(
-    "plans_that_moved",
-    """
-    SELECT count(*) FROM plan
-    WHERE lane = 'full' AND state NOT IN ('advisory', 'proposed', 'rejected', 'expired')
-        AND at > moment() - interval '1 hour' AND base IS NOT NULL
-        AND CAST(changes ->> 'start' AS int) + CAST(changes ->> 'move' AS int) + CAST(changes ->> 'resize' AS int) > 0
-    """,
-)
 PROVEN = statement(
     "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
 )
@@ -232,11 +222,6 @@ def proven_shapes(connection: Connection) -> frozenset[str]:
 def recent_failures(connection: Connection, hours: float) -> list[tuple[str, int, datetime]]:
     """Returns the services and jobs whose steps failed recently: (owner, failures, last failure)."""
     return [(row.owner, row.times, row.last_at) for row in connection.execute(FAILED, {"hours": hours})]
-
-
-def count_recent_moves(connection: Connection) -> int:
-    """Counts the full plans of the last hour that changed more than weights; the first plan does not count."""
-    return int(connection.execute(MOVED).scalar_one())
 
 
 def read_row(connection: Connection, generation: int) -> dict[str, Any] | None:

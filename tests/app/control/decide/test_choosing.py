@@ -14,11 +14,13 @@ import pytest
 from app.control.decide import least_change
 from app.control.decide.assigning import desired_of
 from app.control.decide.choosing import choose
-from app.control.decide.decide import draft_changes
+from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
+from app.control.rollout.order import order
+from app.control.rollout.rules_of import rules_of
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
 from tests.solvers.planning.random_problems import NOON
@@ -81,7 +83,8 @@ def _profile(model: str, kind: str) -> dict[str, Any]:
 def plan(r: Random, rates: Mapping[str, float], whole: bool) -> Plan:
     """Places each service on random GPUs; unless `whole`, a service may go partly or wholly without."""
     room = {(node, gpu): 100 for node in NODES for gpu in range(GPUS)}
-    lines, unserved = [], []
+    lines: list[Instance] = []
+    unserved: list[Unserved] = []
     for name, rate in r.sample(sorted(rates.items()), len(rates)):
         sizes = [r.choice((20, 30, 40, 60)) for _ in range(r.choice((1, 1, 2, 3)))]
         found: list[tuple[Place, int]] = []
@@ -204,3 +207,42 @@ def _promise(draft: Decision, now: Desired, rates: Mapping[str, float]) -> tuple
 
 def _labelled(draft: Decision, kind: str) -> Decision:
     return replace(draft, answer=replace(draft.answer, recipe={"kind": kind}))
+
+
+@pytest.mark.parametrize(("grown", "waits"), [(1.0, True), (0.7, True), (1.005, True), (1.02, False)])
+def test_a_rollout_finishes_first_unless_its_plan_lacks_a_hundredth_of_a_service(grown: float, waits: bool) -> None:
+    made_for = world(SERVICES)
+    desired = desired_of(made_for, formulate(made_for), plan(Random(1), SERVICES, whole=True))
+    now = replace(world({name: rate * grown for name, rate in SERVICES.items()}), in_force=desired, is_rolling=True)
+    assert (rollout_in_progress(now, formulate(now)) is not None) == waits
+
+
+def test_an_order_starts_from_what_is_assigned_and_not_from_a_plan_that_is_half_rolled_out() -> None:
+    """The plan in force leaves room where a copy that is still assigned has none to spare."""
+    small = world(SERVICES)
+
+    def fleet(**gpus: tuple[str, int, int]) -> Desired:
+        lines = [
+            Instance(
+                f"i-{name}", f"shop/{name}", node, gpu, "v", 1, 0.0, size, EACH_GIB, 1500.0, SERVICES[f"shop/{name}"]
+            )
+            for name, (node, gpu, size) in gpus.items()
+        ]
+        return desired_of(small, formulate(small), Plan(tuple(lines)))
+
+    rest = {"c": ("n2", 1, 40), "d": ("n1", 1, 20)}
+    assigned = fleet(a=("n1", 0, 60), b=("n2", 0, 60), **rest)
+    planned = fleet(a=("n1", 1, 60), b=("n2", 0, 60), **rest)
+    swapped = fleet(a=("n2", 0, 60), b=("n1", 0, 60), c=("n1", 1, 40), d=("n1", 1, 20))
+    now = replace(small, in_force=planned, target=1, is_rolling=True)
+    assert not order(now.assignments, swapped, rules_of(now.declared)).stuck
+    halfway = replace(now, assigned=assigned)
+    assert order(halfway.assignments, swapped, rules_of(now.declared)).stuck
+    draft = drafted(halfway, question_plan(halfway, swapped), "solve")
+    held = hold_back(halfway, formulate(halfway), draft).held_back
+    assert {change.service for change in held if change.reason == "no_room_to_hand_over"} == {"shop/a", "shop/b"}
+
+
+def question_plan(now: Snapshot, desired: Desired) -> Plan:
+    """Returns a desired state as a plan."""
+    return formulate(replace(now, in_force=desired, assigned=None)).plan_in_force
