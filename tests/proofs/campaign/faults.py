@@ -12,7 +12,6 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import Connection, event, text
 
-from agents.devices.simulated.gpu import POWER_EXPONENT
 from agents.devices.simulated.refusals import CudaRefusal
 from agents.host.clocks import boot_id
 from agents.keeper.copies import Stage
@@ -168,16 +167,11 @@ class CampaignFaults(Chaos):
             self._later(120, 400, lambda: node.machine.vacate(pid))
 
     def cap_lowered(self) -> None:
-        """Caps a GPU below what it draws, but not below what the lowest clock of its frame needs at full load."""
+        """Caps a GPU below what it draws."""
         node = self.pick()
         gpu = self.rng.randrange(len(node.uuids))
         device = node.machine.slots[node.uuids[gpu]].gpu
-        range_w = device.kind.power_default_w - device.kind.idle_w
-        frames = node.memory.assignment.gpus if node.memory.assignment else ()
-        lowest_mhz = max([g.clock_mhz.min for g in frames if g.index == gpu and g.clock_mhz], default=0.0)
-        pace = (max(lowest_mhz, device.clocks_mhz[0]) / device.clocks_mhz[-1]) ** POWER_EXPONENT
-        lowest_w = device.kind.idle_w + 1.05 * pace * range_w
-        node.caps_w[gpu] = max(lowest_w, device.kind.idle_w + 0.6 * (device.power_mean_w - device.kind.idle_w))
+        node.caps_w[gpu] = device.kind.idle_w + 0.6 * (device.power_mean_w - device.kind.idle_w)
         node.cap()
         self._later(200, 600, lambda: self._lift_cap(node, gpu))
 

@@ -11,6 +11,7 @@ import msgspec
 from agents.contract.assignments import AssignedGpu, Assignment
 from agents.control.assignments import AssignmentVerdict
 from agents.control.contact import Contact
+from agents.devices.simulated.gpu import POWER_EXPONENT
 from agents.devices.simulated.process import Behaviour, Process
 from agents.keeper.copies import Stage
 from agents.runtime import CopyRuntime, Launch, Running
@@ -163,11 +164,20 @@ class CampaignNode(WholeNode):
         self.agent.offer(assignment)
 
     def _capped(self, assignment: Assignment) -> Assignment:
-        """Returns the assignment with the caps of the moment."""
+        """Returns the assignment with the caps of the moment, raised to what its clocks need at the least."""
         gpus = {gpu.index: msgspec.structs.replace(gpu, cap_w=None) for gpu in assignment.gpus}
-        for index, cap_w in self.caps_w.items():
-            gpus[index] = msgspec.structs.replace(gpus.get(index, AssignedGpu(index)), cap_w=cap_w)
+        for index, cap_w in tuple(self.caps_w.items()):
+            known = gpus.get(index, AssignedGpu(index))
+            self.caps_w[index] = max(cap_w, self._least_cap_w(known))
+            gpus[index] = msgspec.structs.replace(known, cap_w=self.caps_w[index])
         return msgspec.structs.replace(assignment, gpus=tuple(gpus.values()))
+
+    def _least_cap_w(self, assigned: AssignedGpu) -> float:
+        """Returns what the lowest clock that the assignment allows draws at full load: no law can keep less."""
+        device = self.machine.slots[self.uuids[assigned.index]].gpu
+        lowest_mhz = max(assigned.clock_mhz.min if assigned.clock_mhz else 0.0, device.clocks_mhz[0])
+        pace: float = (lowest_mhz / device.clocks_mhz[-1]) ** POWER_EXPONENT
+        return device.kind.idle_w + 1.05 * pace * (device.kind.power_default_w - device.kind.idle_w)
 
     def _cut_off(self, before: Assignment | None, after: Assignment) -> None:
         known = {instance.id for instance in before.instances} if before else set()
