@@ -1,4 +1,4 @@
-"""What a simulated fleet cost over time, as a table for programs and as a picture."""
+"""Writes what a simulated fleet cost over time as CSV, and draws it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 def write_costs(samples: RunSamples, file: Path) -> None:
-    """Writes a row for each moment at which a cost changed; what could have been holds from sample to sample."""
+    """Writes a row for each moment at which a cost changed; what the fleet could cost holds from sample to sample."""
     with file.open("w", newline="") as out:
         rows = csv.writer(out)
         rows.writerow(COLUMNS)

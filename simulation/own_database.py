@@ -1,4 +1,4 @@
-"""A Postgres of a run's own, which is gone with its folder when the run ends, however it ends.
+"""Starts a Postgres for one run, and removes it with its folder when the run ends, even if it is killed.
 
 Usage: python -m simulation.own_database PARENT_PID FOLDER    (removes it once parent or standard input ends)
 """
@@ -24,13 +24,13 @@ REMOVE_SECONDS = 60.0
 
 @contextmanager
 def vanishing_folder(prefix: str) -> Iterator[Path]:
-    """Yields a new folder, which a process of its own removes when this one has ended, be it killed.
+    """Yields a new folder, which another process removes once this one has ended, even if it was killed.
 
     A Postgres whose data is in there is stopped first.
     """
     folder = Path(mkdtemp(prefix=prefix))
     command = [sys.executable, "-m", "simulation.own_database", str(os.getpid()), str(folder)]
-    # In a session of its own: what ends a whole group or terminal leaves it its work.
+    # In a session of its own, so that it outlives a process group or terminal that ends as a whole.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield folder

@@ -41,7 +41,7 @@ class StoredSpan:
 
 
 class Followers:
-    """Takes a route for in force once the control plane has stored it and says, a while later, that gateways have it.
+    """Takes a route to be in force once the control plane stored it and, a while later, answers that gateways have it.
 
     A report that was sent counts for nothing: only its answer says that gateways can learn the route. The second answer
     says which endpoints they have put in force meanwhile. Without it, routes are unknown, and every copy stays.

@@ -37,8 +37,8 @@ class CopyCounters:
         self._counters: Mapping[str, Counters] = {}
         self._gateway_paused_until = float("-inf")
         self._gateway_answered = False
-        self._counters_due: set[str] = set()  # copies of an earlier agent whose counters were not read yet,
-        self._served_due: set[str] = set()  # and whose own report was not
+        self._counters_due: set[str] = set()  # copies of an earlier agent whose counters were not read yet
+        self._served_due: set[str] = set()  # copies of an earlier agent that have not reported themselves yet
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
         self.totals: dict[str, CopyTotals] = {}
 
@@ -53,7 +53,7 @@ class CopyCounters:
     ) -> None:
         """Asks the copies that are due and all on the GPUs in `eager`; without an answer the last totals stay.
 
-        What an earlier agent's copies had counted by their first reading is left out of `minute`.
+        `minute` leaves out what copies of an earlier agent had counted before their first reading.
         """
         if self._gateway is not None and now >= self._gateway_paused_until:
             try:
@@ -91,7 +91,8 @@ class CopyCounters:
 
     def _leave_out_inherited(self, totals: Mapping[str, CopyTotals], minute: ReportMinute) -> None:
         for name in self._counters_due & totals.keys():
-            if self._served.get(name) is not None if self._gateway is None else self._gateway_answered:
+            is_read = self._served.get(name) is not None if self._gateway is None else self._gateway_answered
+            if is_read:
                 self._counters_due.discard(name)
                 minute.skip(name, counters=totals[name].counters)
         for name in self._served_due & totals.keys():

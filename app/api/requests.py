@@ -24,7 +24,7 @@ from app.world.write import Actor
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
 JSON = "application/json"
 SALT_BYTES = 16
-OTHER_ACCOUNTS = 50  # times as many changes a day as a tenant: each token without a tenant
+TENANTLESS_FACTOR = 50  # a token without a tenant may make so many times the changes a day of a tenant
 
 
 def context(request: Request) -> Context:
@@ -39,7 +39,7 @@ def principal(request: Request) -> Principal:
 
 def actor(request: Request) -> Actor:
     who, most = principal(request), context(request).settings.tenant_changes
-    most *= 1 if who.tenant else OTHER_ACCOUNTS
+    most *= 1 if who.tenant else TENANTLESS_FACTOR
     return Actor(who, request.scope["state"]["request_id"], most)
 
 

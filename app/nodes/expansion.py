@@ -98,7 +98,7 @@ def _decoded(connection: Connection, reports: Sequence[MinuteReport]) -> str:
 
 
 def _leave_strange_out(connection: Connection, crowded: Sequence[Expanded]) -> None:
-    """Bounds the instances of these minutes that were not assigned to their node: a row of each would be stored."""
+    """Bounds the instances that were not assigned to the node of their minute, because each would store a row."""
     if not crowded:
         return
     reported = {(minute.node, instance.id) for minute in crowded for instance in minute.instances}

@@ -1,4 +1,4 @@
-"""Knows which endpoints every gateway has put in force, so that a node ends no copy that one of them still needs."""
+"""Finds which endpoints every gateway has put in force, so that a node ends no copy that one of them still needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GatewayProgress:
     async def _read(self) -> None:
         now = time.monotonic()
         self._answering_since = min(self._answering_since, now)
-        returned = now > self._answering_since + SILENT.total_seconds()
-        within = SILENT if returned else BEFORE_OUTAGE
+        is_settled = now > self._answering_since + SILENT.total_seconds()
+        within = SILENT if is_settled else BEFORE_OUTAGE
         self._in_force = await self._lane.read(lambda connection: gateways.in_force(connection, within))
         self._read_at = now

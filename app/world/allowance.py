@@ -19,7 +19,7 @@ UNIT_BYTES = 8 * 1024  # a change that writes more into the audit counts as seve
 
 
 def charge(connection: Connection, actor: Actor, decisions: Sequence[ObjectDecision]) -> None:
-    """Counts the changes, or refuses them where the day's are used up. An actor of 0 changes may make any number."""
+    """Counts the changes, or refuses them once the day's are used up. With `most_changes` 0 any number is allowed."""
     changed = [decision for decision in decisions if decision.action is not Action.UNCHANGED]
     if not actor.most_changes or not changed:
         return

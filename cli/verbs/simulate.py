@@ -187,7 +187,7 @@ def _ratio(held: float, other: float) -> str:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the run as Ctrl-C does."""
+    """Ends the run on SIGTERM, or when its terminal closes, as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> Any:
         raise KeyboardInterrupt
@@ -202,7 +202,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[None]:
-    """Leaves out warnings, for example of slow statements: in virtual time they mean nothing."""
+    """Hides warnings, for example about slow statements: in virtual time they mean nothing."""
     log = logging.getLogger()
     before = log.level
     log.setLevel(logging.ERROR)

@@ -8,12 +8,11 @@ from itertools import pairwise
 from math import fsum, inf
 
 ABOVE_SHARE = 1.25  # of a fresh plan's cost; more is counted in minutes
-HOUR_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class CostMoment:
-    """What the fleet costs an hour from this second on, until the next moment."""
+    """The cost of the fleet an hour from this second on, until the next moment."""
 
     at: float
     held: float
@@ -23,7 +22,7 @@ class CostMoment:
 
 @dataclass(frozen=True, slots=True)
 class FreshMoment:
-    """What it could cost from this second on: for the planned rates, and for those that came."""
+    """The least known cost an hour and its bound from this second on, for the planned rates and for those that came."""
 
     at: float
     fresh: float
@@ -60,7 +59,7 @@ class RunSamples:
 
 
 def cost_figures(samples: RunSamples) -> dict[str, float]:
-    """Returns means over time: each moment holds until the next, the last until the end."""
+    """Returns costs as means over time: each moment holds until the next, the last until the end."""
     costs, fresh, until = samples.costs, samples.fresh, samples.ended
     above = above_seconds(samples)
     return {

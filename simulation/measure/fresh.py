@@ -1,4 +1,4 @@
-"""What the fleet could cost at one moment: the cheapest plan that is known for it, and a bound that no plan beats."""
+"""Finds what the fleet could cost at one moment: the cheapest plan known for it, and a bound that no plan beats."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> 
 
 
 def serves_all(problem: Problem, plan: Plan) -> bool:
-    """Tells if the plan breaks no rule and carries the whole rate of every service."""
+    """Returns whether the plan breaks no rule and carries the whole rate of every service."""
     return not unserved_rest(problem, plan.instances) and judge_services(problem, plan, keep).is_right
 
 
 def at_rates(problem: Problem, plan: Plan) -> Plan | None:
-    """Returns the plan with each service's load at the problem's rate, divided as before; None if it lacks one."""
+    """Returns the plan with each service at the problem's rate, divided as before; None if it lacks a service."""
     carried = dict.fromkeys(problem.services, 0.0)
     for instance in plan.instances:
         if instance.service not in carried or instance.node not in problem.nodes:

@@ -1,4 +1,4 @@
-"""What the fleet costs at one moment, as it runs and as the plan in force has it."""
+"""Prices the GPUs that a fleet holds at one moment, and those that the plan in force uses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def price_of(problem: Problem, shares: Mapping[Seat, Iterable[tuple[float, float
 
 
 def is_waiting(view: FleetView) -> bool:
-    """Tells if changes of the plan in force wait although no step is under way that they could wait for."""
+    """Returns whether changes of the plan in force wait although no step that could free them is under way."""
     plan = view.plan
     if plan is None or plan.state != PlanState.ROLLING:
         return False

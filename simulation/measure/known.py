@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.inline import Inline
-from app.manifests.model import JSON
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -25,9 +24,6 @@ class RememberingSolver:
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
         return self._remember(self.inner.solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile))
-
-    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
-        return self._remember(self.inner.repeat(problem, recipe, seconds=seconds))
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         self.inner.prepare(problem, plan)

@@ -1,4 +1,4 @@
-"""The loads that a simulation can be asked for by name; each is a pure function of service, seed and time."""
+"""Builds the loads that a simulation knows by name; each is a pure function of service, seed and time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
 
 LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
-LOADS: tuple[LoadName, ...] = ("moving", "wave", "spike", "steady")
 NOISE_SHARE = 0.02
 DAY_SECONDS = 86_400.0
 NIGHT_SHARE = 0.25  # of the declared rate, which is a daily wave's highest
@@ -37,7 +36,7 @@ def _phase(seed: int, name: str) -> float:
 
 
 def _spikes(names: list[str], hours: float, seed: int) -> dict[str, Shape]:
-    """Gives one service an hour four times its load for ten minutes, in an order of the seed."""
+    """Gives another service every hour four times its load for ten minutes, in an order that the seed decides."""
     order = random.Random(f"spike {seed}").sample(names, len(names))  # noqa: S311
     count = 1 + int(max(0.0, hours * 3600 - FIRST_SPIKE_SECONDS) // SPIKE_EVERY_SECONDS)
     begins = [FIRST_SPIKE_SECONDS + SPIKE_EVERY_SECONDS * number for number in range(count)]

@@ -1,4 +1,4 @@
-"""What people do today, on the same load: a static plan for the peak, and a Horizontal Pod Autoscaler for each service.
+"""Prices what people do today on the same load: a static plan for the peak, or an autoscaler for each service.
 
 Both are fluid models, without queues: load beyond what ready copies carry within the SLO counts as not served.
 """
@@ -27,7 +27,7 @@ MOST_ADDED_PODS, MOST_ADDED_FACTOR = 4, 2  # in one sync: the larger of the two
 
 @dataclass(frozen=True, slots=True)
 class PeerCost:
-    """What a peer costs an hour, the share of requests that it serves, and the GPUs that it needs at most."""
+    """The cost of a peer an hour, the share of requests that it serves, and the GPUs that it needs at most."""
 
     per_hour: float
     served_share: float

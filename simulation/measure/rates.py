@@ -18,7 +18,7 @@ MOST_VALUE = 1e9
 
 
 class RatesRefused(Exception):
-    """The text is no load; `faults` name each place, what is there, and what is allowed."""
+    """The text does not give a load; `faults` name each place, what is there, and what is allowed."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -72,7 +72,7 @@ def _shape(curve: RateCurve, declared: float) -> Shape:
 
 
 def _rows(text: str, source: str) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yields each row with its line. Raises RatesRefused where the header is not what is read."""
+    """Yields each row with its line. Raises RatesRefused if the header lacks a column, or has another or one twice."""
     reader = csv.DictReader(StringIO(text.removeprefix("\ufeff")), strict=True, skipinitialspace=True)
     header = [name.strip() for name in reader.fieldnames or ()]
     allowed = f"the header must have the columns {','.join(COLUMNS)}, each once"
@@ -88,7 +88,7 @@ def _rows(text: str, source: str) -> Iterator[tuple[int, dict[str, str | None]]]
 
 
 def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict[str, RateCurve]) -> str:
-    """Adds a row to its curve; returns what is wrong with it instead, if anything is."""
+    """Adds a row to its curve; returns its fault instead if it has one."""
     if None in row or None in row.values():
         return f"the row has another number of fields than the header, which has {len(COLUMNS)}"
     name = (row["service"] or "").strip()
@@ -101,8 +101,10 @@ def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict
         return f"ratePerSecond {row['ratePerSecond']!r} is not allowed: a number from 0 to {MOST_VALUE:g}"
     curve = curves.setdefault(name, RateCurve())
     if curve.seconds and seconds <= curve.seconds[-1]:
-        before = f"{curve.seconds[-1]:g}, the one of its row before"
-        return f"seconds {seconds:g} of {name} is not allowed: the seconds of a service must grow, here beyond {before}"
+        previous = f"{curve.seconds[-1]:g}, the value of its previous row"
+        return (
+            f"seconds {seconds:g} of {name} is not allowed: the seconds of a service must grow, here beyond {previous}"
+        )
     curve.seconds.append(seconds)
     curve.rates.append(rate)
     return ""

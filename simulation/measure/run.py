@@ -1,4 +1,4 @@
-"""Runs a fleet under a load in virtual time, and measures what it costs beside what it could cost."""
+"""Runs a fleet under a load in virtual time, and measures what it costs and what it could cost."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from solvers.planning.plan import Plan
 WORK = 24  # of each search of a cycle
 TICK_SECONDS = 2.0
 FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 300.0, 600.0
-VIEW_SECONDS = 10.0  # between two looks at the plan in force
+VIEW_SECONDS = 10.0  # between two reads of the plan in force
 HINDSIGHT_STEP_SECONDS = 5.0
 MOST_PLANS = 1_000_000
-MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # that are compared again at a sample
+MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # compared again at each sample
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationOrder:
-    """What to simulate."""
+    """The fleet to simulate, its load, and for how long and with how much work."""
 
     world: DeclaredFiles
     shapes: Mapping[str, Shape]
@@ -95,7 +95,7 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
 
 
 class _MeasuredRun:
-    """One run: what is due at which second, and what was found so far."""
+    """One run: takes each measurement when it is due, and keeps the results."""
 
     def __init__(self, simulation: Simulation, order: SimulationOrder, say: Say) -> None:
         self.simulation, self.order, self._say = simulation, order, say
@@ -164,15 +164,15 @@ class _MeasuredRun:
         return {name: _counts(total) for name, total in self.simulation.fleet.services.items()}
 
     def _ticks(self, until: float) -> Iterator[float]:
-        said = 0
+        reported = 0  # tens of minutes
         for now in self.simulation.seconds(until, self.order.tick_seconds):
             yield now
-            if int(now // 600) > said:
-                said = int(now // 600)
+            if int(now // 600) > reported:
+                reported = int(now // 600)
                 self._say(f"{now / 60:.0f} of {until / 60:.0f} minutes")
 
     def _look_at_cycle(self) -> None:
-        """Notes what the last cycle asked and found, if there was one in this tick."""
+        """Keeps the question of the last cycle and the plans it found, if a cycle ran in this tick."""
         plans = self.solver.take()
         self._pool += plans
         found = self.simulation.last
@@ -221,7 +221,7 @@ class _MeasuredRun:
 
 
 def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool:
-    """Tells if the cycle recorded a plan with unserved load although it knew a right one without."""
+    """Returns whether the cycle recorded a plan with unserved load although it knew a right one that serves all."""
     if not found.generation or not found.decision or not found.decision.plan.unserved or not found.question:
         return False
     problem = found.question.problem

@@ -1,4 +1,4 @@
-"""Carries a bound over to other rates: the prices that proved it prove one there, too, without another search."""
+"""Carries a bound over to other rates: the prices that proved it also prove one there, without another search."""
 
 from __future__ import annotations
 

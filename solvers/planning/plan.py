@@ -78,7 +78,7 @@ class Certificate:
     work: int
     seconds: float
     bound_age_seconds: float = 0.0  # since the search that proved the bound
-    no_bound_reason: str = ""  # where there was one, or should be
+    no_bound_reason: str = ""  # why there is no bound, where one is expected
 
     @property
     def gap(self) -> float | None:

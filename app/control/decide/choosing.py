@@ -18,7 +18,7 @@ Follow = Callable[[bool], Decision | None]  # drafts the least change; with True
 
 
 def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow) -> Decision:
-    """Returns the best of the plans in hand after holding back; it wants what is in force if nothing is better.
+    """Returns the best of the plans in hand after holding back, or a decision that keeps the plan in force.
 
     `follow` is called at most once, and only where the large plan is too large or not possible as a whole.
     """

@@ -1,4 +1,4 @@
-"""Says when a batch of moves is made: once waiting for it has cost as much as its churn.
+"""Decides when a batch of moves is made: once waiting for it has cost as much as its churn.
 
 Nobody knows how long a saving will last. This is how a skier buys skis: when the rents so far add up to their price.
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. Earlier,
@@ -52,28 +52,29 @@ class RegretAccounts:
         return tuple(entry.batch.groups for entry in self.waiting)
 
     def measured(self, now: datetime, found: Iterable[Batch]) -> RegretAccounts:
-        """Returns the accounts after a new measurement: what the batches in them would have saved since the last one.
+        """Returns the accounts after a new measurement, with what batches would have saved since the last one.
 
         A batch that is not possible any more loses as much as it would have gained, so that loads that go back and
-        forth make nothing due. Where another batch has taken its place, that one goes on with its account.
+        forth make nothing due. A batch that takes its place continues its account.
         """
         hours = self._hours_until(now)
         old = {entry.batch.groups: entry for entry in self.waiting}
         new = {batch.groups: WaitingBatch(batch) for batch in found}
-        for group in old.keys() & new.keys():
-            new[group] = replace(new[group], regret=old[group].after(hours))
+        for row in old.keys() & new.keys():
+            new[row] = replace(new[row], regret=old[row].after(hours))
         for entry in self.waiting:
             if entry.batch.groups in new:
                 continue
-            heirs = [w for w in new.values() if w.batch.groups not in old and not w.regret and _is_akin(w, entry)]
+            unclaimed = [waiting for waiting in new.values() if waiting.batch.groups not in old and not waiting.regret]
+            heirs = [waiting for waiting in unclaimed if _is_akin(waiting, entry)]
             if heirs:
-                heir = max(heirs, key=lambda w: (w.batch.saved_per_hour, w.batch.groups))
+                heir = max(heirs, key=lambda waiting: (waiting.batch.saved_per_hour, waiting.batch.groups))
                 share = min(1.0, heir.batch.saved_per_hour / entry.batch.saved_per_hour)
                 new[heir.batch.groups] = replace(heir, regret=entry.after(hours) * share)
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
-        waiting = sorted(new.values(), key=lambda entry: (-entry.saved_per_churn, entry.batch.groups))
-        return RegretAccounts(now, tuple(waiting[:MOST_WAITING]))
+        best = sorted(new.values(), key=lambda waiting: (-waiting.saved_per_churn, waiting.batch.groups))
+        return RegretAccounts(now, tuple(best[:MOST_WAITING]))
 
     def _hours_until(self, now: datetime) -> float:
         hours = 0.0 if self.at is None else (now - self.at).total_seconds() / 3600

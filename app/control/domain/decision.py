@@ -95,7 +95,7 @@ class HeldBackChange:
 
 @dataclass(frozen=True, slots=True)
 class PlanValue:
-    """What plans are weighed by: first the load that they leave unserved, then their cost over the horizon."""
+    """The value of a plan: plans are compared by the load that they leave unserved, then by cost over the horizon."""
 
     per_horizon: float | None  # with the churn; None if the plan breaks a rule
     churn: float = 0.0
@@ -125,4 +125,4 @@ class Decision:
     base: int = 0  # generation of the plan that it changes
     services: tuple[str, ...] = ()  # whose instances it changes
     verdict: Verdict | None = None  # of the judge
-    value: PlanValue | None = None  # what it is weighed by, once it has been
+    value: PlanValue | None = None  # once the plan has been weighed

@@ -91,7 +91,8 @@ class Reason(StrEnum):
         "rollout_stopped", "alarm", "A step failed its check, so the changes that depend on it were left out.",
     )  # fmt: skip
     ROLLOUT_BLOCKED = (
-        "rollout_blocked", "alarm", "Changes waited with nothing under way that could free them; they were left out.",
+        "rollout_blocked", "alarm",
+        "Changes waited with nothing under way that could free them; they were left out or got another order.",
     )  # fmt: skip
     ROLLOUT_PAUSED = "rollout_paused", "info", "A person paused the rollout."
     ROLLOUT_RESUMED = "rollout_resumed", "info", "A person resumed the rollout."

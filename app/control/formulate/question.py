@@ -55,7 +55,7 @@ class Question:
 
     @cached_property
     def value_in_force(self) -> PlanValue:
-        """What the plan in force is weighed by."""
+        """The value of the plan in force."""
         return value_plan(self.problem, self.plan_in_force, self.verdict)
 
     @property

@@ -1,7 +1,7 @@
 """Finds changes that wait with nothing under way that could free them, and frees them.
 
 An order was found before the plan was recorded, so this happens only where the fleet changed since: a copy that was to
-carry load fell, or a newer plan took over and its changes wait for room that only changes after them would give.
+carry load died, or a newer plan took over and its changes wait for room that only changes after them would give.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """A target or an order without what blocked, and a message about it."""
+    """The target and the order with which blocked changes no longer wait, and a message about them."""
 
     target: Desired
     sequence: tuple[str, ...]
@@ -50,7 +50,7 @@ class Freed:
 def find_blocked(
     scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange], state: RolloutState
 ) -> Blocked:
-    """Returns the waiting changes of which nothing is under way, and since when, even under an earlier plan."""
+    """Returns the components that wait with nothing under way, and since when, which may be under an earlier plan."""
     parts = list(_blocked_parts(scene, made, waiting)) if waiting else []
     if not parts:
         return Blocked((), {}, state.waited_seconds)

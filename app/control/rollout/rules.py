@@ -102,7 +102,7 @@ class Advance:
     stopped_reason: str = ""  # a Reason: what failed is taken back, and no change tied to it is made
     message: str = ""
     target: Desired | None = None  # the target without the changes that are left out, if any are
-    is_over: bool = False  # nothing but what is left out was to come
+    is_over: bool = False  # only changes that are left out remain
     freed: str = ""  # a message: changes were blocked, and are left out or get another order
     retried: tuple[str, ...] = ()  # messages: copies that are late for the first time, and start again
     waiting: tuple[WaitingChange, ...] = ()

@@ -28,7 +28,7 @@ class StoppedSteps:
 
     @property
     def is_over(self) -> bool:
-        """Returns whether nothing else was to come."""
+        """Returns whether no other change remains."""
         is_busy = self.state.canaries or any(not step.returns for step in self.state.pending.values())
         return bool(self.stopped) and not is_busy and not changes(self.assigned, self.target)
 
@@ -41,7 +41,7 @@ def stop_failed(
     rules: RolloutRules,
     now: float,
 ) -> StoppedSteps:
-    """Takes the failed steps back. What is late for the first time is tried again, the rest is left out."""
+    """Takes failed steps back. A copy that is late for the first time starts again; other failures are left out."""
     retried = tuple(failure for failure in failures if _has_another_try(failure, state))
     stopped = tuple(failure for failure in failures if failure not in retried)
     ids = {failure.instance for failure in stopped}
@@ -66,7 +66,7 @@ def _has_another_try(failure: StepFailure, state: RolloutState) -> bool:
 
 
 def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: RolloutState) -> set[str]:
-    """Returns these instances and all whose changes may wait for them, or they for those: by GPUs and services."""
+    """Returns these instances, and those whose changes share a component with theirs: by GPUs and services."""
     todo = changes(assigned, target)
     waiting = {change.id for change in todo}
     found = set(ids)

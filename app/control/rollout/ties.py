@@ -1,4 +1,4 @@
-"""Ties changes that can wait for each other, those that are under way among them."""
+"""Lists the changes that are under way, so that waiting changes can be tied to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spellings of a Postgres URL that its users need."""
+"""Spells a Postgres URL as SQLAlchemy, or as psycopg and libpq, need it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :ho
 
 @dataclass(frozen=True, slots=True)
 class PendingHour:
-    """A past hour without recent minutes, when its last came in, and of which nodes; None: of any."""
+    """A past hour without recent minutes, when its last minutes came in, and from which nodes; None: any node."""
 
     hour: datetime
     touched_at: datetime
@@ -124,7 +124,7 @@ def pending_hours(connection: Connection) -> list[PendingHour]:
 
 
 def nodes(connection: Connection, pending: PendingHour) -> list[str]:
-    """Returns the nodes whose hour has to be rolled up: so the late minutes of one cost no work for the others."""
+    """Returns the nodes whose hour has to be rolled up: late minutes of one node cost no work for the others."""
     if pending.nodes is not None:
         return sorted(pending.nodes)
     return list(connection.execute(NODES, {"hour": pending.hour}).scalars())

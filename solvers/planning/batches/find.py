@@ -15,13 +15,13 @@ from solvers.planning.replan.running import repair
 from solvers.planning.search.tables import tables
 
 MOST_IN_A_ROW = 8  # groups of a batch
-CLIMBING_SHARE = 0.5  # of the tries: from the plan with what was found so far
+CLIMBING_SHARE = 0.5  # of the tries: these start from the plan with the batches found so far
 
 
 def find_batches(
     problem: Problem, plan: Plan, known: Sequence[GroupRow] = (), *, tries: int, seed: int = 0
 ) -> tuple[Batch, ...]:
-    """Returns batches that make this plan cheaper: these, and others of as many groups of GPUs as there are tries.
+    """Returns batches that make this plan cheaper: known ones that still do, and new ones from `tries` groups of GPUs.
 
     They are single groups, and rows of groups that begin with those that save most for their churn.
     """

@@ -1,4 +1,4 @@
-"""Chooses groups of GPUs that may cost less: one that is worth little for its price, and others near it."""
+"""Chooses groups of GPUs that may cost less: a GPU that is worth little for its price, and others near it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from solvers.planning.batches.trials import BatchTrials
 
 MOST_EMPTIED, MOST_SOLVED = 2, 5  # GPUs of a group
 EMPTIED_SHARE = 0.5  # of the groups
-WORST_GPUS = 4  # one of which is the first of some groups
-WORST_FIRST_SHARE = 0.4  # of the groups; the first of the others is the worst of
-LOOKED_AT_GPUS = 4  # chosen at random
+WORST_GPUS = 4  # of the fleet: a share of the groups begins with one of them
+WORST_FIRST_SHARE = 0.4  # of the groups
+LOOKED_AT_GPUS = 4  # chosen at random: each other group begins with the worst of them
 STRANGER_SHARE = 0.25  # of the others in a group; the rest have a service in common with the first
 
 
 def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
-    """Yields at most so many groups, none of them twice."""
+    """Yields at most `count` groups, each once."""
     d, rng = trials.board, np.random.default_rng(seed)
     used = [gpu for gpu in np.flatnonzero(d.b.count).tolist() if d.place_of[gpu] not in trials.closed]
     worst = sorted(used, key=lambda gpu: (_worth(trials, gpu), gpu))

@@ -16,7 +16,7 @@ from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables
 
-CLOSE_SHARE = 1e-7  # of a rate: less than this is not needed
+CLOSE_SHARE = 1e-7  # of a rate: a smaller lack is rounding
 
 
 def solve_part(

@@ -37,11 +37,11 @@ class TransportOfReader(asyncio.Transport):
 
 
 async def no_application(scope: object, receive: object, send: object) -> None:
-    """Answers nothing: here nobody asks."""
+    """Answers nothing, because no request is sent here."""
 
 
 async def read_at(rate: int, *, waiting: int, seconds: int, added: int = 0) -> bool:
-    """Whether a reader of so many bytes a second is cut off; `added` bytes are written each second."""
+    """Returns whether a reader of so many bytes a second is cut off; `added` bytes are written each second."""
     limits = ConnectionLimits(write_stall_seconds=30.0, write_floor_bytes=64 * KIB)
     connection = GuardedConnection(
         uvicorn.Config(no_application, log_config=None), Floor(limits), {}, asyncio.get_running_loop()

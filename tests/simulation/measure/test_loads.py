@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from simulation.measure.loads import LOADS, LoadName, named_load
+from simulation.measure.loads import LoadName, named_load
 
 NAMES = [f"shop/{letter}" for letter in "abcd"]
 NOISE = 3 * 0.02
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", get_args(LoadName))
 def test_a_load_depends_on_its_seed_alone(load: LoadName) -> None:
     first, same, other = (named_load(load, NAMES, 2.0, seed) for seed in (1, 1, 2))
     moments = range(0, 7200, 60)

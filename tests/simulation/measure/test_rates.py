@@ -49,7 +49,7 @@ def test_columns_may_come_in_any_order_and_services_one_after_the_other() -> Non
             HEADER + "60,shop/a,1\n30,shop/a,2\n",
             "r.csv:3: seconds 30 of shop/a is not allowed: the seconds of a ",
         ),
-        (HEADER + "60,shop/a,1\n60,shop/a,2\n", "must grow, here beyond 60, the one of its row before"),
+        (HEADER + "60,shop/a,1\n60,shop/a,2\n", "must grow, here beyond 60, the value of its previous row"),
         (HEADER + '0,"shop/a,1\n', "r.csv"),
     ],
 )

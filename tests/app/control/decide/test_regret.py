@@ -120,6 +120,6 @@ def test_a_batch_that_has_no_order_of_steps_is_due_again_after_it_has_cost_its_c
 
 
 def test_making_a_batch_ends_the_accounts_of_its_gpus_alone() -> None:
-    one, other, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1, 2), (3, 4)))
-    accounts: RegretAccounts = NO_REGRETS.measured(moment(0), [one, other, apart]).made(one)
+    first, second, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1, 2), (3, 4)))
+    accounts: RegretAccounts = NO_REGRETS.measured(moment(0), [first, second, apart]).made(first)
     assert accounts.groups == (apart.groups,)
