@@ -83,7 +83,7 @@ class Gateway:
 
     @contextmanager
     def paused_sidecar(self) -> Iterator[None]:
-        """The sidecar does nothing meanwhile, and HAProxy goes on with the routes that it has."""
+        """Pauses the sidecar; HAProxy continues with the routes that it has."""
         assert self.sidecar
         self.sidecar.send_signal(signal.SIGSTOP)
         try:

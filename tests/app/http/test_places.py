@@ -1,4 +1,4 @@
-"""Floods, and clients that do not read: what one caller takes is missing for nobody else."""
+"""Floods, and clients that do not read: what one caller takes costs no other caller its place."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from app.http.unsent import UnsentAnswers
 
 
 def cuts(unsent: UnsentAnswers, *answers: tuple[str, int]) -> list[int]:
-    """The numbers of the answers that were cut, in order, when all of them wait at once."""
+    """Returns the numbers of the answers that were cut, in order, when all of them wait at once."""
     cut: list[int] = []
     with ExitStack() as stack:
         for number, (holder, size) in enumerate(answers):

@@ -114,7 +114,7 @@ class CampaignFaults(Chaos):
         node.give_back(gpu)
 
     def _resume(self, paused: Planner) -> None:
-        """While the whole control plane is away, a paused leader is, too."""
+        """Resumes a paused leader, but not while the whole control plane is away."""
         if self.simulation.plans:
             super()._resume(paused)
         else:

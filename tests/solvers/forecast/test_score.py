@@ -1,4 +1,4 @@
-"""What the forecast is worth on loads of several kinds, by a scorer that knows nothing of how it works."""
+"""The forecast is scored on loads of several kinds by a scorer that knows nothing of how it works."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Weighed:
-    """What a fleet costs by this file's own arithmetic."""
+    """The cost of a fleet by this file's own arithmetic."""
 
     unserved: float
     per_hour: float

@@ -23,7 +23,7 @@ RULES = rules(stuck_seconds=1e9)  # no service gives way to another
 
 
 def roll(fleet: Fleet, target: Desired, state: RolloutState, start: int, rounds: int) -> RolloutState | None:
-    """Steps and time in turn, a second each; None when the rollout is done."""
+    """Alternates steps and seconds; returns None when the rollout is done."""
     floor = {service: min(rate, fleet.goes_on_carrying(service)) for service, rate in served(target).items()}
     quiet = 0
     for second in range(start, start + rounds):

@@ -28,7 +28,7 @@ RULES = rules(NODES)
 
 @dataclass
 class Rolled:
-    """What a whole rollout did, step by step."""
+    """The history of a whole rollout, step by step."""
 
     fleet: Fleet
     target: Desired
@@ -46,7 +46,7 @@ def impatient_with(late: AssignedInstance) -> RolloutRules:
 def roll(
     fleet: Fleet, target: Desired, sequence: tuple[str, ...], the_rules: RolloutRules, frozen: Collection[str]
 ) -> Rolled:
-    """Steps and time in turn, a second each; judged at every moment. Frozen nodes do nothing before something stops."""
+    """Alternates steps and seconds, judged at every moment. Frozen nodes do nothing before something stops."""
     floor = {service: min(rate, fleet.goes_on_carrying(service)) for service, rate in served(target).items()}
     rolled, state = Rolled(fleet, target), RolloutState(sequence)
     for second in range(1, MOST_ROUNDS):

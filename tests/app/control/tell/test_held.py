@@ -1,4 +1,4 @@
-"""What GPUs that hold copies of services cost: by what nodes report, and not by the plan."""
+"""GPUs that hold copies of services are priced by what nodes report, and not by the plan."""
 
 from __future__ import annotations
 

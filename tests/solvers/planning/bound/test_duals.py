@@ -27,7 +27,7 @@ def rates_of(problem: Problem) -> dict[str, float]:
 
 
 def moved(problem: Problem, seed: int) -> Problem:
-    """The same problem with other rates for some or all of its services."""
+    """Returns the problem with other rates for some or all of its services."""
     r = Random(seed)
     rates = rates_of(problem)
     return problem.with_rates({name: rate * r.choice(FACTORS) for name, rate in rates.items() if r.random() < 0.8})
