@@ -80,6 +80,10 @@ class CapacityLedger:
         """Returns whether any copy of the service serves."""
         return self._count[service] > 0
 
+    def wants(self, service: str) -> bool:
+        """Returns whether the plan has copies of the service."""
+        return self._need[service] > 0 or self._least[service] > 0
+
     def share(self, service: str) -> float:
         """Returns the share of the planned rate that is carried, 1 if all of it is."""
         need = self._need[service]

@@ -29,6 +29,7 @@ from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules
 from app.control.rollout.urgency import urgent
 
 Place = tuple[str, int]
+ESTABLISHED = ("verifying", "warming", "routing", "ready")  # stages in which gateways may send requests to a copy
 
 
 class Scene:
@@ -112,7 +113,7 @@ class Scene:
             return self._obstacle_of_job(change)
         match change.kind:
             case ChangeKind.STOP:
-                return self._would_lack(change, 0.0, 1)
+                return self._would_lack(change, 0.0, 1) or self._may_be_last(change)
             case ChangeKind.RETUNE:
                 return self._too_early(change) or self._would_lack(change, change.instance.rate_per_second, 0)
             case ChangeKind.RESHAPE:
@@ -140,6 +141,14 @@ class Scene:
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
         return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.spell(change.owner))
+
+    def _may_be_last(self, change: InstanceChange) -> Shortfall | None:
+        """Refuses to end the last copy of a service while it may serve unconfirmed, as after a restart of its agent."""
+        status = self.observed.instances.get(change.id)
+        may_serve = status is not None and status.stage in ESTABLISHED and change.id not in self.pending
+        if not may_serve or self.ledger.serves(change.owner) or not self.ledger.wants(change.owner):
+            return None
+        return Shortfall(Reason.CAPACITY_AT_RISK, "no other copy of the service serves yet")
 
     def _too_early(self, change: InstanceChange) -> Shortfall | None:
         """Refuses more requests on a GPU that is slower than planned, and fewer requests while a step is pending."""

@@ -73,24 +73,24 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, server: R
 def test_without_scripts_everything_is_there_and_works(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server, java_script_enabled=False) as page:
         page.goto("/")
-        assert page.url == f"{server.url}/sign-in"
+        page.wait_for_url(f"{server.url}/sign-in")
         page.get_by_label("Token").fill(server.admin_token)
         page.get_by_role("button", name="Sign in").click()
-        assert page.url == f"{server.url}/"
+        page.wait_for_url(f"{server.url}/")
         page.get_by_role("link", name="shop/a").first.click()
-        assert page.get_by_text("is coloured").is_visible()
+        page.get_by_text("is coloured").wait_for()
         page.get_by_label("Tenant or name").fill("lab")
         page.get_by_role("button", name="Show").click()
-        assert page.get_by_role("row", name="lab/x").is_visible()
+        page.get_by_role("row", name="lab/x").wait_for()
         page.get_by_role("button", name="Sign out").click()
-        assert page.url == f"{server.url}/sign-in"
+        page.wait_for_url(f"{server.url}/sign-in")
 
 
 def test_a_link_opens_the_page_by_itself(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server) as page:
         page.goto(f"/sign-in?link={link(server, server.admin_token)}")
         page.wait_for_url(f"{server.url}/")
-        assert page.get_by_role("heading", name="Services").is_visible()
+        page.get_by_role("heading", name="Services").wait_for()
 
 
 def test_by_keyboard_the_first_stop_leads_past_the_fleet(browser: Browser, server: RunningServer, cookie: str) -> None:
@@ -99,13 +99,13 @@ def test_by_keyboard_the_first_stop_leads_past_the_fleet(browser: Browser, serve
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to services"
         page.keyboard.press("Enter")
-        assert page.url.endswith("#services")
+        page.wait_for_url("**/#services")
 
 
 def test_a_node_is_read_aloud_in_words(browser: Browser, server: RunningServer, cookie: str) -> None:
     with opened(browser, server, cookie) as page:
         page.goto("/")
-        assert page.get_by_role("link", name="node-0: 2 GPUs, ").is_visible()
+        page.get_by_role("link", name="node-0: 2 GPUs, ").wait_for()
 
 
 def test_it_stays_live_while_it_is_watched_and_leaves_who_is_at_work_alone(

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
+import pytest
+
 from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide import choosing, least_change
 from app.control.decide.last_question import LastQuestion
-from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.events import NewEvent
-from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import Snapshot
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
-from solvers.planning.plan import Changes
-from solvers.planning.problem import Problem
 from tests.proofs.replays import begun, changed
 
 WITHOUT_GPUS = 8  # a seed: all of them have failed
-
-
-class MovingSolver(Inline):
-    """Its whole plans move far too much, so that the planner follows rates by the least changes."""
-
-    def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
-    ) -> SolverAnswer:
-        answer = super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
-        return replace(answer, plan=replace(answer.plan, changes=Changes(move=1000))) if answer.plan else answer
 
 
 class OneMoment(PlannerStore):
@@ -55,11 +44,13 @@ class OneMoment(PlannerStore):
         """Notes nothing."""
 
 
-def test_a_plan_that_follows_rates_has_the_bound_of_the_search_of_its_cycle() -> None:
+def test_a_plan_that_follows_rates_has_the_bound_of_the_search_of_its_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, limit in ((least_change, "FEW_HANDOVERS"), (least_change, "MOST_SHARE"), (choosing, "MOST_HANDOVERS")):
+        monkeypatch.setattr(module, limit, -1)  # any whole plan moves too much, so the planner only follows rates
     followed = 0
     for seed in (0, 1, 2, 3, WITHOUT_GPUS):
         store = OneMoment(changed(begun(seed), Random(seed)))
-        result = run_cycle(store, MovingSolver(), lambda known: {}, LastQuestion(), CycleBudget(work=2))
+        result = run_cycle(store, Inline(), lambda known: {}, LastQuestion(), CycleBudget(work=2))
         for decision in store.decisions:
             certificate = decision.plan.certificate
             if not decision.answer.is_least_change or certificate is None:

@@ -64,6 +64,20 @@ def test_a_copy_that_the_gateway_does_not_know_yet_carries_nothing() -> None:
     assert ids(step.desired, "n1") == ["old"]
 
 
+def test_the_last_copy_stays_while_its_restarted_agent_has_not_confirmed_it() -> None:
+    assigned = {"n1": a_node(OLD), "n2": a_node(NEW)}
+    target = {"n2": a_node(NEW)}
+    early = RolloutState(pending=first({"n1": a_node(OLD)}, target).state.pending)
+    unconfirmed = on_its_way(assigned, old=InstanceStatus("ready", routed=False), new=InstanceStatus("starting"))
+    step = advance(target, assigned, unconfirmed, early, rules(), NOW)
+    assert ids(step.desired, "n1") == ["old"]
+    assert [change.reason for change in step.waiting] == ["capacity_at_risk"]
+    failed = on_its_way(assigned, old=InstanceStatus("starting"), new=InstanceStatus("starting"))
+    assert ids(advance(target, assigned, failed, early, rules(), NOW).desired, "n1") == []
+    deleted = {"n1": a_node(), "n2": a_node()}
+    assert ids(advance(deleted, assigned, unconfirmed, early, rules(), NOW).desired, "n1") == []
+
+
 def test_a_rollout_is_done_when_leaving_copies_are_gone() -> None:
     assigned, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n2": a_node(NEW)}
     step = advance(target, assigned, all_serve(assigned), RolloutState(), rules(), NOW)
