@@ -13,7 +13,9 @@ from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
-LONGEST_SECONDS = 60.0  # a gateway that still has no newer endpoints then is broken, and hand-overs go on without it
+LONGEST_SECONDS = (
+    30.0  # hand-overs go on without a gateway that is behind for so long, before their step counts as late
+)
 
 
 @dataclass(frozen=True, slots=True)

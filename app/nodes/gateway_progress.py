@@ -35,8 +35,10 @@ class GatewayProgress:
                 try:
                     await self._read()
                 except Unavailable:
+                    self._read_at = time.monotonic()  # the reports that wait are answered without another try
                     self._answering_since = float("inf")
-                    return 0
+        if self._answering_since == float("inf"):
+            return 0
         return min((self._endpoints.reach(version) for version in self._in_force), default=newest)
 
     async def _read(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from app.manifests.model import Kind
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.charts import refuse_without_matplotlib
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 WORK = 24
 LOADS = ("moving", "wave", "spike", "steady")
 WARM_UP_MINUTES = 5
+MOST_HOURS = 31 * 24
 MOST_RATES_BYTES = 64 * 2**20
 COSTS = {
     "held": "held",
@@ -72,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.hours * 60 <= WARM_UP_MINUTES:
         allowed = f"figures count from minute {WARM_UP_MINUTES} on, so over {WARM_UP_MINUTES}/60 is needed"
         raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
+    if args.hours > MOST_HOURS:
+        raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
     out = _folder(args.out) if args.out else None
     found = _simulate(args)
     if args.json:
@@ -85,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _simulate(args: argparse.Namespace) -> SimulationReport:
     world = declared.world(args)
+    if not world.of(Kind.NODE):
+        raise Failed("no Node is declared in the files: there is nothing to simulate on")
     shapes = _shapes(args, world)
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from app.manifests.model import JSON
 from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
 from solvers.planning.plan import Plan
 
+log = logging.getLogger(__name__)
+
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
 MOST_REHEARSED = 3  # batches in a cycle
 RECIPE_KEY = "batches"
@@ -35,9 +38,10 @@ class BatchContext:
 
     @property
     def allows_batches(self) -> bool:
-        """False while more urgent changes are made."""
+        """False while more urgent changes are made, or while a person has paused the rollout."""
         snapshot = self.snapshot
-        return bool(snapshot.in_force) and not snapshot.is_rolling and not draining_gpus(snapshot.nodes)
+        is_settled = not snapshot.is_rolling and snapshot.assigned is None and not draining_gpus(snapshot.nodes)
+        return bool(snapshot.in_force) and is_settled
 
     @property
     def plan(self) -> Plan:
@@ -57,6 +61,9 @@ def add_due_batches(
         context.question.problem, context.plan, regrets.groups, tries=TRIES, seed=int(now.timestamp()),
         seconds=context.seconds,
     )  # fmt: skip
+    if answer.outcome is not SolveOutcome.SOLVED:
+        log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
+        return decision, regrets
     regrets = regrets.measured(now, answer.batches)
     for batch in regrets.due(now)[:MOST_REHEARSED]:
         if found := with_batches(context, batch.groups, solver):

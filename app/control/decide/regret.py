@@ -59,7 +59,7 @@ class RegretAccounts:
         """
         hours = self._hours_until(now)
         old = {entry.batch.groups: entry for entry in self.waiting}
-        new = {batch.groups: WaitingBatch(batch) for batch in found}
+        new = {batch.groups: WaitingBatch(batch) for batch in found if batch.saved_per_hour > 0}
         for row in old.keys() & new.keys():
             new[row] = replace(new[row], regret=old[row].after(hours))
         for entry in self.waiting:

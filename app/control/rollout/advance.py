@@ -74,7 +74,9 @@ def advance(
     if freed:
         owners = tuple(sorted({*state.freed, *freed.owners}))
         state_after = replace(state_after, sequence=freed.sequence, freed=owners)
-    done = not (changed or scene.todo or scene.pending or scene.leaving or scene.canaries) and is_set
+    # A copy whose node cannot end it keeps its place, but no plan waits for it for ever.
+    leaving = [gone for gone in scene.leaving.values() if seconds - gone.since < rules.leaving_seconds]
+    done = not (changed or scene.todo or scene.pending or leaving or scene.canaries) and is_set
     return Advance(
         after, changed, state_after, done, target=freed.target if freed and freed.owners else None,
         freed=freed.message if freed else "", waiting=waiting, passed=watched.passed, made=made,

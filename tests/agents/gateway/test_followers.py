@@ -85,7 +85,7 @@ def test_case_8_a_route_waits_for_the_slowest_gateway() -> None:
     assert site.state(NEW).ready, "a gateway that starts does not take it back"
 
 
-def test_a_gateway_that_never_follows_holds_a_route_up_for_a_minute_only() -> None:
+def test_a_gateway_that_never_follows_holds_a_route_up_for_a_while_only() -> None:
     site = Site()
     site.stored(copy(NEW), endpoints=7)
     site.stored(copy(NEW), after=LONGEST_SECONDS - 1, endpoints=7)

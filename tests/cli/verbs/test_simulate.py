@@ -48,6 +48,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err
 
 
+def without_nodes(files: str) -> str:
+    return "---\n".join(part for part in files.split("---\n") if "kind: Node\n" not in part)
+
+
 def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
     fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +67,7 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "--hours 0.05 is too short" in refused(capsys, "-f", fleet, "--hours", "0.05")
+    assert "--hours 900 is too long: at most 744" in refused(capsys, "-f", fleet, "--hours", "900")
     assert f"cannot read {tmp_path}/none.csv" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/none.csv")
     both = ("--rates", "x.csv", "--load", "wave")
     assert "not allowed with argument --rates" in refused(capsys, "-f", fleet, *both)
@@ -73,6 +78,8 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "is not UTF-8: byte 0xe9 at offset 35" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/latin.csv")
     (tmp_path / "empty.yaml").write_text(FLEET.partition("---\napiVersion: gpuwright/v1\nkind: Service")[0])
     assert "declare no Service" in refused(capsys, "-f", f"{tmp_path}/empty.yaml")
+    (tmp_path / "bare.yaml").write_text(without_nodes(FLEET))
+    assert "no Node is declared in the files" in refused(capsys, "-f", f"{tmp_path}/bare.yaml")
     (tmp_path / "wrong.yaml").write_text(FLEET.replace("pricePerHour: 2", "pricePerHour: -2"))
     assert "1 fault in" in refused(capsys, "-f", f"{tmp_path}/wrong.yaml")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from app.control.decide.batches import BatchContext, add_due_batches, batches_ag
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import NO_REGRETS
-from app.control.domain.decision import Decision
+from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
@@ -22,12 +22,24 @@ from app.control.rollout.rules_of import rules_of
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import of_files
+from solvers.planning.batches.batch import GroupRow
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 FLEET = Path("examples/fleet.yaml")
 SOLVER = Inline()
 SECONDS = 10.0
 BUSY_FACTOR, QUIET_FACTOR = 1.4, 0.7  # of the declared rates
+
+
+class OutOfTime(Inline):
+    """A solver whose search for batches never ends in time."""
+
+    def find_batches(
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
+    ) -> SolverAnswer:
+        return SolverAnswer(SolveOutcome.OUT_OF_TIME)
 
 
 def fleet() -> Snapshot:
@@ -128,7 +140,12 @@ def test_a_batch_is_made_again_from_its_recipe(context: BatchContext, found: Dec
     assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
 
 
-def test_no_batch_is_made_while_a_rollout_is_under_way_or_before_the_first_plan(context: BatchContext) -> None:
-    for snapshot in (replace(context.snapshot, is_rolling=True), replace(context.snapshot, in_force={})):
+def test_no_batch_is_made_during_a_rollout_a_pause_or_before_the_first_plan(context: BatchContext) -> None:
+    now = context.snapshot
+    for snapshot in (replace(now, is_rolling=True), replace(now, assigned={}), replace(now, in_force={})):
         held = replace(context, snapshot=snapshot)
         assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)
+
+
+def test_a_search_that_fails_changes_nothing(context: BatchContext) -> None:
+    assert add_due_batches(context, NO_REGRETS, OutOfTime()) == (context.decision, NO_REGRETS)

@@ -86,6 +86,17 @@ def test_a_rollout_is_done_when_leaving_copies_are_gone() -> None:
     assert advance(target, step.desired, all_serve(step.desired), step.state, rules(), NOW).done
 
 
+def test_a_rollout_does_not_wait_for_ever_for_a_copy_that_never_ends() -> None:
+    assigned, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n2": a_node(NEW)}
+    step = advance(target, assigned, all_serve(assigned), RolloutState(), rules(), NOW)
+    hangs = on_its_way(step.desired, old=InstanceStatus("ending"))
+    patience = rules().leaving_seconds
+    assert not advance(target, step.desired, hangs, step.state, rules(), after(patience - 1)).done
+    late = advance(target, step.desired, hangs, step.state, rules(), after(patience))
+    assert late.done
+    assert "old" in late.state.leaving, "it keeps its place"
+
+
 def test_a_leaving_copy_holds_its_place_until_its_node_reports_it_gone() -> None:
     big = an_instance("big", "other", memory=14)
     assigned, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n1": a_node(big), "n2": a_node(NEW)}
