@@ -13,9 +13,7 @@ from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
-LONGEST_SECONDS = (
-    30.0  # hand-overs go on without a gateway that is behind for so long, before their step counts as late
-)
+LONGEST_SECONDS = 30.0  # a gateway that is behind delays a hand-over for less time than a step may take
 
 
 @dataclass(frozen=True, slots=True)
