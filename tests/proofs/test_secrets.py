@@ -129,7 +129,7 @@ class SecureInstallation:
             "gateway": self.gateway_token,
             "join": self.join_token,
         }
-        return {name: token.rpartition("_")[2] for name, token in given.items()} | {"database": password}
+        return {name: token.split("_", 2)[2] for name, token in given.items()} | {"database": password}
 
     def logs(self) -> dict[str, str]:
         files = (self.server.log_path, self.folder / "planner.log", self.gateway.log_path)
