@@ -274,8 +274,10 @@ def test_case_17_absurd_counts_are_refused_and_not_kept(
 
 
 def test_case_8_a_nodes_report_is_answered_with_what_the_slowest_gateway_has_in_force(
-    server: RunningServer, edge: str, node: str
+    server: RunningServer, edge: str, node: str, database: Database
 ) -> None:
+    database.write(lambda connection: connection.exec_driver_sql("DELETE FROM gateway_state"))  # those of other tests
+
     def answer(*copies: tuple[str, str]) -> tuple[int, int]:
         """The version of the endpoints that has these copies, and the one that all gateways have in force."""
         json = tell(server, node, *copies).json
