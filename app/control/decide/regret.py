@@ -1,6 +1,6 @@
 """Decides when a batch of moves is made: once waiting for it has cost as much as its churn.
 
-Nobody knows how long a saving will last. This is how a skier buys skis: when the rents so far add up to their price.
+How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. Earlier,
 a batch is made only if its churn is repaid within the time for which the loads of a plan are predicted.
 """

@@ -1,4 +1,4 @@
-"""Answers that wait for their readers: whoever leaves most unread makes room."""
+"""Answers that wait for their readers: the reader that leaves most unread makes room."""
 
 from __future__ import annotations
 
