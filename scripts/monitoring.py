@@ -98,6 +98,12 @@ ALERTS = (
         "from what runs.",
     ),
     Alert(
+        "RolloutLong", "time() - max(gpuwright_rolling_since_timestamp_seconds) > 1800", "0m", "ticket",
+        "A rollout has been under way for more than half an hour; no full plan is made before it ends.",
+        "`gpuwright plan show` says what its changes wait for. `gpuwright plan abort` ends it where it is, so that the "
+        "next cycle plans from what runs.",
+    ),
+    Alert(
         "NoRoomToHandOver", 'sum(gpuwright_held_back{reason="no_room_to_hand_over"}) > 0', "1h", "ticket",
         "A change has waited for an hour because no order of steps starts the new copy before the old one ends.",
         "`gpuwright plan show` names the smallest room that would help: free that much, or set `handover: overlap`.",

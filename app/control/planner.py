@@ -224,6 +224,7 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
             return False
+        metrics.show_rollout(None if step.done or view.plan is None else view.plan.at)
         if step.calls_for:
             self._lane.forget_base()
             self.called_for = self.called_for or step.calls_for
@@ -252,6 +253,7 @@ class Planner:
         self._stepped_at = None
         self._begin_afresh()
         metrics.show_figures(PlannerFigures())
+        metrics.show_rollout(None)
 
     def _begin_afresh(self) -> None:
         self._lane = FastLane(self.store, self.solver)

@@ -81,14 +81,17 @@ def take_rollout_step(
 
 def _is_note(step: Advance, before: RolloutState) -> bool:
     """Returns whether nothing is assigned and nothing has happened: steps are only waited for."""
-    is_news = step.changed or step.freed or step.stopped_reason or step.retried or step.passed
+    is_news = step.changed or step.freed or step.stopped_reason or step.retried or step.passed or step.overdue
     return not is_news and _without_notes(step.state) == _without_notes(before)
 
 
 def _without_notes(state: RolloutState) -> RolloutState:
     """Returns the state without what changes while steps are only waited for."""
-    pending = {id_: replace(step, progress=0, progress_at=0.0) for id_, step in state.pending.items()}
-    return replace(state, pending=pending, blocked={}, blocked_at=0.0, waited_seconds=0.0)
+    pending = {
+        id_: replace(step, since=0.0, progress=0, progress_at=0.0, reported_at=0.0, silences=0)
+        for id_, step in state.pending.items()
+    }
+    return replace(state, pending=pending, blocked={}, blocked_at=0.0, waited_seconds=0.0, lagging={})
 
 
 def _count(step: Advance, before: RolloutState, ended: PlanState | None) -> None:
@@ -177,6 +180,10 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
     found += [
         event_of(Reason.STEP_RETRIED, message, kind="Plan", name=name, generation=generation)
         for message in step.retried
+    ]
+    found += [
+        event_of(Reason.STEP_TIMED_OUT, message, kind="Plan", name=name, generation=generation)
+        for message in step.overdue
     ]
     if step.freed:
         found.append(event_of(Reason.ROLLOUT_BLOCKED, step.freed, kind="Plan", name=name, generation=generation))

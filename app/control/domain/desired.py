@@ -49,3 +49,4 @@ class FleetStatus:
     ailing: frozenset[tuple[str, int]] = frozenset()  # failed or fenced GPUs
     lost: frozenset[str] = frozenset()  # nodes that were silent for too long and count as gone
     assigned_generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its newest assignment
+    reported_at: Mapping[str, float] = field(default_factory=dict)  # by node: when its last report came, seconds

@@ -103,8 +103,12 @@ class Reason(StrEnum):
         "A rollback was requested, but the earlier plan cannot be restored.",
     )
     ROLLED_BACK = "rolled_back", "warning", "An earlier plan was restored."
-    STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not start a copy within the time limit of a step."
-    STEP_RETRIED = "step_retried", "info", "A copy did not start within the time limit of a step; it starts once more."
+    STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not make a change within the time limit of a step."
+    STEP_RETRIED = (
+        "step_retried",
+        "info",
+        "A node did not make a change within the time limit of a step; it is tried once more.",
+    )
     STEP_FAILED = "step_failed", "warning", "A node could not start a copy."
     CAPACITY_AT_RISK = (
         "capacity_at_risk",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily
@@ -108,6 +109,7 @@ class FigureCollector(Collector):
 
     def __init__(self) -> None:
         self.figures = PlannerFigures()
+        self.rolling_since: float | None = None
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields every family, also those without values."""
@@ -116,6 +118,11 @@ class FigureCollector(Collector):
         yield _gauge("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
         yield _gauge("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
         yield _gauge("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
+        yield _gauge(
+            "gpuwright_rolling_since_timestamp_seconds",
+            "Since when rollouts have been under way without a break; absent while none is.",
+            self.rolling_since,
+        )
         yield _gauge("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
         yield _gauge(
             "gpuwright_held_cost_per_hour", "Cost of the GPUs that hold copies of services.", now.held_cost_per_hour
@@ -157,6 +164,12 @@ REGISTRY.register(COLLECTOR)
 def show_figures(figures: PlannerFigures) -> None:
     """Sets the figures to export from now on."""
     COLLECTOR.figures = figures
+
+
+def show_rollout(began: datetime | None) -> None:
+    """Sets since when a rollout is under way, None if none is; one plan that follows another keeps the earlier time."""
+    if began is None or COLLECTOR.rolling_since is None:
+        COLLECTOR.rolling_since = began.timestamp() if began else None
 
 
 def count_decision(decision: Decision) -> None:

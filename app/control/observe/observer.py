@@ -155,7 +155,8 @@ class Observer:
             for gpu in self._details[node].gpus
             if is_out(gpu)
         )
-        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._generations))
+        reported_at = {node: at.timestamp() for node, _, at in received}
+        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._generations), reported_at)
 
     def target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
         """Returns the desired state of the plan in force, and the rates that it was made for."""

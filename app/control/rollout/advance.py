@@ -16,6 +16,7 @@ from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
 from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import as_set, in_turn, make, spell_waiting
+from app.control.rollout.reporting import find_lagging, find_overdue
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.stopping import StoppedSteps, stop_failed
@@ -37,16 +38,24 @@ def advance(
     """
     seconds = now.timestamp()
     given, assigned = assigned, _without_lost(assigned, target, observed)
-    checked = check(assigned, state.pending, state.leaving, observed, rules, seconds)
+    lagging = find_lagging(state.lagging, observed, seconds)
+    checked = check(assigned, state.pending, state.leaving, observed, rules, seconds, lagging)
     watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials or {}, rules, seconds)
-    proven = tuple(sorted({*state.proven, *watched.passed}))
-    state = replace(state, pending=checked.pending, leaving=checked.leaving, canaries=watched.canaries, proven=proven)
+    leaving, overdue = find_overdue(checked.leaving, observed, rules, seconds)
+    state = replace(
+        state,
+        pending=checked.pending,
+        leaving=leaving,
+        canaries=watched.canaries,
+        proven=tuple(sorted({*state.proven, *watched.passed})),
+        lagging=lagging,
+    )
     failures = list(checked.failures)
     if watched.failed:
         failures.append(StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
     if failures:
         found = stop_failed(target, assigned, state, failures, rules, seconds)
-        return _stopped(found, _differing(found.assigned, given), watched.passed)
+        return replace(_stopped(found, _differing(found.assigned, given), watched.passed), overdue=overdue)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
@@ -75,11 +84,11 @@ def advance(
         owners = tuple(sorted({*state.freed, *freed.owners}))
         state_after = replace(state_after, sequence=freed.sequence, freed=owners)
     # A copy whose node cannot end it keeps its place, but no plan waits for it for ever.
-    leaving = [gone for gone in scene.leaving.values() if seconds - gone.since < rules.leaving_seconds]
-    done = not (changed or scene.todo or scene.pending or leaving or scene.canaries) and is_set
+    awaited = [gone for gone in scene.leaving.values() if seconds - gone.since < rules.leaving_seconds]
+    done = not (changed or scene.todo or scene.pending or awaited or scene.canaries) and is_set
     return Advance(
         after, changed, state_after, done, target=freed.target if freed and freed.owners else None,
-        freed=freed.message if freed else "", waiting=waiting, passed=watched.passed, made=made,
+        freed=freed.message if freed else "", waiting=waiting, passed=watched.passed, made=made, overdue=overdue,
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from app.control.domain.events import Reason
 from app.control.rollout.changes import InstanceChange, components
 from app.control.rollout.keeping import without, without_instances
 from app.control.rollout.order import order
-from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
+from app.control.rollout.reporting import is_awaited
+from app.control.rollout.rules import LaggingNode, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.ties import under_way
 
@@ -51,7 +52,7 @@ def find_blocked(
     scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange], state: RolloutState
 ) -> Blocked:
     """Returns the components that wait with nothing under way, and since when, which may be under an earlier plan."""
-    parts = list(_blocked_parts(scene, made, waiting)) if waiting else []
+    parts = list(_blocked_parts(scene, made, waiting, state.lagging)) if waiting else []
     if not parts:
         return Blocked((), {}, state.waited_seconds)
     since_last = scene.now - state.blocked_at
@@ -63,7 +64,10 @@ def find_blocked(
 
 
 def _blocked_parts(
-    scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange]
+    scene: Scene,
+    made: Sequence[InstanceChange],
+    waiting: Sequence[WaitingChange],
+    lagging: Mapping[str, LaggingNode],
 ) -> Iterator[Sequence[InstanceChange]]:
     leaving = {id_: gone for id_, gone in scene.leaving.items() if scene.now - gone.since < scene.rules.leaving_seconds}
     state = RolloutState((), scene.pending, leaving, scene.canaries)
@@ -73,7 +77,7 @@ def _blocked_parts(
     for part in components([*scene.todo.values(), *moving]):
         if any(id(change) in busy or change.id in on_trial for change in part):
             continue
-        if not any(_is_awaited(change.node, scene.observed) for change in part):
+        if not any(is_awaited(change.node, lagging, scene.observed, scene.rules, scene.now) for change in part):
             yield part
 
 
@@ -84,14 +88,6 @@ def _rising(observed: FleetStatus) -> set[str]:
         for id_, status in observed.instances.items()
         if status.rising or (status.stage == "ready" and not status.routed)
     }
-
-
-def _is_awaited(node: str, observed: FleetStatus) -> bool:
-    """Returns whether the node is silent or has yet to apply its last assignment; a node that is lost has not."""
-    if node in observed.lost:
-        return False
-    is_behind = observed.generations.get(node, 0) < observed.assigned_generations.get(node, 0)
-    return is_behind or node in observed.silent
 
 
 def free(

@@ -36,11 +36,17 @@ def watch_canaries(
         if canary.instance not in there:
             continue
         node, instance = there[canary.instance]
+        if node in observed.silent - observed.lost:  # it is judged when its node reports again
+            watched[key] = canary
+            continue
         if canary.instance in pending or not serves(instance, node, observed):
             watched[key] = replace(canary, ready_since=0.0)
+            if canary.tried_since and now - canary.tried_since >= rules.canary_seconds * rules.canary_patience:
+                message = f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {_never_long_enough(canary, rules, now)}"
+                return CanaryResult(canaries, tuple(passed), canary.instance, message)
             continue
         since = canary.ready_since or now
-        watched[key] = replace(canary, ready_since=since)
+        watched[key] = replace(canary, ready_since=since, tried_since=canary.tried_since or since)
         trial = trials.get(canary.instance, CopyTrial())
         if now - since < rules.canary_seconds:
             continue
@@ -57,3 +63,7 @@ def watch_canaries(
         passed.append(key)
         del watched[key]
     return CanaryResult(watched, tuple(passed))
+
+
+def _never_long_enough(canary: Canary, rules: RolloutRules, now: float) -> str:
+    return f"it did not serve for {rules.canary_seconds:g} s at a stretch in {now - canary.tried_since:.0f} s"

@@ -11,17 +11,19 @@ from app.control.domain.events import Reason
 from app.control.domain.specs import START_SECONDS
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
-from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
+from app.control.rollout.reporting import is_current, last_report, without_silence
+from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 
 # Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 # What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
 STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
+NONE: Mapping[str, LaggingNode] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """An instance whose copy did not start, and why."""
+    """An instance whose change was not made, and why."""
 
     instance: str
     reason: Reason  # STEP_TIMED_OUT: it is late; STEP_FAILED: its node cannot start it
@@ -44,11 +46,12 @@ def check(
     observed: FleetStatus,
     rules: RolloutRules,
     now: float,
+    lagging: Mapping[str, LaggingNode] = NONE,
 ) -> Checked:
     """Returns the steps that are not finished.
 
-    A copy is late if it comes no further at its node for too long. The time of a silent node does not count until it
-    is lost.
+    A step is late if it comes no further at its node for too long, by that node's own reports. After a silence its time
+    begins again, but not for ever. `lagging` nodes have yet to apply their last assignment.
     """
     going = {
         id_: gone
@@ -65,58 +68,88 @@ def check(
     }
     unfinished: dict[str, PendingStep] = {}
     failures: list[StepFailure] = []
-    for id_, step in sorted(pending.items()):
+    for id_, before in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
             continue
         node, instance = there[id_]
-        patience = start_seconds(instance, node, rules)
+        step = without_silence(before, node, observed, rules)
         if node in observed.silent:
-            unfinished[id_] = replace(step, since=now, held_since=0.0)
-        elif step.before and same_process(step.before, instance):
-            if not _is_current(node, observed):
-                unfinished[id_] = step
-        elif instance.job:
-            if not _has_changed(instance, node, observed):
-                unfinished[id_] = step
-        elif not _is_settled(instance, node, step, observed, now, patience):
-            if step.returns and now - step.since >= rules.leaving_seconds:
-                continue
-            status = observed.instances.get(id_)
-            stage = _stage_of_new(step, instance, node, observed)
-            watched = _watched(_progressed(step, stage, now), status, stage != "assigned", now)
-            unfinished[id_] = watched
-            if why := _failure(watched, stage, status, rules, now, patience):
+            unfinished[id_] = replace(step, held_since=0.0)
+            continue
+        # What a node has reported says nothing of the time after it.
+        look = _Look(instance, node, observed, rules, last_report(node, observed, now), lagging.get(node))
+        if rest := _unfinished(step, look):
+            unfinished[id_] = rest
+            if why := _failure(rest, look):
                 failures.append(StepFailure(id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
     return Checked(unfinished, going, tuple(failures))
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """An instance with a pending step as its node has reported it."""
+
+    instance: AssignedInstance
+    node: str
+    observed: FleetStatus
+    rules: RolloutRules
+    at: float  # when its node reported
+    behind: LaggingNode | None
+
+    @property
+    def status(self) -> InstanceStatus | None:
+        return self.observed.instances.get(self.instance.id)
+
+    @property
+    def is_current(self) -> bool:
+        return is_current(self.node, self.observed)
+
+    @property
+    def start_seconds(self) -> float:
+        return start_seconds(self.instance, self.node, self.rules)
+
+    @property
+    def limit(self) -> float:
+        """The seconds in which a step has to come further."""
+        return max(self.rules.least_seconds, self.rules.patience * self.start_seconds)
+
+
+def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
+    """Returns the step with its progress; None if it is finished, or was taken back and is no longer waited for."""
+    patience = look.rules.leaving_seconds
+    if step.before and same_process(step.before, look.instance):
+        is_finished, patience = look.is_current, look.limit
+    elif look.instance.job:
+        is_finished = _has_changed(look)
+    else:
+        is_finished = _is_settled(look, step)
+    if is_finished or (step.returns and look.at - step.since >= patience):
+        return None
+    stage = _stage_of_new(step, look)
+    step = _progressed(step, stage, look.at)
+    return step if look.instance.job else _watched(step, look.status, stage != "assigned", look.at)
+
+
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
     status = observed.instances.get(id_)
-    return _is_current(gone.node, observed) and (status is None or status.stage in ("", "gone"))
+    return is_current(gone.node, observed) and (status is None or status.stage in ("", "gone"))
 
 
-def _is_current(node: str, observed: FleetStatus) -> bool:
-    """Returns whether the node has applied its last assignment."""
-    return observed.generations.get(node, 0) >= observed.assigned_generations.get(node, 0)
-
-
-def _is_settled(
-    instance: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
-) -> bool:
+def _is_settled(look: _Look, step: PendingStep) -> bool:
     """Returns whether it serves with the assigned process."""
-    status = observed.instances.get(instance.id)
-    if status is None or not _is_current(node, observed) or not serves(instance, node, observed) or status.copies > 1:
+    instance, status = look.instance, look.status
+    if status is None or not look.is_current or not serves(instance, look.node, look.observed) or status.copies > 1:
         return False
     was = step.before
     if was and (was.sm_percent, was.memory_gib) == (instance.sm_percent, instance.memory_gib):
-        return now - step.since >= start_seconds  # the two copies cannot be distinguished here
+        return look.at - step.since >= look.start_seconds  # the two copies cannot be distinguished here
     return _is_shaped(instance, status)
 
 
-def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
+def _has_changed(look: _Look) -> bool:
     """Returns whether a job's old process has ended; the queue follows the new one."""
-    status = observed.instances.get(job.id)
-    return _is_current(node, observed) and (status is None or (status.copies <= 1 and _is_shaped(job, status)))
+    job, status = look.instance, look.status
+    return look.is_current and (status is None or (status.copies <= 1 and _is_shaped(job, status)))
 
 
 def _is_shaped(instance: AssignedInstance, status: InstanceStatus) -> bool:
@@ -132,12 +165,12 @@ def _watched(step: PendingStep, status: InstanceStatus | None, is_current: bool,
     return step if step.held_since else replace(step, held_since=now)
 
 
-def _stage_of_new(step: PendingStep, instance: AssignedInstance, node: str, observed: FleetStatus) -> str:
+def _stage_of_new(step: PendingStep, look: _Look) -> str:
     """Returns how far the copy that is to serve has come now, whatever the copy that it replaces does."""
-    if not _is_current(node, observed):
+    if not look.is_current:
         return "assigned"
-    status = observed.instances.get(instance.id)
-    if status is None:
+    instance, status = look.instance, look.status
+    if status is None or instance.job:
         return "applied"
     stage = status.rising
     if not stage and (_is_first(step) or (status.copies > 1 and _is_shaped(instance, status))):
@@ -155,19 +188,22 @@ def _progressed(step: PendingStep, stage: str, now: float) -> PendingStep:
     return replace(step, progress=reached, progress_at=now) if reached > step.progress else step
 
 
-def _failure(
-    step: PendingStep, stage: str, status: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
-) -> tuple[Reason, str] | None:
+def _failure(step: PendingStep, look: _Look) -> tuple[Reason, str] | None:
     if step.returns:
         return None
-    if status and step.held_since and now - step.held_since >= rules.held_seconds:
+    status, stage, at = look.status, _stage_of_new(step, look), look.at
+    if status and step.held_since and at - step.held_since >= look.rules.held_seconds:
         return Reason.STEP_FAILED, f"{status.reason}: {status.message}" if status.message else status.reason
-    limit = max(rules.least_seconds, rules.patience * start_seconds)
-    if stage == "ready" and not _is_first(step):
-        limit = max(limit, rules.leaving_seconds)  # the old copy is still answering its last requests
-    if now - max(step.since, step.progress_at) >= limit:
+    is_ending = look.instance.job and stage != "assigned"
+    limit = look.limit
+    if is_ending or (stage == "ready" and not _is_first(step)):
+        limit = max(limit, look.rules.leaving_seconds)  # the old copy is still answering its last requests
+    # A node to which much is assigned may apply one assignment after the other and always be behind.
+    since = max(step.since, step.progress_at, look.behind.since if look.behind else 0.0)
+    if at - since >= limit:
         what = "it" if _is_first(step) else "its new copy"
-        return Reason.STEP_TIMED_OUT, f"{_describe_stage(stage, what)} after {now - step.since:.0f} s"
+        why = "its old process has not ended" if is_ending else _describe_stage(stage, what)
+        return Reason.STEP_TIMED_OUT, f"{why} after {at - step.since:.0f} s"
     return None
 
 

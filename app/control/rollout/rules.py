@@ -22,6 +22,8 @@ class RolloutRules:
     jobs_per_gpu: int = 3
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
+    silent_seconds: float = 35.0  # between two reports of a node: more is silence
+    most_silences: int = 3  # of its node that a step is forgiven
     stuck_seconds: float = 15.0  # without any progress, before the least important instance gives way
     blocked_seconds: float = 20.0  # that changes wait with nothing under way, before they are left out
     leaving_seconds: float = 300.0  # a copy that takes longer to leave is not waited for
@@ -42,6 +44,8 @@ class PendingStep:
     progress: int = 0  # the furthest that its new copy has come, as an index of STAGES
     progress_at: float = 0.0  # when it came so far, seconds
     returns: bool = False  # it was taken back: its old shape serves, and the new copy is to leave
+    reported_at: float = 0.0  # the last report of its node that was noted, seconds
+    silences: int = 0  # of its node, after which its time began again
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,15 @@ class Leaving:
     node: str
     instance: AssignedInstance
     since: float = 0.0  # seconds
+    is_overdue: bool = False  # an event has said that it takes too long
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingNode:
+    """A node that has not applied its last assignment."""
+
+    generation: int  # that it has applied
+    since: float  # when it was first seen so, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class Canary:
     instance: str
     ready_since: float = 0.0
     before: AssignedInstance | None = None  # what the instance was
+    tried_since: float = 0.0  # when it served for the first time
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,7 @@ class RolloutState:
     blocked_at: float = 0.0  # the last time that anything was blocked; 0: nothing is
     waited_seconds: float = 0.0  # under this plan, in which changes waited with nothing under way
     freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
+    lagging: Mapping[str, LaggingNode] = field(default_factory=dict)  # by node
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,8 @@ class Advance:
     target: Desired | None = None  # the target without the changes that are left out, if any are
     is_over: bool = False  # only changes that are left out remain
     freed: str = ""  # a message: changes were blocked, and are left out or get another order
-    retried: tuple[str, ...] = ()  # messages: copies that are late for the first time, and start again
+    retried: tuple[str, ...] = ()  # messages: steps that are late for the first time, and are tried again
+    overdue: tuple[str, ...] = ()  # messages: copies that leave, and that are not waited for any longer
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
     failed: tuple[str, ...] = ()  # services and jobs whose step failed

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from agents.contract.assignments import AssignedInstance
+from agents.contract.assignments import AssignedInstance, Frame
+from agents.control.assignments import AssignmentVerdict
 from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.observe.observer import FAILURES_HOURS
+from app.http.metrics import REGISTRY
 from app.store.plans import plans
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
@@ -95,3 +97,51 @@ def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         degraded = next(each for each in found.status["conditions"] if each["type"] == "Degraded")
         assert (degraded["status"], degraded["reason"]) == ("True", "RolloutBlocked")
+
+
+def with_smaller_batches(desired: Desired, service: str) -> dict[str, NodeDesired]:
+    """Retunes every copy of the service: the same process, which takes fewer requests at a time."""
+    return {
+        node: replace(
+            wanted,
+            instances=tuple(
+                msgspec.structs.replace(line, batch=Frame(1, 1, line.batch.max if line.batch else 8))
+                if line.service == service
+                else line
+                for line in wanted.instances
+            ),
+        )
+        for node, wanted in desired.items()
+    }
+
+
+def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cycles(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        decision = None
+        for _ in simulation.seconds(75, 3.0):
+            decision = (simulation.last and simulation.last.decision) or decision
+        assert decision and simulation.last and simulation.last.snapshot
+        store, view = simulation.planner.store, simulation.planner.store.view()
+        assert view.plan
+        for node in simulation.fleet.nodes.values():
+            node.offer = lambda offered: AssignmentVerdict.UNSOUND  # type: ignore[method-assign]
+        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
+        retuned = with_smaller_batches(view.target, "a")
+        simulation.plans = False  # the next cycle would plan something else
+        (made,) = store.record(snapshot, [replace(decision, desired=retuned, state=PlanState.ROLLING)])
+        rolling_since = set()
+        for _ in simulation.seconds(600, 3.0):
+            assert simulation.planner.lead()
+            simulation.planner.advance()
+            rolling_since.add(REGISTRY.get_sample_value("gpuwright_rolling_since_timestamp_seconds"))
+            if rows(simulation, f"SELECT 1 FROM plan WHERE generation = {made} AND state <> 'rolling'"):
+                break
+        found = dict(rows(simulation, "SELECT reason, message FROM event WHERE reason LIKE 'step_%'"))
+        assert found.keys() == {"step_retried", "step_timed_out"}
+        assert all(" on node-" in message for message in found.values())
+        assert all("its node has not applied its assignment after" in message for message in found.values())
+        assert rows(simulation, f"SELECT state FROM plan WHERE generation = {made}") == [("stopped",)]
+        assert len(rolling_since) == 2 and None in rolling_since, "the metric says when it began, and that it ended"
+        simulation.planner.cycle()
+        (last,) = rows(simulation, "SELECT reason FROM cycle ORDER BY at DESC LIMIT 1")
+        assert last.reason != "rollout_under_way"

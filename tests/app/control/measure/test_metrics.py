@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.events import Reason, event_of
 from app.control.measure import metrics
@@ -32,6 +34,18 @@ def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
     metrics.show_figures(PlannerFigures())
     assert value("gpuwright_leader") == 0
     assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") is None
+
+
+def test_the_time_of_a_rollout_counts_from_the_first_of_several_plans() -> None:
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    name = "gpuwright_rolling_since_timestamp_seconds"
+    metrics.show_rollout(None)
+    assert value(name) is None
+    metrics.show_rollout(began)
+    metrics.show_rollout(began + timedelta(minutes=5))
+    assert value(name) == began.timestamp()
+    metrics.show_rollout(None)
+    assert value(name) is None
 
 
 def test_a_recorded_decision_counts_its_reason_and_its_changes() -> None:

@@ -30,6 +30,7 @@ class Node:
     copies: list[Copy] = field(default_factory=list)
     statuses: dict[str, InstanceStatus] = field(default_factory=dict)
     reported_generation: int = 0
+    reported_at: float = 0.0
     late: frozenset[str] = frozenset()  # instances of which no further copy ever gets ready
 
     def take(self, wanted: NodeDesired, generation: int) -> None:
@@ -62,9 +63,9 @@ class Node:
     def has(self, id_: str) -> bool:
         return any(copy.instance.id == id_ for copy in self.copies)
 
-    def report(self) -> None:
+    def report(self, at: float = 0.0) -> None:
         stages = ("draining", "starting", "ready")
-        self.statuses, self.reported_generation = {}, self.holds
+        self.statuses, self.reported_generation, self.reported_at = {}, self.holds, at
         for copy in sorted(self.copies, key=lambda copy: stages.index(copy.stage)):
             mine = [other for other in self.copies if other.instance.id == copy.instance.id]
             is_rising = any(other.stage == "starting" for other in mine)
@@ -80,6 +81,7 @@ class Fleet:
 
     def __init__(self, assigned: Desired, random: Random) -> None:
         self.random = random
+        self.at = 0.0  # seconds; 0: nodes do not say when they report
         self.assigned: dict[str, NodeDesired] = dict(assigned)
         self.assigned_generations = dict.fromkeys(assigned, 1)
         self.nodes = {name: Node(name) for name in assigned}
@@ -100,13 +102,14 @@ class Fleet:
                 node.take(self.assigned[name], self.assigned_generations[name])
             node.act(self.random)
             if self.random.random() < 0.5:
-                node.report()
+                node.report(self.at)
 
     def observed(self) -> FleetStatus:
         return FleetStatus(
             {id_: status for node in self.nodes.values() for id_, status in node.statuses.items()},
             {name: node.reported_generation for name, node in self.nodes.items()},
             assigned_generations=dict(self.assigned_generations),
+            reported_at={name: node.reported_at for name, node in self.nodes.items()} if self.at else {},
         )
 
     def carries(self, service: str) -> float:

@@ -270,10 +270,11 @@ def test_a_lost_node_counts_as_gone_and_its_copies_end_when_it_is_back() -> None
 def test_the_time_of_a_silent_node_does_not_count_against_a_step() -> None:
     target = {"n1": a_node(OLD)}
     step = first({"n1": a_node()}, target)
-    silent = FleetStatus(silent=frozenset({"n1"}))
+    silent = FleetStatus(silent=frozenset({"n1"}), reported_at={"n1": after(5).timestamp()})
     waited = advance(target, step.desired, silent, step.state, rules(), after(3600))
-    back = advance(target, step.desired, FleetStatus(), waited.state, rules(), after(3610))
-    assert not back.stopped_reason
+    reports = FleetStatus(reported_at={"n1": after(3609).timestamp()})
+    back = advance(target, step.desired, reports, waited.state, rules(), after(3610))
+    assert not back.stopped_reason and not back.retried
 
 
 # Repeated steps

@@ -46,13 +46,13 @@ def impatient_with(late: AssignedInstance) -> RolloutRules:
 def roll(
     fleet: Fleet, target: Desired, sequence: tuple[str, ...], the_rules: RolloutRules, frozen: Collection[str]
 ) -> Rolled:
-    """Alternates steps and seconds, judged at every moment. Frozen nodes do nothing before something stops."""
+    """Alternates steps and seconds, judged at every moment. Frozen nodes rest until something stops."""
     floor = {service: min(rate, fleet.goes_on_carrying(service)) for service, rate in served(target).items()}
     rolled, state = Rolled(fleet, target), RolloutState(sequence)
     for second in range(1, MOST_ROUNDS):
-        step = advance(
-            rolled.target, fleet.assigned, fleet.observed(), state, the_rules, START + timedelta(seconds=second)
-        )
+        now = START + timedelta(seconds=second)
+        fleet.at = now.timestamp()
+        step = advance(rolled.target, fleet.assigned, fleet.observed(), state, the_rules, now)
         state = msgspec.json.decode(msgspec.json.encode(step.state), type=RolloutState)  # as it is kept
         rolled.retried += step.retried
         rolled.stopped += [step.message] if step.stopped_reason else []
