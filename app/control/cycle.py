@@ -8,7 +8,7 @@ from functools import partial
 
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
-from app.control.decide.decide import draft_changes, rollout_in_progress, split_by_mode
+from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
@@ -96,6 +96,8 @@ class _Cycle:
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
+        if paused := rollout_paused(self.snapshot, self.question):
+            return paused
         if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
         if self.before.still_answers(self.snapshot, self.question):

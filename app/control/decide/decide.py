@@ -94,6 +94,15 @@ def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChang
     )
 
 
+def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
+    """Returns that a person has paused the rollout, and what is unserved meanwhile: no plan may take its place."""
+    if not snapshot.is_paused:
+        return None
+    message = f"a person has paused plan {snapshot.target}; nothing is planned until it is resumed, aborted or undone"
+    lacks = [f"{lack.service} lacks {lack.rate_per_second:.4g}/s" for lack in question.plan_in_force.unserved]
+    return HeldBackChange("", Reason.ROLLOUT_PAUSED, ": ".join([message, *[", ".join(lacks)] * bool(lacks)]))
+
+
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     """Splits the decision by mode: what is acted upon, what is proposed, and what is only shown."""
     if decision.desired == snapshot.in_force:

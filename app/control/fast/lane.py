@@ -85,7 +85,7 @@ class FastLane:
     def answer(self, readings: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """Takes a step for loads that have moved, if one is needed; `tell` assigns it to the nodes."""
         base = self.base
-        if base is None or not base.snapshot.target:
+        if base is None or not base.snapshot.target or base.snapshot.is_paused:
             return LaneResult()
         with self._deciding:
             if self.base is not base:

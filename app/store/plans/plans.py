@@ -132,7 +132,8 @@ class Overtaken(Exception):
 def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
     """Records the plan and wakes those that wait for plans; returns its generation, or None if a newer epoch won.
 
-    Raises Overtaken if it was not made from the plan that is in force now.
+    Raises Overtaken if it was not made from the plan that is in force now, or would take the place of one that a person
+    has paused: only a rollback, which a person asks for, may.
     """
     generation = lease.next_generation(connection, epoch)
     if generation is None:
@@ -142,6 +143,8 @@ def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
         raise Overtaken(f"plan {current.generation if current else 0} is in force, and not plan {draft.base}")
     if current and current.is_unwanted and draft.lane != "rollback":
         raise Overtaken(f"plan {current.generation} is to be undone first")
+    if current and current.state == "paused" and draft.state in IN_FORCE and draft.lane != "rollback":
+        raise Overtaken(f"a person has paused plan {current.generation}")
     body, desired, *parts = pieces.put(connection, [draft.body, draft.desired, *draft.snapshot])
     connection.execute(
         INSERT,
