@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.control.domain.desired import Desired, FleetStatus, NodeDesired
@@ -38,24 +38,12 @@ def advance(
     """
     seconds = now.timestamp()
     given, assigned = assigned, _without_lost(assigned, target, observed)
-    lagging = find_lagging(state.lagging, observed, seconds)
-    checked = check(assigned, state.pending, state.leaving, observed, rules, seconds, lagging)
-    watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials or {}, rules, seconds)
-    leaving, overdue = find_overdue(checked.leaving, observed, rules, seconds)
-    state = replace(
-        state,
-        pending=checked.pending,
-        leaving=leaving,
-        canaries=watched.canaries,
-        proven=tuple(sorted({*state.proven, *watched.passed})),
-        lagging=lagging,
-    )
-    failures = list(checked.failures)
-    if watched.failed:
-        failures.append(StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
-    if failures:
-        found = stop_failed(target, assigned, state, failures, rules, seconds)
-        return replace(_stopped(found, _differing(found.assigned, given), watched.passed), overdue=overdue)
+    reported = _look_at_steps(assigned, observed, state, rules, seconds, trials or {})
+    state = reported.state
+    if reported.failures:
+        found = stop_failed(target, assigned, state, reported.failures, rules, seconds)
+        changed = _differing(found.assigned, given)
+        return replace(_stopped(found, changed, reported.passed), overdue=reported.overdue)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
@@ -88,8 +76,41 @@ def advance(
     done = not (changed or scene.todo or scene.pending or awaited or scene.canaries) and is_set
     return Advance(
         after, changed, state_after, done, target=freed.target if freed and freed.owners else None,
-        freed=freed.message if freed else "", waiting=waiting, passed=watched.passed, made=made, overdue=overdue,
+        freed=freed.message if freed else "", waiting=waiting, passed=reported.passed, made=made,
+        overdue=reported.overdue,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The state of a rollout by what nodes report now, and what has come of its steps."""
+
+    state: RolloutState
+    failures: tuple[StepFailure, ...]
+    passed: tuple[str, ...]
+    overdue: tuple[str, ...]
+
+
+def _look_at_steps(
+    assigned: Desired, observed: FleetStatus, state: RolloutState, rules: RolloutRules, now: float,
+    trials: Mapping[str, CopyTrial],
+) -> _Reported:  # fmt: skip
+    lagging = find_lagging(state.lagging, observed, now)
+    checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging)
+    watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials, rules, now)
+    leaving, overdue = find_overdue(checked.leaving, observed, rules, now)
+    state = replace(
+        state,
+        pending=checked.pending,
+        leaving=leaving,
+        canaries=watched.canaries,
+        proven=tuple(sorted({*state.proven, *watched.passed})),
+        lagging=lagging,
+    )
+    failures = checked.failures
+    if watched.failed:
+        failures = (*failures, StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
+    return _Reported(state, failures, watched.passed, overdue)
 
 
 def _yielding(scene: Scene, stuck_since: float, blocked: Blocked) -> InstanceChange | None:
