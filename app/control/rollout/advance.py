@@ -82,7 +82,7 @@ def advance(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reported:
+class _ReportedSteps:
     """The state of a rollout by what nodes report now, and what has come of its steps."""
 
     state: RolloutState
@@ -94,7 +94,7 @@ class _Reported:
 def _look_at_steps(
     assigned: Desired, observed: FleetStatus, state: RolloutState, rules: RolloutRules, now: float,
     trials: Mapping[str, CopyTrial],
-) -> _Reported:  # fmt: skip
+) -> _ReportedSteps:  # fmt: skip
     lagging = find_lagging(state.lagging, observed, now)
     checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging)
     watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials, rules, now)
@@ -110,7 +110,7 @@ def _look_at_steps(
     failures = checked.failures
     if watched.failed:
         failures = (*failures, StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
-    return _Reported(state, failures, watched.passed, overdue)
+    return _ReportedSteps(state, failures, watched.passed, overdue)
 
 
 def _yielding(scene: Scene, stuck_since: float, blocked: Blocked) -> InstanceChange | None:
