@@ -260,8 +260,8 @@ class Gate:
         """Sends the answer when its place and body are given back; ends it when its caller leaves too much unread."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as deadline:
-                with unsent.hold(holder, visit.unsent_bytes, lambda: deadline.reschedule(0.0)):
-                    await visit.deliver()
+                with unsent.hold(holder, visit.unsent(), lambda: deadline.reschedule(0.0)) as note_sent:
+                    await visit.deliver(note_sent)
 
     async def _part(self, visit: Visit) -> None:
         """Answers a request that the shutdown cut short."""

@@ -19,6 +19,7 @@ from app.problem import HttpProblem
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
+NoteSent = Callable[[bytes, int], None]  # a body, and how many bytes of it have just been sent
 
 log = logging.getLogger("gpuwright.access")
 
@@ -54,7 +55,6 @@ class Visit:
         "started",
         "started_at",
         "status",
-        "unsent_bytes",
     )
 
     unlogged = 0  # refusals since the last line about a refusal
@@ -71,7 +71,6 @@ class Visit:
         self.ended = False  # the application has given the whole answer
         self.status = 0
         self.sent_bytes = 0
-        self.unsent_bytes = 0
         self.started_at = time.perf_counter()
         self._send = send
         self._stored: list[Message] = []
@@ -81,13 +80,16 @@ class Visit:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif message["type"] == "http.response.body":
-            self.unsent_bytes += len(message.get("body", b""))
             self.ended = not message.get("more_body", False)
         self._stored.append(message)
         if self.lane.streams:
             await self.deliver()
 
-    async def deliver(self) -> None:
+    def unsent(self) -> list[bytes]:
+        """Returns what is stored of the answer's body."""
+        return [message.get("body", b"") for message in self._stored if message["type"] == "http.response.body"]
+
+    async def deliver(self, note_sent: NoteSent = lambda body, count: None) -> None:
         """Sends what is stored of the answer, at the pace of the client."""
         stored, self._stored = self._stored, []
         for message in stored:
@@ -100,20 +102,21 @@ class Visit:
                 ]
                 await self._send(message)
             elif message["type"] == "http.response.body":
-                await self._in_pieces(message.get("body", b""), message.get("more_body", False))
+                await self._in_pieces(message.get("body", b""), message.get("more_body", False), note_sent)
 
-    async def _in_pieces(self, body: bytes, more_body: bool) -> None:
+    async def _in_pieces(self, body: bytes, more_body: bool, note_sent: NoteSent) -> None:
         if len(body) <= PIECE:
             await self._piece(body, more_body)
+            note_sent(body, len(body))
             return
         view = memoryview(body)
         last = len(body) - PIECE
         for at in range(0, len(body), PIECE):
             await self._piece(bytes(view[at : at + PIECE]), at < last or more_body)
+            note_sent(body, PIECE)
 
     async def _piece(self, body: bytes, more_body: bool) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
-        self.unsent_bytes -= len(body)
         self.sent_bytes += len(body)
 
     async def refuse(self, problem: HttpProblem, *, close: bool = False) -> None:

@@ -118,6 +118,14 @@ class Running:
             assert time.monotonic() < deadline, page
             time.sleep(0.02)
 
+    def until_unsent(self, least_bytes: float) -> None:
+        """Wait until at least so many bytes of answers are unsent."""
+        deadline = time.monotonic() + HANG_SECONDS
+        name = b"\ngpuwright_unsent_answer_bytes "
+        while float(self.ask("GET", "/metrics", "viewer").body.split(name)[1].split(b"\n")[0]) < least_bytes:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
     def stop(self, number: int = signal.SIGTERM) -> int | None:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)

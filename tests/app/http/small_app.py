@@ -25,6 +25,7 @@ from app.problem import HttpProblem
 from app.settings import Settings
 from app.store.database.database import Unavailable
 
+SHARED = b"y" * (10 * 1024 * 1024)  # one object for every caller
 CANARY = "canary-0451-do-not-tell"
 PRINCIPALS = {
     "admin": Principal("p-admin", Scope.ADMIN),
@@ -89,6 +90,10 @@ def api() -> FastAPI:
     @app.get("/api/v1/services")
     def services(kibibytes: int = 0) -> Response:
         return Response(b"y" * (1024 * kibibytes), media_type="application/json")
+
+    @app.get("/api/v1/tenants")
+    def tenants() -> Response:
+        return Response(SHARED, media_type="application/json")
 
     @app.get("/api/v1/services/{name}")
     def service(name: str) -> dict[str, str]:

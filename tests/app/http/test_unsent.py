@@ -12,7 +12,7 @@ def cuts(unsent: UnsentAnswers, *answers: tuple[str, int]) -> list[int]:
     cut: list[int] = []
     with ExitStack() as stack:
         for number, (holder, size) in enumerate(answers):
-            stack.enter_context(unsent.hold(holder, size, lambda number=number: cut.append(number)))  # type: ignore[misc]
+            stack.enter_context(unsent.hold(holder, [bytes(size)], lambda number=number: cut.append(number)))  # type: ignore[misc]
             assert unsent.used <= unsent.total or number == 0
     assert unsent.used == 0
     return cut
@@ -38,6 +38,38 @@ def test_over_the_total_who_holds_most_makes_room_and_not_who_comes_last() -> No
 def test_what_was_sent_counts_no_more() -> None:
     unsent = UnsentAnswers(100, 50)
     for _ in range(10):
-        with unsent.hold("a", 40, lambda: None):
+        body = bytes(40)
+        with unsent.hold("a", [body], lambda: None) as note_sent:
             assert (unsent.used, unsent.held("a")) == (40, 40)
+            note_sent(body, 30)
+            assert (unsent.used, unsent.held("a")) == (10, 10)
+            note_sent(body, 30)
+            assert (unsent.used, unsent.held("a")) == (0, 0)
     assert (unsent.used, unsent.held("a")) == (0, 0)
+
+
+def test_a_body_that_many_are_sent_counts_once_until_the_last_has_it() -> None:
+    unsent, body, cut = UnsentAnswers(100, 50), bytes(40), []
+    with ExitStack() as stack:
+        told = [
+            stack.enter_context(unsent.hold(f"gateway-{number}", [body], lambda number=number: cut.append(number)))  # type: ignore[misc]
+            for number in range(50)
+        ]
+        assert unsent.used == 40 and unsent.held("gateway-7") == 40
+        for note_sent in told[1:]:
+            note_sent(body, 40)
+        assert unsent.used == 40
+        told[0](body, 25)
+        assert unsent.used == 15
+    assert unsent.used == 0 and not cut
+
+
+def test_who_shares_a_body_with_many_is_not_cut_for_one_who_holds_its_own() -> None:
+    unsent, body, cut = UnsentAnswers(100, 80), bytes(60), []
+    with ExitStack() as stack:
+        for number in range(10):
+            stack.enter_context(unsent.hold(f"gateway-{number}", [body], lambda number=number: cut.append(number)))  # type: ignore[misc]
+        for size in (20, 30):
+            stack.enter_context(unsent.hold("thief", [bytes(size)], lambda: cut.append("thief")))
+        assert cut == ["thief"] and unsent.used == 90
+    assert unsent.used == 0
