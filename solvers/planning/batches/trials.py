@@ -23,6 +23,7 @@ from solvers.planning.search.tables import tables
 SPARE_GPUS = 2  # of each pool: a batch may open them
 PART_WORK = 4  # steps of the search in a part
 LEAST_SAVED_SHARE = 0.02  # of the prices of the group's GPUs
+SAME_RATE_SHARE = 1e-9  # by which sums of floats may differ
 ORIGIN = "the running plan with a batch of moves"
 
 
@@ -107,9 +108,18 @@ class BatchTrials:
         before, after = self._verdict.cost, self._judged.apply(edit)
         saved = before.total - after.cost.total
         price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
-        if not after.is_right or saved < LEAST_SAVED_SHARE * price or after.cost.unserved > before.unserved:
+        if not after.is_right or saved < LEAST_SAVED_SHARE * price or self._serves_less(edit):
             return None
         return Batch((group,), saved, max(0.0, after.cost.churn - before.churn))
+
+    def _serves_less(self, edit: PlanEdit) -> bool:
+        """Returns whether any service is served less than before: what another gains is no excuse."""
+        for name, entry in edit.unserved.items():
+            before = self._unserved.get(name)
+            lacked = before.rate_per_second if before else 0.0
+            if entry and entry.rate_per_second > lacked + SAME_RATE_SHARE * max(1.0, lacked):
+                return True
+        return False
 
     def _take_back(self, edit: PlanEdit) -> None:
         unserved = {name: self._unserved.get(name) for name in edit.unserved}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -49,6 +50,31 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.is_right, after.violations
         assert after.cost.total == pytest.approx(before.cost.total - batch.saved_per_hour)
         assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
+
+
+@pytest.fixture(scope="module")
+def short() -> tuple[Problem, Plan]:
+    """A fleet that followed its rates and leaves a part of some services unserved."""
+    problem = family("A", 8, 8, seed=5, load=1.1)
+    busy = find(problem, SolveBudget(None, 1), alone=True).plan
+    replanner, draw = Replanner.of(problem, busy), Random(5)
+    replanner.change(
+        {name: service.rate_per_second * draw.choice((0.5, 0.8, 1.5)) for name, service in problem.services.items()}
+    )
+    return replace(replanner.problem, state=RunningState(None, replanner.plan.instances)), replanner.plan
+
+
+def test_no_batch_serves_one_service_less_so_that_another_is_served_more(short: tuple[Problem, Plan]) -> None:
+    problem, plan = short
+    before = {lack.service: lack.rate_per_second for lack in plan.unserved}
+    assert before
+    found = find_batches(problem, plan, tries=24, seed=1)
+    assert found
+    for batch in found:
+        made = make_batches(problem, plan, batch.groups)
+        assert made
+        for lack in made.unserved:
+            assert lack.rate_per_second <= before.get(lack.service, 0.0) * (1 + 1e-9), lack.service
 
 
 def test_a_batch_that_was_found_is_found_again_where_it_is_known(
