@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.control.observe.observer import FAILURES_HOURS, LONGEST_DELAY, retry_delay
+from app.store.plans import plans
+from simulation.run import Simulation
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
 from tests.proofs.campaign.invariants import Campaign
 from tests.proofs.campaign.removals import REMOVALS, removed
@@ -16,6 +19,7 @@ from tests.simulation.test_chaos import settled
 WARM_UP_SECONDS = 90.0
 PAUSE_EVERY_FAULTS = 200
 RECOVERY_CYCLES = 6
+LOOK_SECONDS = 5.0  # between two looks at a fleet that recovers
 SPELL_FACTOR = 0.2  # faults come every few seconds, so each lasts a fraction of its usual time
 TENANT = "media"
 
@@ -58,12 +62,29 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
         )
 
 
-def recover(campaign: Campaign) -> None:
-    """Ends every fault; within a few cycles everything must be as the plan in force has it."""
+def recover(campaign: Campaign, cycles: int = RECOVERY_CYCLES) -> None:
+    """Ends every fault; within so many cycles everything must be as the plan in force has it.
+
+    A service whose step failed under the last faults rests before its retry. That time does not count, up to the
+    longest rest, so that a service that goes on failing has not recovered.
+    """
     campaign.mend()
-    ends = campaign.simulation.clock.seconds + RECOVERY_CYCLES * campaign.simulation.planner.cycle_seconds
-    while campaign.simulation.clock.seconds < ends:
-        campaign.advance(5)
+    left_seconds = cycles * campaign.simulation.planner.cycle_seconds
+    rest_seconds = LONGEST_DELAY.total_seconds()
+    while left_seconds > 0:
+        is_resting = rest_seconds > 0 and rests(campaign.simulation)
+        campaign.advance(LOOK_SECONDS)
         if not settled(campaign):
             return
+        if is_resting:
+            rest_seconds -= LOOK_SECONDS
+        else:
+            left_seconds -= LOOK_SECONDS
     campaign.violations += [f"not recovered: {what}" for what in settled(campaign)]
+
+
+def rests(simulation: Simulation) -> bool:
+    """Returns whether a service or job waits for the retry of a step that failed."""
+    now = simulation.clock.now()
+    failures = simulation.database.read(lambda connection: plans.recent_failures(connection, FAILURES_HOURS))
+    return any(now < last_at + retry_delay(times) for _, times, last_at in failures)
