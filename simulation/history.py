@@ -65,12 +65,10 @@ class History:
 
     changes: list[AssignmentChange] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    costs: list[tuple[float, float]] = field(default_factory=list)  # the cost of the GPUs that services run on
 
     def mark(self, fleet: SimulatedFleet) -> Mark:
         made = Mark(fleet.clock.seconds, {name: _of(total) for name, total in fleet.services.items()})
         self.marks.append(made)
-        self.costs.append((fleet.clock.seconds, cost_per_hour(fleet)))
         return made
 
     def since(self, seconds: float) -> list[AssignmentChange]:
@@ -87,17 +85,6 @@ def attained_shares(before: Mark, after: Mark, services: Iterable[str] | None = 
         answered, within, failed = (a - b for a, b in zip(after.services[name], before.services[name], strict=True))
         found[name] = within / (answered + failed) if answered + failed else 1.0
     return found
-
-
-def cost_per_hour(fleet: SimulatedFleet) -> float:
-    """Returns the price of every GPU with a service's copy; a rollout pays for both sides."""
-    used = {
-        (node.name, copy.gpu): fleet.truth.problem.nodes[node.name].price_per_hour
-        for node in fleet.nodes.values()
-        for copy in node.alive()
-        if copy.served
-    }
-    return sum(used.values())
 
 
 def _of(total: Total) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ TOO_MANY_STARTS = "too_many_starts"
 BEYOND_BOUNDS = (LATER, OVERLAPPING, TOO_MANY_STARTS)
 QUARTER_SECONDS = 900
 
-Place: TypeAlias = tuple[str, str, int]  # node, instance, GPU
+InstancePlace: TypeAlias = tuple[str, str, int]  # node, instance, GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class _Batch:
 
     taken: set[tuple[str, str]] = field(default_factory=set)
     opened: Counter[str] = field(default_factory=Counter)
-    _beside: defaultdict[Place, list[Claim]] = field(default_factory=lambda: defaultdict(list))
-    _starts: Counter[tuple[Place, int]] = field(default_factory=Counter)
+    _beside: defaultdict[InstancePlace, list[Claim]] = field(default_factory=lambda: defaultdict(list))
+    _starts: Counter[tuple[InstancePlace, int]] = field(default_factory=Counter)
 
     def take(self, claim: Claim) -> None:
         self.taken.add((claim.node, claim.id))
@@ -116,7 +116,7 @@ class _Batch:
         return self._starts[_place(claim), _quarter(claim)]
 
 
-def _place(claim: Claim) -> Place:
+def _place(claim: Claim) -> InstancePlace:
     return claim.node, claim.instance, claim.gpu
 
 

@@ -19,17 +19,20 @@ from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
+from simulation.measure.allowed import (
+    LOADS,
+    MOST_HOURS,
+    MOST_RATE_PER_SECOND,
+    MOST_RATES_BYTES,
+    WARM_UP_MINUTES,
+    WORK,
+)
 
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from simulation.measure.run import SimulationReport
     from simulation.shapes import Shape
 
-WORK = 24
-LOADS = ("moving", "wave", "spike", "steady")
-WARM_UP_MINUTES = 5
-MOST_HOURS = 31 * 24
-MOST_RATES_BYTES = 64 * 2**20
 COSTS = {
     "held": "held",
     "planned": "planned",
@@ -116,6 +119,9 @@ def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shap
     rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
     if not rates:
         raise Failed("the files declare no Service, so there is nothing to simulate")
+    if busiest := [name for name, rate in sorted(rates.items()) if rate > MOST_RATE_PER_SECOND]:
+        name = busiest[0]
+        raise Failed(f"{name} declares ratePerSecond {rates[name]:g}: at most {MOST_RATE_PER_SECOND:,} are simulated")
     if not args.rates:
         return named_load(args.load, rates, args.hours, args.seed)
     try:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
 
+from simulation.measure.allowed import LoadName
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
 
-LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
 NOISE_SHARE = 0.02
 DAY_SECONDS = 86_400.0
 NIGHT_SHARE = 0.25  # of the declared rate, which is a daily wave's highest

@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 
+from simulation.measure.allowed import MOST_RATE_PER_SECOND
 from simulation.shapes import Shape
 
 COLUMNS = ("seconds", "service", "ratePerSecond")
 MOST_FAULTS = 20
 MOST_NAMES = 10
-MOST_VALUE = 1e9
+MOST_SECONDS = 1e9
 
 
 class RatesRefused(Exception):
@@ -94,11 +95,11 @@ def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict
     name = (row["service"] or "").strip()
     if name not in services:
         return f"service {name!r} is not declared in the manifests; declared: {_listed(services)}"
-    seconds, rate = _number(row["seconds"]), _number(row["ratePerSecond"])
+    seconds, rate = _number(row["seconds"], MOST_SECONDS), _number(row["ratePerSecond"], MOST_RATE_PER_SECOND)
     if seconds is None:
-        return f"seconds {row['seconds']!r} is not allowed: a number from 0 to {MOST_VALUE:g}"
+        return f"seconds {row['seconds']!r} is not allowed: a number from 0 to {MOST_SECONDS:g}"
     if rate is None:
-        return f"ratePerSecond {row['ratePerSecond']!r} is not allowed: a number from 0 to {MOST_VALUE:g}"
+        return f"ratePerSecond {row['ratePerSecond']!r} is not allowed: a number from 0 to {MOST_RATE_PER_SECOND:,}"
     curve = curves.setdefault(name, RateCurve())
     if curve.seconds and seconds <= curve.seconds[-1]:
         previous = f"{curve.seconds[-1]:g}, the value of its previous row"
@@ -110,12 +111,12 @@ def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict
     return ""
 
 
-def _number(text: str | None) -> float | None:
+def _number(text: str | None, most: float) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
         return None
-    return value if math.isfinite(value) and 0 <= value <= MOST_VALUE else None
+    return value if math.isfinite(value) and 0 <= value <= most else None
 
 
 def _listed(names: Collection[str]) -> str:

@@ -15,6 +15,7 @@ from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
 from simulation.fleet import Total
+from simulation.measure.allowed import WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
     FreshMoment,
@@ -31,9 +32,8 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from solvers.planning.plan import Plan
 
-WORK = 24  # of each search of a cycle
 TICK_SECONDS = 2.0
-FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 300.0, 600.0
+FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 60.0 * WARM_UP_MINUTES, 600.0
 VIEW_SECONDS = 10.0  # between two reads of the plan in force
 HINDSIGHT_STEP_SECONDS = 5.0
 MOST_PLANS = 1_000_000

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
+Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
 
 
@@ -203,7 +204,7 @@ class Instance:
     latency_ms: float = 0.0  # predicted, with it, at the SLO's percentile
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> Place:
         return (self.node, self.gpu)
 
 
@@ -219,7 +220,7 @@ class PlacedJob:
     units_per_second: float = 0.0  # predicted
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> Place:
         return (self.node, self.gpu)
 
 

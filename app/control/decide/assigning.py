@@ -14,14 +14,13 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.manifests.fleet import PolicySpec
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, PlacedJob, Problem, Profile, Service
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
 JOB_TEMPLATE = "gpuwright-train"
 ID_BYTES = 4
 
 READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
 
-Place = tuple[str, int]
 Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 

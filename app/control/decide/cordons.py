@@ -17,8 +17,7 @@ from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
 from app.store.fleet.cordons import ALL_GPUS, Cordon
 from solvers.planning.plan import Unserved
-
-Place = tuple[str, int]
+from solvers.planning.problem import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from app.control.rollout.clocks import is_raised
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
 from app.control.rollout.urgency import urgent
+from solvers.planning.problem import Place
 
-Place = tuple[str, int]
 ESTABLISHED = ("verifying", "warming", "routing", "ready")  # stages in which gateways may send requests to a copy
 
 

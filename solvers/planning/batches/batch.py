@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Place: TypeAlias = tuple[str, int]
+from solvers.planning.problem import Place
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,6 @@ from solvers.planning.explain.free_capacity import (
     without_gpus,
     without_instances,
 )
-from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms
 from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
@@ -25,7 +24,7 @@ from solvers.planning.judge import judge
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
+from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
 
 MOST_REPLACED_GPUS = 64

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty_gpu, gpu_group
-from solvers.planning.problem import Node, Problem
+from solvers.planning.explain.gpu_groups import GpuGroup, empty_gpu, gpu_group
+from solvers.planning.problem import Node, Place, Problem
 
 
 @dataclass(frozen=True, slots=True)

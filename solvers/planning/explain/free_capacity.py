@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solvers.latency import busy_fraction
-from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty_gpu, gpu_group, is_borne, used_gpu
+from solvers.planning.explain.gpu_groups import GpuGroup, empty_gpu, gpu_group, is_borne, used_gpu
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, slow_down, watts
 from solvers.planning.judge.tenants import shares_of
-from solvers.planning.problem import Instance, Node, PlacedJob, Problem
+from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem
 
 MOST_SHARED_GPUS = 32  # examined of a kind, those with most SM% left; empty ones count as one
 MOST_LOOKED_AT_GPUS = 512  # of all kinds

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
 
 import numpy as np
 
 from solvers.latency import limits
 from solvers.planning.explain.kernels import most_exec_ms
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
-from solvers.planning.problem import GpuType, Instance, Node, Policy, Problem
+from solvers.planning.problem import GpuType, Instance, Node, Place, Policy, Problem
 from solvers.planning.search.tables import Floats, Ints
 
-Place: TypeAlias = tuple[str, int]
 NOBODY = np.zeros((0, 4))
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.explain.free_capacity import FreeCapacity
-from solvers.planning.explain.gpu_groups import Place
 from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
 from solvers.planning.explain.remaining import ENOUGH_SHARE, CarriedRate, RemainingLimits, ShapeWorth
-from solvers.planning.problem import Instance, Service
+from solvers.planning.problem import Instance, Place, Service
 from solvers.planning.search.realise import even
 from solvers.planning.search.tables import Floats, Ints
 

@@ -11,9 +11,9 @@ from solvers.latency import limits
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
-from solvers.planning.judge.plan_lines import Place, gpus_with
+from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import watts
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Instance, Place, Problem
 from solvers.planning.search.tables import Floats, Ints
 
 

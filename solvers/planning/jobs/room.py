@@ -10,8 +10,7 @@ import numpy as np
 from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
-from solvers.planning.judge.plan_lines import Place
-from solvers.planning.problem import Curve, Instance, Job, Node, PlacedJob, Policy, Problem, WrongProblem
+from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from math import fsum
 
 from solvers.planning.judge.changes import NO_CHANGES, ChangeTally, GpuChanges, changes_on
-from solvers.planning.judge.plan_lines import Place
 from solvers.planning.judge.readings import JudgedGpu
 from solvers.planning.plan import Changes
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Instance, Place, Problem
 
 
 class Churn:

@@ -11,13 +11,13 @@ from typing import TypeAlias
 from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants
 from solvers.planning.judge.churn import Churn
 from solvers.planning.judge.plan_edit import PlanEdit
-from solvers.planning.judge.plan_lines import Place, PlanLines, line_of, shape_of, where
+from solvers.planning.judge.plan_lines import PlanLines, line_of, shape_of, where
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.judge.violations import Violations
 from solvers.planning.plan import Cost, Plan, Unplaced, Unserved
-from solvers.planning.problem import Instance, PlacedJob, Problem
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 
 # Tells which residents keep their SLO without simulating them; it gets those whose exec is known.
 Keeps: TypeAlias = Callable[[Problem, Sequence[Resident]], Sequence[bool]]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident
-from solvers.planning.problem import Instance, PlacedJob, Problem
-
-Place: TypeAlias = tuple[str, int]
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 
 
 class PlanLines:

@@ -9,10 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Instance, Place, Problem
 from solvers.planning.search.tables import Tables
 
-Place: TypeAlias = tuple[str, int]
 Key: TypeAlias = tuple[str, str, int, float]  # what makes an instance the same: all that a keep needs
 MOST_PAIRS = 400_000  # of patterns and GPUs: beyond it they are paired greedily
 

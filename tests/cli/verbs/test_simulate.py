@@ -59,7 +59,7 @@ def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
     rates.write_text(HEADER + "0,shop/search,-3\n60,shop/lost,1\n")
     complaint = refused(capsys, "-f", fleet, "--rates", str(rates))
     assert f"2 faults in {rates}" in complaint
-    assert f"{rates}:2: ratePerSecond '-3' is not allowed: a number from 0 to 1e+09" in complaint
+    assert f"{rates}:2: ratePerSecond '-3' is not allowed: a number from 0 to 100,000" in complaint
     assert f"{rates}:3: service 'shop/lost' is not declared in the manifests; declared: shop/search" in complaint
 
 
@@ -80,6 +80,8 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "declare no Service" in refused(capsys, "-f", f"{tmp_path}/empty.yaml")
     (tmp_path / "bare.yaml").write_text(without_nodes(FLEET))
     assert "no Node is declared in the files" in refused(capsys, "-f", f"{tmp_path}/bare.yaml")
+    (tmp_path / "busy.yaml").write_text(FLEET.replace("ratePerSecond: 20", "ratePerSecond: 100001"))
+    assert "at most 100,000 are simulated" in refused(capsys, "-f", f"{tmp_path}/busy.yaml")
     (tmp_path / "wrong.yaml").write_text(FLEET.replace("pricePerHour: 2", "pricePerHour: -2"))
     assert "1 fault in" in refused(capsys, "-f", f"{tmp_path}/wrong.yaml")
 
@@ -144,3 +146,9 @@ def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: 
     while folder.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verb_loads_nothing_large_before_it_knows_what_is_ordered() -> None:
+    program = "import sys, cli.verbs.simulate; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"numpy", "msgspec", "sqlalchemy", "simulation.measure.run"} & set(done.stdout.split())

@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from simulation.measure.loads import LoadName, named_load
+from simulation.measure.allowed import LoadName
+from simulation.measure.loads import named_load
 
 NAMES = [f"shop/{letter}" for letter in "abcd"]
 NOISE = 3 * 0.02

@@ -1,0 +1,13 @@
+"""States what may be ordered of a simulation. The command line reads it at its start, so it imports nothing large."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
+LOADS: tuple[LoadName, ...] = get_args(LoadName)
+WORK = 24  # of each search of a cycle
+WARM_UP_MINUTES = 5  # figures count from then on
+MOST_HOURS = 31 * 24
+MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated
+MOST_RATES_BYTES = 64 * 2**20
