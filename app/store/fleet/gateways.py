@@ -47,7 +47,7 @@ SILENCE_SECONDS = statement(
 )
 IN_FORCE = statement(
     "endpoints_in_force",
-    "SELECT endpoints FROM gateway_state WHERE received_at > moment() - CAST(:within AS interval)",
+    "SELECT gateway, received_at, endpoints FROM gateway_state",
 )
 FORGET = statement(
     "forget_gateways", "DELETE FROM gateway_state WHERE received_at < moment() - CAST(:after AS interval)"
@@ -83,9 +83,18 @@ def silence_seconds(connection: Connection) -> dict[str, float]:
     return {row.gateway: row.seconds for row in connection.execute(SILENCE_SECONDS)}
 
 
-def in_force(connection: Connection, within: timedelta) -> list[int]:
-    """Returns the version of the endpoints in force at each gateway that reported within this time."""
-    return [row.endpoints for row in connection.execute(IN_FORCE, {"within": within})]
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The version of the endpoints that a gateway has in force, by its last report."""
+
+    gateway: str
+    received_at: datetime
+    endpoints: int
+
+
+def in_force(connection: Connection) -> list[InForce]:
+    """Returns what each gateway that is not forgotten has in force."""
+    return [InForce(*row) for row in connection.execute(IN_FORCE)]
 
 
 def forget(connection: Connection, after: timedelta = timedelta(days=7)) -> int:

@@ -1,0 +1,46 @@
+"""Hand-overs wait for gateways that may still need a copy, also after an outage, and for no gateway that is gone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.nodes.gateway_progress import AwaitedGateways
+from app.store.fleet.gateways import InForce
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+GONE = InForce("gone", START, 3)
+
+
+def healthy(seconds: float) -> InForce:
+    return InForce("healthy", START + timedelta(seconds=seconds), 7)
+
+
+@pytest.mark.parametrize("flap_seconds", [1_000_000, 30, 5])
+def test_a_gateway_that_is_gone_is_given_up_although_the_database_fails_again_and_again(flap_seconds: int) -> None:
+    awaited = AwaitedGateways()
+    for second in range(300):
+        if second % flap_seconds < max(1, flap_seconds // 2):  # else the read fails
+            versions = awaited.read([healthy(second), GONE], float(second))
+            assert second > 60 or versions == [7, 3]
+            assert 7 in versions
+    assert versions == [7]
+
+
+@pytest.mark.parametrize("outage_seconds", [65.0, 600.0, 3 * 86_400.0])
+def test_a_healthy_gateway_is_awaited_after_an_outage_that_no_read_met(outage_seconds: float) -> None:
+    awaited = AwaitedGateways()
+    for second in range(100):
+        assert awaited.read([healthy(second)], float(second)) == [7]
+    back = 100 + outage_seconds
+    assert awaited.read([healthy(99)], back) == [7], "it has had no time to report yet"
+    assert awaited.read([healthy(back)], back + 1) == [7]
+
+
+def test_a_gateway_that_reports_again_is_awaited_again() -> None:
+    awaited = AwaitedGateways()
+    for second in range(70):
+        versions = awaited.read([GONE], float(second))
+    assert versions == []
+    assert awaited.read([InForce("gone", START + timedelta(seconds=70), 3)], 70.0) == [3]
