@@ -22,8 +22,10 @@ from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
+from app.control.solve.orders import with_horizon
 from app.store.plans.plans import Overtaken
 from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.problem import Problem
 
 SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
 FAILURES = {
@@ -32,6 +34,7 @@ FAILURES = {
     SolveOutcome.WRONG: Reason.SOLVER_WRONG,
 }
 MOST_SPELLED = 5  # held-back changes, in a message
+ROLLING_MINUTES = 3.0  # within which a change repays its churn while another plan is being rolled out
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class _Cycle:
 
     def solve(self, meanwhile: Callable[[Snapshot, Question], object]) -> SolverAnswer:
         answer = self.solver.solve(
-            self.question.problem,
+            self._problem(),
             seconds=self.budget.seconds,
             work=self.budget.work,
             seed=self.budget.seed,
@@ -118,6 +121,16 @@ class _Cycle:
         )
         note(outcome=answer.outcome)
         return answer
+
+    def _problem(self) -> Problem:
+        """Returns the problem; while a plan is rolled out, with a horizon that leaves time for what is needed alone.
+
+        Or each rise of a load would start another whole plan before the last one has released what it replaces.
+        """
+        problem = self.question.problem
+        if not self.snapshot.is_rolling:
+            return problem
+        return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
 
     def draft(self, answer: SolverAnswer) -> Decision:
         return draft_changes(self.snapshot, self.question, answer, reason=self.reason)

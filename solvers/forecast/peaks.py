@@ -54,14 +54,14 @@ def expect(
     floor = declared if is_new else max(declared * settings.least_share, LEAST_RATE)
     if not known:
         return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
-    reach = max(settings.cooldown_seconds + settings.smooth_seconds, *STEADY_SECONDS)
+    reach = max(settings.swing_seconds + settings.smooth_seconds, *STEADY_SECONDS)
     late = since(known, known[-1].at - reach)
     calm = without_lone_leaps(late, settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
     surprise = settings.surprise if risen_seconds >= settings.cooldown_seconds else settings.moving_surprise
     now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, surprise, settings)
-    need = max(_peak(calm, now, settings.cooldown_seconds, settings) * (1 + settings.rise_share), floor)
+    need = max(_remembered(calm, now, 0.0, settings) * (1 + settings.rise_share), floor)
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
     if silent_seconds > settings.silent_seconds and planned > 0:
@@ -103,6 +103,13 @@ def _confident(
     return low, pressing
 
 
+def _remembered(calm: Sequence[Sample], now: float, less_seconds: float, settings: ForecastTuning) -> float:
+    """Returns the peak of the cool-down, or of the longer time in which a swing comes back; both this much shorter."""
+    peak = _peak(calm, now, settings.cooldown_seconds - less_seconds, settings)
+    swing = _peak(calm, now, settings.swing_seconds - less_seconds, settings)
+    return max(peak, min(swing, peak * settings.most_swing))
+
+
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
     """Returns the highest mean over `smooth_seconds` that ended within this time."""
     recent = since(calm, now - within_seconds - settings.smooth_seconds)
@@ -136,5 +143,5 @@ def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, s
     cooldown = settings.cooldown_seconds
     if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
         return False
-    later = _peak(calm, now, cooldown - settings.smooth_seconds, settings) * (1 + settings.rise_share)
+    later = _remembered(calm, now, settings.smooth_seconds, settings) * (1 + settings.rise_share)
     return need <= max(later, floor) * (1 + settings.fall_band)

@@ -11,7 +11,9 @@ class ForecastTuning:
 
     observe_seconds: float = 1800.0  # the declared rate is a floor until a service was observed for so long
     silent_seconds: float = 60.0  # older samples do not describe the present
-    cooldown_seconds: float = 300.0  # a peak is remembered for this long
+    cooldown_seconds: float = 300.0  # a peak is remembered for this long,
+    swing_seconds: float = 900.0  # and so long as the upper end of a swing: a load that falls a little comes back
+    most_swing: float = 1.5  # times the peak of the cool-down: a higher one was no swing
     smooth_seconds: float = 60.0  # a peak is a mean over about this long
     noise_seconds: float = 1800.0  # the window over which noise is measured
     independent_seconds: float = 30.0  # samples further apart than this have independent noise

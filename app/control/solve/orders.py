@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
@@ -87,12 +87,18 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
             "work": found.work,
             "exact": found.is_exact,
             "cut": found.is_cut,
+            "horizonMinutes": order.problem.policy.horizon_minutes,
         }
         is_short = found.is_cut and order.work is not None
         cut = f"the time ran out after step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began, found.duals)
 
     return _as_outcome(made, recipe_of(order), began)
+
+
+def with_horizon(problem: Problem, minutes: float) -> Problem:
+    """Returns the problem with another time within which changes are to repay their churn."""
+    return replace(problem, policy=replace(problem.policy, horizon_minutes=minutes))
 
 
 def recipe_of(order: Solve) -> dict[str, JSON]:
@@ -108,7 +114,10 @@ def repeated(order: Repeat) -> SolverAnswer:
         seed, work = recipe["seed"], recipe["work"]
         assert isinstance(seed, int)
         assert isinstance(work, int)
-        plan = replay_plan(order.problem, seed, work, is_exact=bool(recipe["exact"]))
+        minutes = recipe["horizonMinutes"]
+        assert isinstance(minutes, int | float)
+        problem = with_horizon(order.problem, minutes)
+        plan = replay_plan(problem, seed, work, is_exact=bool(recipe["exact"]))
         return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe, began)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.latency import limits, timeout_for
+from solvers.latency import OutsideTheTable, latency_at, limits, timeout_for
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge import Resident
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.search.arrays import F1, F2, I1
 from solvers.planning.search.tables import Floats, Ints
 
@@ -59,7 +60,24 @@ def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
         [instance.rate_per_second for _, instance, _ in known],
     )
     return [
-        wanted is not None and (wanted > 0) == (instance.batch_timeout_ms > 0)
-        and abs(wanted - instance.batch_timeout_ms) <= 1e-6 * max(1.0, wanted)
-        for wanted, (_, instance, _) in zip(least, known, strict=True)
-    ]  # fmt: skip
+        _is_wanted(wanted, instance.batch_timeout_ms) or _holds(service, instance, (exec_ms or 0.0) * margin)
+        for wanted, (service, instance, exec_ms) in zip(least, known, strict=True)
+    ]
+
+
+def _is_wanted(wanted: float | None, timeout_ms: float) -> bool:
+    if wanted is None or (wanted > 0) != (timeout_ms > 0):
+        return False
+    return abs(wanted - timeout_ms) <= 1e-6 * max(1.0, wanted)
+
+
+def _holds(service: Service | None, instance: Instance, judged_ms: float) -> bool:
+    """Returns whether the SLO holds with another timeout, as from before its rate or its neighbours changed."""
+    timeout_ms, rate = instance.batch_timeout_ms, instance.rate_per_second
+    if service is None or judged_ms <= 0 or rate <= 0 or not 0 <= timeout_ms <= judged_ms < inf:
+        return False
+    try:
+        latency_ms = latency_at(instance.batch, judged_ms, rate, service.percentile, timeout_ms)
+    except (OutsideTheTable, ValueError):
+        return False
+    return latency_ms <= service.slo_ms * (1 + SLACK_SHARE)

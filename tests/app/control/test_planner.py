@@ -14,11 +14,12 @@ from app.control.domain.leading import Deposed
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
+from app.control.record.records import read_plan
 from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
 from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.world import of_documents, put
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service, withdraw
 
 
@@ -186,3 +187,14 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
 
 def _assigned(simulation: Simulation) -> Any:
     return simulation.planner.store.view().assigned
+
+
+def test_while_a_plan_is_rolled_out_the_next_one_makes_only_what_is_needed(database_url: str) -> None:
+    with fleet(database_url, nodes=4) as simulation:
+        simulation.advance(4)
+        put(simulation.database, of_documents([gpu_type(), model("a"), profile("a"), service("a", 600.0)]))
+        assert simulation.planner.cycle().generation
+        recorded = rows(simulation, "SELECT generation FROM plan ORDER BY generation")
+        first, second = (simulation.database.read(lambda c, g=g: read_plan(c, g)) for (g,) in recorded)
+        assert first and first.recipe["horizonMinutes"] == 60.0, "nothing was rolled out yet"
+        assert second and second.recipe["horizonMinutes"] == 3.0

@@ -56,18 +56,20 @@ def test_the_natural_scatter_of_arrivals_changes_nothing(rate: float) -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("sample_seconds", [5, 10, 30])
 @pytest.mark.parametrize("start", [2400, 2410, 2420])
-def test_a_ramp_is_followed_within_a_cycle_and_forgotten_within_two_cool_downs(
+def test_a_ramp_is_followed_within_a_cycle_and_forgotten_in_two_steps(
     noise: float, sample_seconds: int, start: int
 ) -> None:
     for seed in FEW_SEEDS:
-        course = follow(lambda now: spike(now, start), seed, noise, cycles=140, sample_seconds=sample_seconds)
+        course = follow(lambda now: spike(now, start), seed, noise, cycles=160, sample_seconds=sample_seconds)
         top, end = start + 30 if noise < 0.1 else start + 60, start + 630
         up = [rate for cycle, rate in enumerate(course.planned) if top + 30 <= (cycle + 1) * 30 <= end]
         assert min(up) >= 400 * (0.97 if noise < 0.1 else 0.8)
         assert max(up) <= 400 * (1.25 if noise < 0.1 else 1.6)
-        back = [rate for cycle, rate in enumerate(course.planned) if (cycle + 1) * 30 >= end + 30 + 600]
-        assert max(back) <= 100 * (1.3 if noise < 0.1 else 1.4)
-        assert len(course.after(start // 30)) <= 6
+        soon = [rate for cycle, rate in enumerate(course.planned) if (cycle + 1) * 30 >= end + 30 + 600]
+        assert max(soon) <= 100 * (1.75 if noise < 0.1 else 2.2)  # a swing might come back
+        late = [rate for cycle, rate in enumerate(course.planned) if (cycle + 1) * 30 >= end + 30 + 1200]
+        assert max(late) <= 100 * (1.3 if noise < 0.1 else 1.4)
+        assert len(course.after(start // 30)) <= 7
 
 
 def test_while_a_load_rises_no_plan_is_below_the_observed_rate() -> None:
@@ -92,6 +94,12 @@ def test_a_service_stays_slightly_ready_after_its_load_ends() -> None:
     course = follow(lambda now: 1.0 if now < 3600 else 0.0, cycles=200)
     assert course.planned[-1] == 2.0
     assert follow(lambda now: 0.0 if now < 3600 else 1.0, cycles=130).planned[-1] >= 100
+
+
+def test_a_load_that_swings_is_planned_for_at_its_upper_end() -> None:
+    course = follow(lambda now: 1.0 + 0.25 * math.sin(2 * math.pi * now / 1200), cycles=400)
+    assert course.after(120) == []
+    assert 1.2 * 100 <= course.planned[-1] <= 1.4 * 100
 
 
 # What is no load

@@ -16,17 +16,17 @@ def declared_forever(samples: object, declared: float, *_: object, **__: object)
     return Forecast(declared, 0.0, 0.0, "held")
 
 
-def test_the_rate_of_a_moving_load_changes_a_few_times_an_hour_at_a_small_headroom() -> None:
+def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_of_its_swing() -> None:
     moving = score(expect, TRACES["moving"])
-    assert moving.changes_per_hour <= 8
-    assert moving.headroom <= 0.15
-    assert moving.over_share <= 0.3
+    assert moving.changes_per_hour <= 3
+    assert moving.headroom <= 0.25
+    assert moving.over_share <= 0.12
 
 
 def test_a_wave_is_followed_at_a_small_headroom() -> None:
     wave = score(expect, TRACES["wave"])
     assert wave.changes_per_hour <= 8
-    assert wave.headroom <= 0.13
+    assert wave.headroom <= 0.2
     assert wave.most <= 1.3
 
 
@@ -36,14 +36,14 @@ def test_noise_moves_no_rate() -> None:
 
 def test_bursts_are_not_paid_for_all_the_time() -> None:
     bursty = score(expect, TRACES["bursty"])
-    assert bursty.headroom <= 0.4
+    assert bursty.headroom <= 0.55
     assert bursty.over_share <= 0.07
 
 
 def test_a_spike_moves_no_rate_for_long() -> None:
     spiked = score(expect, TRACES["spike"])
     assert spiked.changes_per_hour <= 2
-    assert spiked.headroom <= 0.2
+    assert spiked.headroom <= 0.25
 
 
 def test_the_scorer_counts_every_moment_above_a_rate_that_never_moves() -> None:
