@@ -108,7 +108,7 @@ def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> N
 
 
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
-    recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False}
+    recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False, "horizonMinutes": 60.0}
     answer = solver.repeat(PROBLEM, recipe, seconds=LONG)
     assert (answer.outcome, answer.message) == (
         SolveOutcome.WRONG,

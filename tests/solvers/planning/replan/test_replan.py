@@ -93,7 +93,8 @@ def test_what_was_wrong_before_a_change_starves_nobody() -> None:
     problem = multiply_gpus(family("A", 8, 4, 0), 2)
     plan = solve(problem, NOW)
     assert not plan.unserved
-    patient = replace(plan.instances[0], batch_timeout_ms=plan.instances[0].batch_timeout_ms + 1)
+    first = plan.instances[0]
+    patient = replace(first, batch_timeout_ms=problem.services[first.service].slo_ms)
     replanner = Replanner.of(problem, replace(plan, instances=(patient, *plan.instances[1:])))
     other = next(name for name in sorted(problem.services) if name != patient.service)
     done = replanner.change({other: problem.services[other].rate_per_second * 0.8})
