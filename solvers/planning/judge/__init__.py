@@ -12,11 +12,11 @@ from math import inf
 from solvers.planning.judge.claims import misstated
 from solvers.planning.judge.judged_plan import JudgedPlan, Keeps
 from solvers.planning.judge.plan_edit import PlanEdit
-from solvers.planning.judge.plan_lines import Place, gpus_with
+from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import Resident, slow_down
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, Problem, RunningState
+from solvers.planning.problem import Instance, Place, Problem, RunningState
 
 __all__ = ["JudgedPlan", "Keeps", "PlanEdit", "Resident", "Verdict", "Violation", "judge", "judge_services"]
 

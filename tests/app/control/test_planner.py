@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -193,8 +194,10 @@ def test_while_a_plan_is_rolled_out_the_next_one_makes_only_what_is_needed(datab
     with fleet(database_url, nodes=4) as simulation:
         simulation.advance(4)
         put(simulation.database, of_documents([gpu_type(), model("a"), profile("a"), service("a", 600.0)]))
-        assert simulation.planner.cycle().generation
+        found = simulation.planner.cycle()
+        assert found
+        assert found.generation
         recorded = rows(simulation, "SELECT generation FROM plan ORDER BY generation")
-        first, second = (simulation.database.read(lambda c, g=g: read_plan(c, g)) for (g,) in recorded)
+        first, second = (simulation.database.read(partial(read_plan, generation=plan)) for (plan,) in recorded)
         assert first and first.recipe["horizonMinutes"] == 60.0, "nothing was rolled out yet"
         assert second and second.recipe["horizonMinutes"] == 3.0
