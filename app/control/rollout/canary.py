@@ -46,7 +46,8 @@ def watch_canaries(
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
             continue
         since = canary.ready_since or now
-        watched[key] = replace(canary, ready_since=since, tried_since=canary.tried_since or since)
+        tried_since = canary.tried_since or since
+        watched[key] = replace(canary, ready_since=since, tried_since=tried_since)
         trial = trials.get(canary.instance, CopyTrial())
         if now - since < rules.canary_seconds:
             continue
@@ -58,7 +59,7 @@ def watch_canaries(
                     f"{instance.percentile:g} % are promised"
                 )
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
-        elif now - since < rules.canary_seconds * rules.canary_patience:
+        elif now - tried_since < rules.canary_seconds * rules.canary_patience:
             continue
         passed.append(key)
         del watched[key]

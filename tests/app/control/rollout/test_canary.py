@@ -67,6 +67,14 @@ def test_the_watch_restarts_when_the_canary_dies() -> None:
     assert follow(later, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
 
 
+def test_a_quiet_canary_that_died_once_is_watched_for_no_more_than_five_minutes() -> None:
+    step = follow(begun(), 1)
+    fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
+    later = follow(fallen, 31)
+    assert follow(later, 299, {"old-1": CopyTrial(10, 99.0)}).passed == ()
+    assert follow(later, 302, {"old-1": CopyTrial(10, 99.0)}).passed == (KEY,)
+
+
 def test_the_capacity_of_a_watched_canary_does_not_count() -> None:
     assigned = {"n1": a_node(an_instance("old")), "n2": a_node()}
     target = {"n2": a_node(an_instance("new", variant="int8"))}
