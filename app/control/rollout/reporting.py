@@ -36,7 +36,8 @@ def find_lagging(before: Mapping[str, LaggingNode], observed: FleetStatus, now: 
     for node in observed.assigned_generations:
         if node not in observed.lost and not is_current(node, observed):
             applied, known = observed.generations.get(node, 0), before.get(node)
-            found[node] = known if known and known.generation == applied else LaggingNode(applied, now)
+            # To report an older one again is no progress.
+            found[node] = known if known and applied <= known.generation else LaggingNode(applied, now)
     return found
 
 

@@ -62,7 +62,7 @@ class Leaving:
 class LaggingNode:
     """A node that has not applied its last assignment."""
 
-    generation: int  # that it has applied
+    generation: int  # the newest that it has applied
     since: float  # when it was first seen so, seconds
 
 

@@ -176,3 +176,14 @@ def test_a_step_is_not_late_by_a_report_from_before_its_time_was_over() -> None:
         assert not step.retried and not step.stopped_reason, seconds
     late = replace(starting, reported_at={"n1": at(136).timestamp()})
     assert advance(target, step.desired, late, step.state, RULES, at(137)).retried
+
+
+def test_a_node_that_reports_older_assignments_again_makes_no_progress() -> None:
+    def report(second: int, before: Desired, observed: FleetStatus) -> FleetStatus:
+        found = applies_nothing("n1")(second, before, observed)
+        return replace(found, generations={**found.generations, "n1": second // BETWEEN_REPORTS % 2})
+
+    smaller = replace_struct(OLD, rate_per_second=50.0, batch=Frame(4, 1, 8))
+    rolled = roll({"n1": a_node(OLD)}, {"n1": a_node(smaller)}, report)
+    assert len(rolled.retried) == 1 and len(rolled.stopped) == 1
+    assert rolled.desired == {"n1": a_node(OLD)}
