@@ -34,7 +34,7 @@ FAILURES = {
     SolveOutcome.WRONG: Reason.SOLVER_WRONG,
 }
 MOST_SPELLED = 5  # held-back changes, in a message
-ROLLING_MINUTES = 3.0  # within which a change repays its churn while another plan is being rolled out
+ROLLING_MINUTES = 3.0  # horizon of a search while another plan is being rolled out
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ class _Cycle:
         return answer
 
     def _problem(self) -> Problem:
-        """Returns the problem; while a plan is rolled out, with a horizon that leaves time for what is needed alone.
+        """Returns the problem; while a plan is rolled out, with a short horizon, so that only needed changes pay.
 
-        Or each rise of a load would start another whole plan before the last one has released what it replaces.
+        Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
         """
         problem = self.question.problem
         if not self.snapshot.is_rolling:

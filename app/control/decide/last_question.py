@@ -73,5 +73,5 @@ class CycleResult:
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
-    """Returns what else an answer depends on: the mode, and which services rest."""
-    return (mode_of(snapshot), *sorted(snapshot.resting))
+    """Returns what else an answer depends on: the mode, if a plan is being rolled out, and which services rest."""
+    return (mode_of(snapshot), "rolling" if snapshot.is_rolling else "", *sorted(snapshot.resting))
