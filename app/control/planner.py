@@ -224,7 +224,7 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
             return False
-        metrics.show_rollout(None if step.done or view.plan is None else view.plan.at)
+        metrics.show_rollout(None if step.done or view.plan is None else view.plan.rolling_since)
         if step.calls_for:
             self._lane.forget_base()
             self.called_for = self.called_for or step.calls_for

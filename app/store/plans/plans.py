@@ -40,7 +40,8 @@ SUPERSEDE = statement(
 NEWEST = statement(
     "plan_in_force",
     f"""
-    SELECT generation, state, desired, body, rollout, lane, at, asked ? 'rollback' AS is_unwanted,
+    SELECT generation, state, desired, body, rollout, lane, at, coalesce(decided_at, at) AS rolling_since,
+           asked ? 'rollback' AS is_unwanted,
            (SELECT rollout FROM plan AS earlier WHERE earlier.generation < plan.generation AND rollout ? 'pending'
             ORDER BY generation DESC LIMIT 1) AS inherited
     FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1
@@ -122,6 +123,7 @@ class PlanInForce:
     inherited: Mapping[str, Any]  # the progress of the plan before it
     lane: str
     at: datetime
+    rolling_since: datetime  # while it is rolled out: when it was recorded, approved or last resumed
     is_unwanted: bool = False  # an operator asked to go back to the plan before it
 
 
@@ -197,6 +199,7 @@ def in_force(connection: Connection) -> PlanInForce | None:
         row.inherited or {},
         row.lane,
         row.at,
+        row.rolling_since,
         row.is_unwanted,
     )
 

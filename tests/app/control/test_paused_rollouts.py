@@ -73,3 +73,13 @@ def test_a_decision_made_before_the_pause_is_not_recorded_after_it(database_url:
         with pytest.raises(Overtaken, match=f"a person has paused plan {generation}"):
             store.record(snapshot, [made.decision])
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("paused",)]
+
+
+def test_the_time_of_a_rollout_begins_again_when_it_is_resumed(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        generation = rolling(simulation)
+        simulation.advance(30)
+        resumed_at = simulation.clock.now()
+        change(simulation, generation, PlanState.PAUSED, PlanState.ROLLING)
+        plan = simulation.planner.store.view().plan
+        assert plan and plan.at < resumed_at <= plan.rolling_since
