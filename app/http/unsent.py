@@ -94,7 +94,7 @@ class UnsentAnswers:
         return self._of_holder[holder].used if holder in self._of_holder else 0
 
     def _part(self, holder: str) -> float:
-        """Returns the bytes that the caller holds, of what it shares with others its part."""
+        """Returns the bytes that the caller holds; a body that it shares with others counts in equal parts."""
         answers = self._by_holder[holder]
         return sum(size / self._all.sharers(key) for answer in answers for key, size in answer.unsent.items() if size)
 

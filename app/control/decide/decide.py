@@ -99,8 +99,8 @@ def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | N
     if not snapshot.is_paused:
         return None
     message = f"a person has paused plan {snapshot.target}; nothing is planned until it is resumed, aborted or undone"
-    lacks = [f"{lack.service} lacks {lack.rate_per_second:.4g}/s" for lack in question.plan_in_force.unserved]
-    return HeldBackChange("", Reason.ROLLOUT_PAUSED, ": ".join([message, *[", ".join(lacks)] * bool(lacks)]))
+    lacks = ", ".join(f"{lack.service} lacks {lack.rate_per_second:.4g}/s" for lack in question.plan_in_force.unserved)
+    return HeldBackChange("", Reason.ROLLOUT_PAUSED, f"{message}: {lacks}" if lacks else message)
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
