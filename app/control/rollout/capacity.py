@@ -84,10 +84,10 @@ class CapacityLedger:
         """Returns whether the plan has copies of the service."""
         return self._need[service] > 0 or self._least[service] > 0
 
-    def share(self, service: str) -> float:
-        """Returns the share of the planned rate that is carried, 1 if all of it is."""
-        need = self._need[service]
-        return 1.0 if self._rate[service] >= need * (1 - TINY) - TINY else self._rate[service] / need
+    def share(self, service: str, without: float = 0.0) -> float:
+        """Returns the share of the planned rate that is carried, or would be without so much; 1 if all of it is."""
+        need, rate = self._need[service], self._rate[service] - without
+        return 1.0 if rate >= need * (1 - TINY) - TINY else rate / need
 
     def spell(self, service: str) -> str:
         """Describes the capacity that the service lacks."""

@@ -37,8 +37,8 @@ def gives_way(scene: Scene, among: Collection[str] | None = None) -> InstanceCha
     """Returns the change that takes room from a service, leaving it too little, for a more important one that lacks it.
 
     An order was found before the plan was recorded, so this happens only if capacity was lost since. The service that
-    gives way has the lower priority or, at the same priority, the larger part of what it needs. `among` are the
-    instances that count, if not all.
+    gives way has the lower priority or, at the same priority, the larger part of what it needs, and if the other still
+    serves, even afterwards. `among` are the instances that count, if not all.
     """
     todo = [change for change in scene.todo.values() if among is None or change.id in among]
     waiting = [change for change in todo if change.takes_room and change.instance.service]
@@ -66,5 +66,12 @@ def _may(change: InstanceChange, first: InstanceChange, scene: Scene) -> bool:
     obstacle = scene.obstacle(change)
     if obstacle is None or obstacle.reason != Reason.CAPACITY_AT_RISK or change.owner == first.owner:
         return False
-    mine, its = scene.ledger.share(change.owner), scene.ledger.share(first.owner)
+    its = scene.ledger.share(first.owner)
+    mine = scene.ledger.share(change.owner, _loss(change, scene) if scene.ledger.serves(first.owner) else 0.0)
     return (change.instance.priority, -mine) < (first.instance.priority, -its)
+
+
+def _loss(change: InstanceChange, scene: Scene) -> float:
+    """Returns the rate that the service carries no more once the change is made."""
+    carries = scene.ledger.now.get(change.id) or 0.0
+    return carries if change.kind is ChangeKind.STOP else max(0.0, carries - change.instance.rate_per_second)

@@ -76,3 +76,22 @@ def test_a_copy_that_does_not_leave_is_not_waited_for() -> None:
         step = advance(target, assigned, observed, state, rules(), NOW + timedelta(seconds=seconds))
         state = step.state
         assert step.made == made, seconds
+
+
+def test_no_service_gives_its_last_copy_to_one_of_its_priority_that_still_serves() -> None:
+    short = an_instance("usual-0", "usual", rate=86)
+    assigned = {"n1": a_node(an_instance("spare-1", "spare", sm=90, rate=80)), "n2": a_node(short)}
+    more = an_instance("usual-1", "usual", sm=50, rate=14)
+    target = {"n1": a_node(more, an_instance("spare-2", "spare", sm=40, rate=80)), "n2": a_node(short)}
+    step = at(0, assigned, target, RolloutState())
+    assert step.state.stuck_since == NOW.timestamp()
+    assert at(15, assigned, target, step.state).made == ()
+
+
+def test_a_service_gives_a_copy_that_leaves_it_more_than_the_other_has() -> None:
+    short, kept = an_instance("usual-0", "usual", rate=40), an_instance("spare-0", "spare", rate=60)
+    assigned = {"n1": a_node(an_instance("spare-1", "spare", sm=90, rate=40)), "n2": a_node(short, kept)}
+    more = an_instance("usual-1", "usual", sm=50, rate=60)
+    target = {"n1": a_node(more, an_instance("spare-2", "spare", sm=40, rate=40)), "n2": a_node(short, kept)}
+    step = at(0, assigned, target, RolloutState())
+    assert at(15, assigned, target, step.state).made == ("spare-1",)
