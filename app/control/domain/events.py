@@ -116,7 +116,11 @@ class Reason(StrEnum):
         "The next step would leave a service with too little capacity, so it waits.",
     )
     CANARY_PASSED = "canary_passed", "info", "The first instance met the SLO, so the others follow."
-    CANARY_FAILED = "canary_failed", "alarm", "The first instance missed the SLO, so the others stay as they are."
+    CANARY_FAILED = (
+        "canary_failed",
+        "alarm",
+        "The first instance missed the SLO or kept failing, so the others stay as they are.",
+    )
     PLAN_PROPOSED = "plan_proposed", "info", "A plan waits for approval."
     PLAN_APPROVED = "plan_approved", "info", "A person approved a plan."
     PLAN_REJECTED = "plan_rejected", "info", "A person rejected a plan."

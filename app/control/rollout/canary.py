@@ -40,9 +40,12 @@ def watch_canaries(
             watched[key] = canary
             continue
         if canary.instance in pending or not serves(instance, node, observed):
-            watched[key] = replace(canary, ready_since=0.0)
-            if canary.tried_since and now - canary.tried_since >= rules.canary_seconds * rules.canary_patience:
-                message = f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {_never_long_enough(canary, rules, now)}"
+            # Where no step waits for it and it never served, its node was lost before.
+            tried_since = canary.tried_since or (0.0 if canary.instance in pending else now)
+            watched[key] = replace(canary, ready_since=0.0, tried_since=tried_since)
+            if tried_since and now - tried_since >= rules.canary_seconds * rules.canary_patience:
+                why = f"it did not serve for {rules.canary_seconds:g} s at a stretch in {now - tried_since:.0f} s"
+                message = f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {why}"
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
             continue
         since = canary.ready_since or now
@@ -64,7 +67,3 @@ def watch_canaries(
         passed.append(key)
         del watched[key]
     return CanaryResult(watched, tuple(passed))
-
-
-def _never_long_enough(canary: Canary, rules: RolloutRules, now: float) -> str:
-    return f"it did not serve for {rules.canary_seconds:g} s at a stretch in {now - canary.tried_since:.0f} s"

@@ -73,7 +73,7 @@ class Canary:
     instance: str
     ready_since: float = 0.0
     before: AssignedInstance | None = None  # what the instance was
-    tried_since: float = 0.0  # when it served for the first time
+    tried_since: float = 0.0  # when it first served, or was no longer waited for
 
 
 @dataclass(frozen=True, slots=True)

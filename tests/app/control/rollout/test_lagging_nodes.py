@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 
 from agents.contract.assignments import Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
@@ -187,3 +188,22 @@ def test_a_node_that_reports_older_assignments_again_makes_no_progress() -> None
     rolled = roll({"n1": a_node(OLD)}, {"n1": a_node(smaller)}, report)
     assert len(rolled.retried) == 1 and len(rolled.stopped) == 1
     assert rolled.desired == {"n1": a_node(OLD)}
+
+
+@pytest.mark.parametrize("lost_from", [1, 20])
+def test_a_canary_whose_node_is_lost_holds_no_rollout_for_ever(lost_from: int) -> None:
+    def report(second: int, before: Desired, observed: FleetStatus) -> FleetStatus:
+        if second < lost_from:
+            return observed
+        rest = {id_: status for id_, status in observed.instances.items() if id_ != "old-1"}
+        return replace(observed, instances=rest, lost=frozenset({"n1"}), silent=frozenset({"n1"}))
+
+    assigned = {"n1": a_node(an_instance("old-1")), "n2": a_node(an_instance("old-2"))}
+    target = {
+        node: a_node(replace_struct(line, variant="int8", memory_gib=2.0))
+        for node, wanted in assigned.items()
+        for line in wanted.instances
+    }
+    rolled = roll(assigned, target, report, UNPROVEN)
+    assert "m-search/int8/v100 on n1: it did not serve for 60 s at a stretch" in rolled.stopped[0]
+    assert rolled.desired["n2"] == assigned["n2"]
