@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from app.http import metrics
 
+MOST_ANSWERS = 512  # of one caller, whose gateways may share a token: more would hold the connections of others
+
 
 @dataclass(slots=True, eq=False)
 class UnsentAnswer:
@@ -52,9 +54,10 @@ class CountedBodies:
 class UnsentAnswers:
     """The unsent answers of all callers.
 
-    A caller over its share loses its oldest answer; while all together are over the total, the caller that holds most
-    loses its oldest. So slow readers harm themselves, and no answer is refused because of another. What many callers
-    are sent, as all gateways are, is in memory once and counts once; each of them holds its part of it.
+    A caller over its share, or with too many answers, loses its oldest one; while all together are over the total, the
+    caller that holds most loses its oldest. So slow readers harm themselves, and no answer is refused because of
+    another. What many callers are sent, as all gateways are, is in memory once and counts once; each of them holds its
+    part of it.
     """
 
     def __init__(self, total: int, share: int) -> None:
@@ -81,7 +84,7 @@ class UnsentAnswers:
         self._of_holder.setdefault(holder, CountedBodies())
         for key, size in answer.unsent.items():
             self._change(holder, key, 0, size)
-        while self.held(holder) > self.share and len(self._by_holder[holder]) > 1:
+        while self._has_too_much(holder) and len(self._by_holder[holder]) > 1:
             self._cut_oldest(holder)
         while self.used > self.total and sum(map(len, self._by_holder.values())) > 1:
             self._cut_oldest(max(self._by_holder, key=self._part))
@@ -92,6 +95,9 @@ class UnsentAnswers:
 
     def held(self, holder: str) -> int:
         return self._of_holder[holder].used if holder in self._of_holder else 0
+
+    def _has_too_much(self, holder: str) -> bool:
+        return self.held(holder) > self.share or len(self._by_holder[holder]) > MOST_ANSWERS
 
     def _part(self, holder: str) -> float:
         """Returns the bytes that the caller holds; a body that it shares with others counts in equal parts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from app.http.unsent import UnsentAnswers
+from app.http.unsent import MOST_ANSWERS, UnsentAnswers
 
 
 def cuts(unsent: UnsentAnswers, *answers: tuple[str, int]) -> list[int]:
@@ -73,3 +73,12 @@ def test_who_shares_a_body_with_many_is_not_cut_for_one_who_holds_its_own() -> N
             stack.enter_context(unsent.hold("thief", [bytes(size)], lambda: cut.append("thief")))
         assert cut == ["thief"] and unsent.used == 90
     assert unsent.used == 0
+
+
+def test_a_caller_with_too_many_answers_of_one_body_loses_its_oldest_and_others_lose_none() -> None:
+    unsent, body, cut = UnsentAnswers(100, 50), bytes(40), []
+    with ExitStack() as stack:
+        stack.enter_context(unsent.hold("honest", [body], lambda: cut.append("honest")))
+        for number in range(MOST_ANSWERS + 2):
+            stack.enter_context(unsent.hold("thief", [body], lambda number=number: cut.append(str(number))))  # type: ignore[misc]
+    assert cut == ["0", "1"]
