@@ -145,14 +145,14 @@ def test_copies_that_hang_on_their_way_up_hold_up_nobodys_way_down(one: Machine)
             copies = node.keeper.copies()
             return sum(copy.stage is Stage.WARMING for copy in copies) >= 8
 
-        until(hang, "they hang", 30)
+        until(hang, "they hang")
         node.offer(assigned(3, *stuck))
-        until(lambda: all(copy.instance != "search-1" for copy in node.keeper.copies()), "it is gone", 30)
+        until(lambda: all(copy.instance != "search-1" for copy in node.keeper.copies()), "it is gone")
         assert hang()
         node.offer(assigned(4))
         for pid in one.copies():
             kill(pid)
-        until(lambda: not node.keeper.copies(), "the others are gone, too", 60)
+        until(lambda: not node.keeper.copies(), "the others are gone, too")
 
 
 def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
