@@ -90,6 +90,8 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
         raise CopyFailed("not_under_mps", "it opened the device without MPS, so its share is not limited")
     # Some servers open the device only with their first request.
     if filled.warm_up and (filled.health is None or drivers.talk.ask(copy.port, filled.health).ok):
+        if drivers.runtime.pids(copy.running) & drivers.mps.clients(copy.gpu):
+            return None  # it connected before it said that it is healthy: its limits are verified before it gets work
         drivers.talk.ask(copy.port, filled.warm_up)
     if waited > filled.start_seconds:
         raise CopyFailed("not_under_mps", f"it did not connect to MPS within {filled.start_seconds:g} s")

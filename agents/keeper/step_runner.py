@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger(__name__)
 
-SLOW_WORKER_FACTOR = 2  # this many times the workers for steps that may wait long for a copy
+MOST_WAITING_STEPS = 1024  # a thread each: more than a node can have copies, so that none waits for another's answer
 
 Result = Callable[[], None]
 
@@ -23,7 +23,7 @@ class StepRunner:
 
     def __init__(self, workers: int, wake: Callable[[], None]) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
-        self._slow = ThreadPoolExecutor(SLOW_WORKER_FACTOR * workers, thread_name_prefix="slow") if workers else None
+        self._waiting = ThreadPoolExecutor(MOST_WAITING_STEPS, thread_name_prefix="waiting") if workers else None
         self._wake = wake
         self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self._busy: set[str] = set()
@@ -31,8 +31,8 @@ class StepRunner:
     def is_busy(self, name: str) -> bool:
         return name in self._busy
 
-    def do(self, name: str, step: Callable[[], Result], slow: bool = False) -> None:
-        """Starts a step; without workers it runs at once. Slow steps have their own pool and delay no others."""
+    def do(self, name: str, step: Callable[[], Result], waits: bool = False) -> None:
+        """Starts a step; without workers it runs at once. A step that `waits` for its copy delays no other step."""
         self._busy.add(name)
 
         def run() -> None:
@@ -49,7 +49,7 @@ class StepRunner:
             self._results.put(finish)
             self._wake()
 
-        pool = self._slow if slow else self._pool
+        pool = self._waiting if waits else self._pool
         if pool is None:
             run()
             self.take_results()
@@ -66,6 +66,6 @@ class StepRunner:
 
     def stop(self) -> None:
         """Waits for running steps and cancels those not yet begun."""
-        for pool in (self._pool, self._slow):
+        for pool in (self._pool, self._waiting):
             if pool is not None:
                 pool.shutdown(wait=True, cancel_futures=True)

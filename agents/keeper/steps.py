@@ -70,8 +70,8 @@ class Steps:
             if copy.stage is Stage.STARTING and not may_start(copy):
                 continue
             if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
-                # A warm-up may take a minute or hang: stopping and checking other copies must not wait for it.
-                self._runner.do(copy.id, lambda copy=copy: self._start(copy, gpus[copy.gpu]), slow=True)  # type: ignore[misc]
+                # A warm-up may take a minute or hang: no other copy may wait for it.
+                self._runner.do(copy.id, lambda copy=copy: self._start(copy, gpus[copy.gpu]), waits=True)  # type: ignore[misc]
             elif copy.stage is Stage.ENDING and copy.id not in self.freed:
                 alone = copy.gpu in self.recycled and self._is_alone(copy)
                 self._runner.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]

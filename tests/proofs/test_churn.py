@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.keeper.step_runner import SLOW_WORKER_FACTOR
 from tests.proofs.churn import Figures, real, simulated
 from tests.support.soak import SOAK, scaled
 
 WORKERS = 4  # of a node; a pool starts a thread when it first needs it
-THREADS = WORKERS * (1 + SLOW_WORKER_FACTOR) + 4  # beside the pools: main, keeper, watch, and one of the moment
+COPIES = 12  # that may start at once, each on a thread of its own
+THREADS = WORKERS + COPIES + 4  # beside the pools: main, keeper, watch, and one of the moment
 JOURNAL_KIB = 1100  # it is written anew beyond 1 MiB
 
 

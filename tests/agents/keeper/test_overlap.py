@@ -34,7 +34,7 @@ def held(node: LocalNode) -> dict[str, str]:
 
 
 def test_a_new_copy_that_is_not_warm_in_time_is_ended_and_the_old_one_serves(one: Machine) -> None:
-    one.template("hangs", HANGS.replace("seconds: 90", "seconds: 9"))
+    one.template("hangs", HANGS.replace("seconds: 600", "seconds: 9"))
     with running(one) as node:
         node.offer(assigned(1, served("search-1", sm=60), handover="overlap", handover_seconds=SECONDS))
         until(lambda: ready(node, "search-1"), "it is ready")
