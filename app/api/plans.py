@@ -242,12 +242,17 @@ def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, An
 
 
 def _still_holds(connection: Connection, generation: int) -> None:
-    """Refuses a plan whose base is no longer in force: it would change other things than intended."""
+    """Refuses a plan whose base is no longer in force, as it would change other things than intended, or is paused."""
     row = plan_reads.read_head(connection, generation)
     current = plan_reads.in_force(connection)
     if row is not None and (row["base"] or 0) != current:
         raise HttpProblem(
             "conflict", f"plan {generation} is based on plan {row['base'] or 0}, but plan {current} is in force now"
+        )
+    if current and plan_reads.state_of(connection, current) == PlanState.PAUSED:
+        raise HttpProblem(
+            "conflict",
+            f"a person has paused plan {current}; nothing takes its place until it is resumed, aborted or undone",
         )
 
 

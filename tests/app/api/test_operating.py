@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.control.domain.events import Reason
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import Reply
@@ -169,6 +170,24 @@ def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgr
             for number in (first, back["generation"])
         ]
         assert shapes[0] == shapes[1]
+
+
+def test_a_plan_proposed_before_another_was_paused_waits_for_it(postgres: DatabaseServer) -> None:
+    with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
+        first = newest(fleet)["generation"]
+        say(fleet, first, "approve")
+        spec = fleet.server.request("GET", "/api/v1/services/shop/a").json["spec"] | {"ratePerSecond": 260.0}
+        assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
+        fleet.simulation.planner.called_for = Reason.FLEET_APPLIED
+        second = next(row["generation"] for _ in fleet.simulation.seconds(35) if (row := newest(fleet))["base"])
+        assert (plan(fleet, first)["state"], plan(fleet, second)["state"]) == ("rolling", "proposed")
+        say(fleet, first, "pause")
+        refused = say(fleet, second, "approve")
+        assert refused.status == 409
+        assert f"a person has paused plan {first}" in refused.json["detail"]
+        assert (plan(fleet, first)["state"], plan(fleet, second)["state"]) == ("paused", "proposed")
+        say(fleet, first, "resume")
+        assert say(fleet, second, "approve").json["state"] == "rolling"
 
 
 def plan(fleet: Planned, generation: int) -> dict[str, Any]:
