@@ -12,6 +12,7 @@ from app.control.decide.decide import draft_changes, rollout_in_progress, rollou
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
+from app.control.decide.sidestep import find_sidestep
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
@@ -74,9 +75,9 @@ def run_cycle(
     if decision.answer.outcome is SolveOutcome.WRONG:
         return cycle.fail(decision.answer)
     with phase("hold_back"):
-        decision = choose(snapshot, cycle.question, decision, partial(cycle.follow, answer))
+        wanted, decision = decision, choose(snapshot, cycle.question, decision, partial(cycle.follow, answer))
     with phase("batches"):
-        cycle, decision = cycle.add_batches(decision)
+        cycle, decision = cycle.add_batches(decision, wanted)
     kept_bound = cycle.bound_of(answer)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision), kept_bound=kept_bound)
@@ -156,9 +157,11 @@ class _Cycle:
         decision = self.draft(answer)
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
 
-    def add_batches(self, decision: Decision) -> tuple[_Cycle, Decision]:
-        """Adds the batches of moves that are due, and keeps the accounts of those that wait."""
+    def add_batches(self, decision: Decision, wanted: Decision) -> tuple[_Cycle, Decision]:
+        """Adds a sidestep towards the wanted plan, or the batches that are due; keeps the accounts of the others."""
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
+        if found := find_sidestep(context, wanted, self.solver):
+            return self, found
         decision, regrets = add_due_batches(context, self.regrets, self.solver)
         return replace(self, regrets=regrets), decision
 

@@ -115,8 +115,13 @@ def _spell(batch: Batch) -> str:
 
 
 def _to_json(group: BatchGroup) -> JSON:
-    return {"gpus": [[node, index] for node, index in group.places], "solved": group.is_solved}
+    return {
+        "gpus": [[node, index] for node, index in group.places],
+        "solved": group.is_solved,
+        "leaving": list(group.leaving),
+    }
 
 
 def _from_json(item: Mapping[str, Any]) -> BatchGroup:
-    return BatchGroup(tuple((str(node), int(index)) for node, index in item["gpus"]), bool(item["solved"]))
+    places = tuple((str(node), int(index)) for node, index in item["gpus"])
+    return BatchGroup(places, bool(item["solved"]), tuple(item["leaving"]))

@@ -10,10 +10,14 @@ from solvers.planning.problem import Place
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchGroup:
-    """A few GPUs in use: emptied, so that others carry their load, or solved again together with some spare ones."""
+    """A few GPUs in use: emptied, so that others carry their load, or solved again together with some spare ones.
+
+    Instances elsewhere that are to leave move to these GPUs, too. Then the group makes room and need not save anything.
+    """
 
     places: tuple[Place, ...]
     is_solved: bool
+    leaving: tuple[str, ...] = ()  # ids of instances
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]

@@ -24,7 +24,8 @@ def solve_part(
 ) -> list[Instance] | None:
     """Returns what these empty GPUs are to run at the least cost; None if they cannot carry what is needed.
 
-    `services` are those that ran there, as `running`. What the others of their instances can carry is not needed.
+    `services` are those that ran there or are to move there, as `running`. What the others of their instances can carry
+    is not needed.
     """
     problem = _problem_of(d, gpus, services, running)
     if not problem.services:
@@ -53,7 +54,7 @@ def _problem_of(
     profiles: dict[ProfileKey, Profile] = {
         key: profile for key, profile in whole.profiles.items() if key[0] in models and key[2] in types
     }
-    state = RunningState(None, tuple(line for line in running if line.service in wanted))
+    state = RunningState(None, tuple(line for line in running if line.service in wanted and line.node in nodes))
     return replace(
         whole, gpu_types=types, nodes=nodes, profiles=profiles, services=wanted, jobs={}, state=state, spare={},
         limits=_limits(d, wanted.values()),

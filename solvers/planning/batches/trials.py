@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from solvers.planning.batches.part import solve_part
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
-from solvers.planning.replan.cover import settle
+from solvers.planning.replan.cover import carry, settle
 from solvers.planning.replan.lines import assign, difference, predicted
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.running_board import RunningBoard, running_board
@@ -80,21 +80,26 @@ class BatchTrials:
         """Makes the moves on the board; None, with the board as it was, if there are none."""
         d = self.board
         gpus = [d.number_of[place] for place in group.places if place in d.number_of and place not in self.closed]
+        leaving = self._seats_of(group.leaving)
         running = [line for gpu in gpus for line in d.lines[gpu] if line]
-        if len(gpus) < len(group.places) or not running:
+        running += [line for gpu, slot in leaving if gpu not in gpus and (line := d.lines[gpu][slot])]
+        if len(gpus) < len(group.places) or len(leaving) < len(group.leaving) or not running:
             return None
         services = sorted({d.t.number_of[line.service] for line in running})
-        spare = self._spare(gpus) if group.is_solved else []
-        for gpu in gpus:
-            for slot in range(int(d.b.count[gpu]) - 1, -1, -1):
-                d.stop(gpu, slot)
+        spare = self._spare(gpus) if group.is_solved and not leaving else []
+        stopped = {(gpu, slot) for gpu in gpus for slot in range(int(d.b.count[gpu]))} | set(leaving)
+        for gpu, slot in sorted(stopped, reverse=True):  # the last slot first: it fills the gap
+            d.stop(gpu, slot)
         if group.is_solved:
             placed = solve_part(d, [*gpus, *spare], services, running, PART_WORK)
             if placed is None:
                 d.restore()
                 return None
             self._start(placed, running)
-        settle(d, services, self.prices)
+        if leaving:
+            carry(d, services)
+        else:
+            settle(d, services, self.prices)
         found = difference(d, services, self._serial, assign(d, services))
         names = d.t.services
         unserved = {
@@ -108,9 +113,20 @@ class BatchTrials:
         before, after = self._verdict.cost, self._judged.apply(edit)
         saved = before.total - after.cost.total
         price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
-        if not after.is_right or saved < LEAST_SAVED_SHARE * price or self._serves_less(edit):
+        saves = bool(group.leaving) or saved >= LEAST_SAVED_SHARE * price
+        if not after.is_right or not saves or self._serves_less(edit):
             return None
         return Batch((group,), saved, max(0.0, after.cost.churn - before.churn))
+
+    def _seats_of(self, ids: Collection[str]) -> list[tuple[int, int]]:
+        """Returns GPU and slot of these instances, as far as they are on the board."""
+        wanted = set(ids)
+        return [
+            (gpu, slot)
+            for gpu, lines in enumerate(self.board.lines if wanted else ())
+            for slot, line in enumerate(lines)
+            if line and line.id in wanted
+        ]
 
     def _serves_less(self, edit: PlanEdit) -> bool:
         """Returns whether any service is served less than before: what another gains is no excuse."""

@@ -1,0 +1,121 @@
+"""A sidestep leads to a cheaper plan that has no order of steps from what runs, and can be replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from app.control.decide.batches import BatchContext, batches_again
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.least_change import follow_rates
+from app.control.decide.sidestep import find_sidestep
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.rollout import order
+from app.control.rollout.rules_of import rules_of
+from solvers.planning.judge import judge
+from solvers.planning.search.promise import keep
+from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
+
+WORK = 12
+SEED = 7  # of loads whose cheaper plan has no order of steps
+
+
+def under_loads(snapshot: Snapshot, draw: Random, least: float, most: float) -> Snapshot:
+    rates = {item.full_name: float(item.spec["ratePerSecond"]) for item in snapshot.declared if item.kind == "Service"}
+    expected = {name: ExpectedLoad(rate * draw.uniform(least, most)) for name, rate in rates.items()}
+    return replace(snapshot, at=snapshot.at + timedelta(minutes=1), expected=expected)
+
+
+def wanted_in(snapshot: Snapshot) -> Decision:
+    """Drafts the cheapest plan that a search finds."""
+    question = formulate(snapshot)
+    return draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=WORK))
+
+
+@pytest.fixture(scope="module")
+def full() -> Snapshot:
+    """The demo's fleet after its plan has followed other loads by the least change: nearly every GPU is in use."""
+    draw = Random(SEED)
+    snapshot = under_loads(fleet(), draw, 0.9, 1.4)
+    question = formulate(snapshot)
+    first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, 0.7, 1.3)
+    question = formulate(snapshot)
+    followed = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
+    return replace(snapshot, in_force=hold_back(snapshot, question, followed).desired, target=2)
+
+
+@pytest.fixture(scope="module")
+def wanted(full: Snapshot) -> Decision:
+    return wanted_in(full)
+
+
+@pytest.fixture(scope="module")
+def context(full: Snapshot, wanted: Decision) -> BatchContext:
+    question = formulate(full)
+    held = hold_back(full, question, wanted)
+    assert held.desired == full.in_force, "no order of steps leads to the wanted plan"
+    return BatchContext(full, question, held, SECONDS)
+
+
+@pytest.fixture(scope="module")
+def found(context: BatchContext, wanted: Decision) -> Decision:
+    sidestep = find_sidestep(context, wanted, SOLVER)
+    assert sidestep
+    return sidestep
+
+
+def test_a_sidestep_opens_the_way_to_a_cheaper_plan(context: BatchContext, wanted: Decision, found: Decision) -> None:
+    rules = rules_of(context.snapshot.declared)
+    assert order(context.snapshot.in_force, wanted.desired, rules).stuck
+    assert not order(context.snapshot.in_force, found.desired, rules).stuck
+    assert not order(found.desired, wanted.desired, rules).stuck
+    verdict = judge(context.question.problem, found.plan, keeps=keep)
+    assert verdict.is_right, verdict.violations
+    assert not found.plan.unserved
+    assert found.verdict
+    assert wanted.verdict
+    assert found.verdict.cost.churn + wanted.verdict.cost.churn < 0.2 * found.verdict.cost.total
+    assert "move aside" in found.message
+
+
+def test_the_next_plan_takes_the_way(context: BatchContext, found: Decision) -> None:
+    then = replace(context.snapshot, in_force=found.desired, target=3, at=context.snapshot.at + timedelta(minutes=2))
+    decision = hold_back(then, formulate(then), wanted_in(then))
+    before = context.question.verdict.cost.total
+    assert decision.verdict
+    assert decision.verdict.cost.total < 0.9 * before
+
+
+def test_a_sidestep_is_replayed_from_its_recipe(context: BatchContext, found: Decision) -> None:
+    again = batches_again(context, found.answer.recipe, SOLVER)
+    assert again.desired == found.desired
+    assert again.plan.instances == found.plan.instances
+
+
+def test_no_sidestep_is_looked_for_while_plans_roll_or_where_something_changes_anyway(
+    context: BatchContext, wanted: Decision, found: Decision
+) -> None:
+    rolling = replace(context, snapshot=replace(context.snapshot, is_rolling=True))
+    assert find_sidestep(rolling, wanted, SOLVER) is None
+    assert find_sidestep(replace(context, decision=found), wanted, SOLVER) is None
+
+
+def test_no_sidestep_is_made_for_a_plan_that_saves_less_than_its_churn(context: BatchContext, wanted: Decision) -> None:
+    now = context.question.value_in_force
+    assert now.per_horizon
+    poor = replace(wanted, value=replace(now, per_horizon=now.per_horizon - 0.01))
+    assert find_sidestep(context, poor, SOLVER) is None
+
+
+def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
+    context: BatchContext, wanted: Decision
+) -> None:
+    until = context.snapshot.at + timedelta(minutes=5)
+    resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: until}))
+    assert find_sidestep(resting, wanted, SOLVER) is None
