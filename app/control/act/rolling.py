@@ -16,7 +16,7 @@ from app.control.domain.leading import FleetView, RolloutProgress
 from app.control.domain.readings import CopyTrial
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
-from app.control.rollout import Advance, RolloutState, advance, begin
+from app.control.rollout import Advance, RolloutState, advance, after_outage, begin
 from app.control.rollout.rules_of import rules_of
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
@@ -39,8 +39,8 @@ def take_rollout_step(
 ) -> RolloutStepResult:
     """Takes the next step from the assignments and reports of now towards the plan in force.
 
-    `answering` says how canaries have answered: they pass by that, or by time if it says nothing. After a gap, in which
-    nothing was observed, the patience with pending steps begins again.
+    `answering` says how canaries have answered: they pass by that, or by time if it says nothing. While no node reports
+    it rests; after that, and after a gap in which nothing was observed, all waiting begins again.
     """
     plan = look.plan
     if plan is None or plan.state == PlanState.PAUSED:
@@ -48,6 +48,8 @@ def take_rollout_step(
     if plan.state not in GOING:
         _keep_aborted(store, look)
         return RolloutStepResult()
+    if look.status.is_outage:
+        return RolloutStepResult(done=plan.state == PlanState.DONE)
     target = look.target
     rules = rules_of(look.declared)
     rules = replace(rules, unproven=_unproven(look.assigned, target, rules.gpu_types) - proven)
@@ -55,9 +57,7 @@ def take_rollout_step(
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
         before = begin(msgspec.convert(plan.inherited, RolloutState), look.assigned, target, rules)
-    if after_a_gap:
-        now = look.at.timestamp()
-        before = replace(before, pending={name: replace(step, since=now) for name, step in before.pending.items()})
+    before = after_outage(before, look.at.timestamp() if after_a_gap else look.status.heard_since)
     trials = answering(_on_trial(before, look.assigned)) if before.canaries else {}
     step = advance(target, look.assigned, look.status, before, rules, look.at, trials)
     state = _next_state(PlanState(plan.state), step)

@@ -139,7 +139,8 @@ class Observer:
             self._details[node] = msgspec.convert(detail, NodeDetail)
             self._details_at = max(self._details_at, at)
         received = observed.generations(connection)
-        silent_seconds = self.silence.seconds({node: at for node, _, at in received}, observed.moment(connection))
+        now = observed.moment(connection)
+        silent_seconds = self.silence.seconds({node: at for node, _, at in received}, now)
         known = silent_seconds.keys()
         instances: dict[str, InstanceStatus] = {}
         generations = {node: generation for node, generation, _ in received}
@@ -148,7 +149,8 @@ class Observer:
             if node in known:
                 statuses = instance_statuses(reported, generations[node])
                 instances |= {id_: status for id_, status in statuses.items() if assigned_node.get(id_, node) == node}
-        silent = frozenset(node for node, seconds in silent_seconds.items() if seconds > SILENT_SECONDS)
+        # Its last report says nothing of now, even if the silence is the control plane's own.
+        silent = frozenset(node for node, _, at in received if (now - at).total_seconds() > SILENT_SECONDS)
         lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > self._lost_after)
         ailing = frozenset(
             (node, gpu.index)
@@ -157,7 +159,10 @@ class Observer:
             if is_out(gpu)
         )
         reported_at = {node: at.timestamp() for node, _, at in received}
-        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._generations), reported_at)
+        return FleetStatus(
+            instances, generations, silent, ailing, lost, dict(self._generations), reported_at,
+            self.silence.heard_since.timestamp(), self.silence.is_outage(now),
+        )  # fmt: skip
 
     def target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
         """Returns the desired state of the plan in force, and the rates that it was made for."""

@@ -16,9 +16,13 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Silence:
-    """The time of the newest report. Silence counts from `since`: before it, no planner received reports."""
+    """The time of the newest report. Silence counts from `since`: before it, no planner received reports.
+
+    `heard_since` is when the last outage ended, in which no node reported.
+    """
 
     since: datetime = LONG_AGO
+    heard_since: datetime = LONG_AGO
     newest: datetime | None = None
 
     def seconds(self, last_reports: Mapping[str, datetime], at: datetime) -> dict[str, float]:
@@ -27,7 +31,11 @@ class Silence:
         if newest is None:
             return {}
         if self.newest is not None and (newest - self.newest).total_seconds() > SILENT_SECONDS:
-            self.since = newest
+            self.since = self.heard_since = newest
         self.newest = newest
-        now = at if (at - newest).total_seconds() <= SILENT_SECONDS else max(newest, self.since)
+        now = max(newest, self.since) if self.is_outage(at) else at
         return {node: (now - max(last, self.since)).total_seconds() for node, last in last_reports.items()}
+
+    def is_outage(self, at: datetime) -> bool:
+        """Returns whether no node reports, as of the last reading."""
+        return self.newest is not None and (at - self.newest).total_seconds() > SILENT_SECONDS

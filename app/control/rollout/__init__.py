@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from app.control.rollout.advance import advance
-from app.control.rollout.life import begin, roll_back
+from app.control.rollout.life import after_outage, begin, roll_back
 from app.control.rollout.order import order
 from app.control.rollout.rules import Advance, RolloutOrder, RolloutRules, RolloutState, WaitingChange
 
@@ -17,6 +17,7 @@ __all__ = [
     "RolloutState",
     "WaitingChange",
     "advance",
+    "after_outage",
     "begin",
     "order",
     "roll_back",

@@ -31,6 +31,31 @@ def begin(before: RolloutState, assigned: Desired, target: Desired, rules: Rollo
     )
 
 
+def after_outage(state: RolloutState, since: float) -> RolloutState:
+    """Returns the state after a time in which nothing could be reported or seen: every older clock begins at `since`.
+
+    So nothing counts as late, missing or proven by what was last reported before.
+    """
+    return replace(
+        state,
+        pending={
+            id_: replace(step, since=since, held_since=0.0) if step.since < since else step
+            for id_, step in state.pending.items()
+        },
+        leaving={id_: replace(gone, since=max(gone.since, since)) for id_, gone in state.leaving.items()},
+        canaries={
+            key: replace(
+                canary,
+                ready_since=canary.ready_since and max(canary.ready_since, since),
+                tried_since=canary.tried_since and max(canary.tried_since, since),
+            )
+            for key, canary in state.canaries.items()
+        },
+        lagging={node: replace(behind, since=max(behind.since, since)) for node, behind in state.lagging.items()},
+        stuck_since=state.stuck_since and max(state.stuck_since, since),
+    )
+
+
 def roll_back(
     earlier: Desired, assigned: Desired, nodes: Mapping[str, NodeStatus], declared: Collection[str], rules: RolloutRules
 ) -> RolloutOrder:

@@ -145,3 +145,45 @@ def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cyc
         simulation.planner.cycle()
         (last,) = rows(simulation, "SELECT reason FROM cycle ORDER BY at DESC LIMIT 1")
         assert last.reason != "rollout_under_way"
+
+
+def without_service(desired: Desired, service: str) -> dict[str, NodeDesired]:
+    return {
+        node: replace(wanted, instances=tuple(line for line in wanted.instances if line.service != service))
+        for node, wanted in desired.items()
+    }
+
+
+def test_a_rollout_rests_while_no_node_reports_and_what_leaves_has_all_its_time_afterwards(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        decision = None
+        for _ in simulation.seconds(75, 3.0):
+            decision = (simulation.last and simulation.last.decision) or decision
+        assert decision and simulation.last and simulation.last.snapshot
+        store, view = simulation.planner.store, simulation.planner.store.view()
+        assert view.plan and simulation.fleet.ready("shop/c")
+        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
+        simulation.plans = False  # the next cycle would bring it back
+        rest = without_service(view.target, "c")
+        (made,) = store.record(snapshot, [replace(decision, desired=rest, state=PlanState.ROLLING)])
+        simulation.post.silence(simulation.fleet.nodes)
+        progress = []
+        for _ in simulation.seconds(420, 3.0):
+            assert simulation.planner.lead()
+            simulation.planner.advance()
+            progress.append(rows(simulation, f"SELECT rollout FROM plan WHERE generation = {made}")[0].rollout)
+        assert progress[0]["leaving"] and progress[-1] == progress[15]
+        first, *others = sorted(simulation.fleet.nodes)
+        simulation.post.silence([first], "as usual")
+        for _ in simulation.seconds(21, 3.0):
+            simulation.planner.lead()
+            simulation.planner.advance()
+        status = store.view().status
+        assert not status.is_outage and status.silent == frozenset(others)
+        simulation.post.silence(others, "as usual")
+        for _ in simulation.seconds(60, 3.0):
+            simulation.planner.lead()
+            simulation.planner.advance()
+        assert rows(simulation, f"SELECT state FROM plan WHERE generation = {made}") == [("done",)]
+        assert not simulation.fleet.ready("shop/c")
+        assert rows(simulation, "SELECT message FROM event WHERE reason LIKE 'step_%'") == []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
-from app.control.rollout import Advance, RolloutState, advance, begin, order
+from app.control.rollout import Advance, RolloutState, advance, after_outage, begin, order
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,6 +66,15 @@ def test_the_watch_restarts_when_the_canary_dies() -> None:
     later = follow(fallen, 31)
     assert follow(later, 70, {"old-1": CopyTrial(500, 99.0)}).passed == ()
     assert follow(later, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
+
+
+def test_a_canary_from_before_an_outage_is_watched_again_after_it() -> None:
+    step = follow(begun(), 1)
+    back = NOW + timedelta(seconds=400)
+    step = replace(step, state=after_outage(step.state, back.timestamp()))
+    for answers in (CopyTrial(500, 91.5), CopyTrial(10, 99.0)):
+        assert follow(step, 459, {"old-1": answers}).state.canaries == step.state.canaries
+    assert follow(step, 461, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
 
 
 def test_a_quiet_canary_that_died_once_is_watched_for_no_more_than_five_minutes() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout import RolloutState, begin, roll_back
-from app.control.rollout.rules import Leaving, PendingStep
+from app.control.rollout import RolloutState, after_outage, begin, roll_back
+from app.control.rollout.rules import Canary, LaggingNode, Leaving, PendingStep
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import placed_instances
 
@@ -16,6 +18,29 @@ def test_pending_steps_stay_pending_when_another_plan_takes_over() -> None:
     before = RolloutState(("x",), {"new": PendingStep(1.0)}, {"gone": Leaving("n1", OLD)}, {}, ("k",), 7)
     begun = begin(before, {"n1": a_node(OLD)}, {"n2": a_node(NEW)}, rules())
     assert begun == RolloutState((), before.pending, before.leaving, {}, ("k",), 0)
+
+
+def test_after_an_outage_every_clock_that_began_before_it_begins_again() -> None:
+    canary = Canary("new", 3.0, None, 2.0)
+    before = RolloutState(
+        pending={"new": PendingStep(1.0, held_since=4.0)},
+        leaving={"gone": Leaving("n1", OLD, 2.0, is_overdue=True)},
+        canaries={"k": canary, "fallen": replace(canary, ready_since=0.0), "coming": Canary("late")},
+        lagging={"n1": LaggingNode(7, 5.0)},
+        stuck_since=6.0,
+    )
+    found = after_outage(before, 100.0)
+    assert found == RolloutState(
+        pending={"new": PendingStep(100.0)},
+        leaving={"gone": Leaving("n1", OLD, 100.0, is_overdue=True)},
+        canaries={
+            "k": Canary("new", 100.0, None, 100.0), "fallen": Canary("new", 0.0, None, 100.0), "coming": Canary("late")
+        },
+        lagging={"n1": LaggingNode(7, 100.0)},
+        stuck_since=100.0,
+    )  # fmt: skip
+    assert after_outage(found, 100.0) == after_outage(found, 50.0) == found
+    assert after_outage(RolloutState(), 100.0) == RolloutState()
 
 
 def test_an_earlier_plan_comes_back() -> None:
