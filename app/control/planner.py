@@ -18,6 +18,7 @@ from app.control.act.operating import expire_proposal, is_rollback_asked, roll_b
 from app.control.act.rolling import take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.last_question import CycleResult, LastQuestion
+from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason
 from app.control.domain.leading import Deposed
 from app.control.domain.ports import LoadForecaster, PlanSolver
@@ -219,6 +220,7 @@ class Planner:
             gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
             step = take_rollout_step(self.store, view, self._proven, self.loads.trials, after_a_gap=gap)
             self._stepped_at = view.at
+            self._lane.is_paused = view.plan is not None and view.plan.state == PlanState.PAUSED
             self._lane.moved(step.moving, view.at)
             self._jobs.advance(self.store, view, self.loads.take_job_readings)
         except Deposed as deposed:

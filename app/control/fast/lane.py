@@ -43,6 +43,7 @@ class FastLane:
     solver: PlanSolver
     base: StepBase | None = None
     kept_bound: KeptBound | None = None  # of the last search
+    is_paused: bool = False  # a person has paused the rollout, as of the last look at it
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
@@ -85,11 +86,13 @@ class FastLane:
     def answer(self, readings: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """Takes a step for loads that have moved, if one is needed; `tell` assigns it to the nodes."""
         base = self.base
-        if base is None or not base.snapshot.target or base.snapshot.is_paused:
+        if base is None or not base.snapshot.target or self.is_paused:
             return LaneResult()
         with self._deciding:
             if self.base is not base:
                 return LaneResult()
+            if base.snapshot.is_paused:  # no longer: its base is from before the rollout was resumed
+                base = self.base = replace(base, snapshot=replace(base.snapshot, is_paused=False))
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches

@@ -59,6 +59,29 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
         assert simulation.fleet.ready("shop/a")
 
 
+def test_after_a_pause_the_fast_lane_answers_before_the_next_cycle(database_url: str) -> None:
+    load = [1.0]
+    shapes = {"shop/a": lambda seconds: load[-1]}
+    with simulated(database_url, small(gpus=6), shapes) as simulation:
+        generation = rolling(simulation)
+        load.append(1.5)
+        simulation.advance(30)
+        cycles = simulation.cycles
+        for _ in simulation.seconds(60):
+            if simulation.cycles > cycles:  # it found the rollout paused; the next is half a minute away
+                break
+        assert rows(simulation, "SELECT max(generation) FROM plan") == [(generation,)]
+        change(simulation, generation, PlanState.PAUSED, PlanState.ROLLING)
+        load.append(2.5)
+        cycles = simulation.cycles
+        for _ in simulation.seconds(20):
+            if rows(simulation, "SELECT 1 FROM plan WHERE lane = 'fast'"):
+                break
+        assert simulation.cycles == cycles
+        steps = rows(simulation, "SELECT base, reason FROM plan WHERE lane = 'fast'")
+        assert steps == [(generation, "load_rose")]
+
+
 def test_a_decision_made_before_the_pause_is_not_recorded_after_it(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
         made = None
