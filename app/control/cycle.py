@@ -110,7 +110,9 @@ class _Cycle:
 
     def skip(self, why: HeldBackChange) -> CycleResult:
         self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
-        return CycleResult(SolveOutcome.UNCHANGED, self.before, snapshot=self.snapshot, question=self.question)
+        is_same = why.reason == Reason.UNCHANGED
+        last = replace(self.before, regrets=self.regrets.waited(self.snapshot.at)) if is_same else self.before
+        return CycleResult(SolveOutcome.UNCHANGED, last, snapshot=self.snapshot, question=self.question)
 
     def solve(self, meanwhile: Callable[[Snapshot, Question], object]) -> SolverAnswer:
         answer = self.solver.solve(

@@ -49,9 +49,12 @@ def price_of(problem: Problem, shares: Mapping[Seat, Iterable[tuple[float, float
 
 
 def is_waiting(view: FleetView) -> bool:
-    """Returns whether changes of the plan in force wait although no step that could free them is under way."""
+    """Returns whether changes of the plan in force wait although no step that could free them is under way.
+
+    A plan that was recorded at this very moment has yet to take its first step.
+    """
     plan = view.plan
-    if plan is None or plan.state != PlanState.ROLLING:
+    if plan is None or plan.state != PlanState.ROLLING or plan.at >= view.at:
         return False
     under_way = any(plan.rollout.get(what) for what in ("pending", "leaving", "canaries"))
     return not under_way and bool(changes(view.assigned, view.target))

@@ -76,6 +76,12 @@ class RegretAccounts:
         best = sorted(new.values(), key=lambda waiting: (-waiting.saved_per_churn, waiting.batch.groups))
         return RegretAccounts(now, tuple(best[:MOST_WAITING]))
 
+    def waited(self, now: datetime) -> RegretAccounts:
+        """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""
+        hours = self._hours_until(now)
+        waiting = (replace(entry, regret=entry.after(hours)) if entry.is_possible else entry for entry in self.waiting)
+        return replace(self, at=now, waiting=tuple(waiting))
+
     def _hours_until(self, now: datetime) -> float:
         hours = 0.0 if self.at is None else (now - self.at).total_seconds() / 3600
         return min(max(hours, 0.0), LONGEST_GAP_HOURS)

@@ -119,6 +119,18 @@ def test_a_batch_that_has_no_order_of_steps_is_due_again_after_it_has_cost_its_c
     assert due.index(True) + 1 == ceil(batch.churn / batch.saved_per_hour / CYCLE_HOURS)
 
 
+def test_a_batch_goes_on_to_cost_its_saving_while_the_question_stays_the_same() -> None:
+    batch = Batch(group(0, 1), 1.0, 10 * CYCLE_HOURS + LEAD_HOURS)
+    accounts = NO_REGRETS.measured(moment(0), [batch])
+    cycle = 0
+    while not accounts.due(moment(cycle)):
+        cycle += 1
+        accounts = accounts.waited(moment(cycle))
+    assert cycle in (10, 11), "rounding aside, when it has cost its churn"
+    gone = NO_REGRETS.measured(moment(0), [batch]).measured(moment(1), [batch]).measured(moment(2), [])
+    assert not gone.waited(moment(100)).due(moment(100)), "it is not possible any more"
+
+
 def test_making_a_batch_ends_the_accounts_of_its_gpus_alone() -> None:
     first, second, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1, 2), (3, 4)))
     accounts: RegretAccounts = NO_REGRETS.measured(moment(0), [first, second, apart]).made(first)
