@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 TOTAL = "totalCost"  # OpenCost's name; gpuCost and sharedCost come with it
 SUMS = frozenset((
-    "gpu_hours", "cost", "energy_kwh", "carbon_kg", "requests", "errors", "busy_hours", "asked_minutes",
+    "gpu_hours", "cost", "held_cost", "energy_kwh", "carbon_kg", "requests", "errors", "busy_hours", "asked_minutes",
     "violation_minutes", "released_gpu_hours", "saved",
 ))  # fmt: skip
 UNHELD_KINDS = ("idle", "unallocated")

@@ -175,7 +175,7 @@ def shown(name: str, value: object, *, days: bool) -> str:
     figure = float(str(value))
     if name in ("attainment", "utilisation", "allocatedShare", "smUtilisation"):
         return f"{figure:.2%}"
-    if name in ("totalCost", "cost", "saved", "baselineCost"):
+    if name in ("totalCost", "heldCost", "cost", "saved", "baselineCost"):
         return f"{figure:,.2f}"
     return number(figure)
 

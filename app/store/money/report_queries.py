@@ -35,15 +35,18 @@ class MoneyReport:
 LEDGER = ("tenant", "service", "job", "model", "gpu_type", "node", "gpu", "region", "purchase", "kind", "evidence")
 GPU_HOURS = "round(sum(gpu_microseconds) / 3600000000.0, 6)"
 ENERGY = "round(sum(energy_kwh), 6)"
+# A GPU with any copy costs its whole price, once: what its holders pay, and what they leave idle.
+HELD = "coalesce(sum(cost) FILTER (WHERE kind <> 'unallocated'), 0)"
 
 REPORTS: Mapping[str, MoneyReport] = {
     "cost": MoneyReport(
-        "the cost of GPUs by tenant, service and job, with idle and unallocated GPUs",
+        "the cost of GPUs by tenant, service and job, with idle and unallocated GPUs; and of those that held copies",
         "cost",
         LEDGER,
         {
             "gpu_hours": GPU_HOURS,
             "cost": "sum(cost)",
+            "held_cost": HELD,
             "energy_kwh": "round(sum(energy_mj) / 3600000000.0, 6)",
         },
         ("tenant", "service", "job"),

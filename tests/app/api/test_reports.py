@@ -66,6 +66,21 @@ def test_days_add_up_to_the_month(server: RunningServer) -> None:
     assert {item["start"][:10] for item in days["items"]} == {"2026-11-20", "2026-11-21"}
 
 
+def test_gpus_that_nothing_runs_on_are_paid_for_and_not_held(server: RunningServer) -> None:
+    """Of 6.40 an hour, 5.00 are for GPUs with copies: a-1/0 and l-1/0."""
+    month = exact(ask(server, f"/cost?{NOVEMBER}"))
+    assert {item["name"]: item["heldCost"] for item in month["items"]} == {**costs(month), "__unallocated__": 0}
+    assert month["total"]["heldCost"] == 3 * (4 + 1)
+    days = exact(ask(server, f"/cost?by=day&{NOVEMBER}"))["items"]
+    assert [(item["heldCost"], item["totalCost"]) for item in days] == [
+        (10, Decimal("12.8")), (5, Decimal("6.4")),
+    ]  # fmt: skip
+    nodes = exact(ask(server, f"/cost?by=node&{NOVEMBER}"))["items"]
+    assert {item["name"]: item["heldCost"] for item in nodes} == {"a-1": 12, "l-1": 3, "l-2": 0}
+    lab = exact(ask(server, f"/cost?by=month&{NOVEMBER}", server.token("viewer", tenant="lab")))
+    assert lab["total"]["heldCost"] == lab["total"]["totalCost"] == 3
+
+
 def test_a_tenant_reads_its_own_and_nothing_of_the_fleet(server: RunningServer) -> None:
     lab = server.token("viewer", tenant="lab")
     told = exact(ask(server, f"/cost?{NOVEMBER}", lab))
@@ -82,7 +97,7 @@ def test_a_sheet_holds_what_the_document_holds(server: RunningServer) -> None:
     assert sheet.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(sheet.text.splitlines()))
     assert sum(Decimal(row["cost"]) for row in rows) == Decimal("19.2")
-    assert set(rows[0]) == {"period", "tenant", "kind", "gpu_hours", "cost", "energy_kwh"}
+    assert set(rows[0]) == {"period", "tenant", "kind", "gpu_hours", "cost", "held_cost", "energy_kwh"}
 
 
 def test_charges_in_the_columns_of_focus_add_up_too(server: RunningServer) -> None:

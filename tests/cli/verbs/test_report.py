@@ -34,11 +34,11 @@ def test_a_table_names_who_paid_what_and_ends_with_the_total(run: Run) -> None:
     done = run("report", "cost", "--by", "tenant,service", *NOVEMBER)
     assert done.code == 0
     assert done.lines[0].split("   ")[-1].strip() == "ENERGY KWH"
-    assert "TOTAL COST EUR" in done.lines[0]
+    assert "TOTAL COST EUR   HELD COST EUR" in done.lines[0]
     search = next(line for line in done.lines if "search" in line)
     assert search.split()[:2] == ["shop", "search"]
     assert "7.80" in search
-    assert "19.20" in done.lines[-1]
+    assert re.search(r" 19\.20 +15\.00 ", done.lines[-1])
     assert done.lines[-1].startswith("total")
 
 
@@ -51,7 +51,11 @@ def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
     told = json.loads(run("report", "cost", *NOVEMBER, "-o", "json").out)
     assert told["total"]["totalCost"] == 19.2
     assert run("report", "cost", *NOVEMBER, "-o", "csv", "--out", str(tmp_path / "cost.csv")).code == 0
-    assert (tmp_path / "cost.csv").read_bytes().startswith(b"tenant,service,job,kind,gpu_hours,cost,energy_kwh\r\n")
+    assert (
+        (tmp_path / "cost.csv")
+        .read_bytes()
+        .startswith(b"tenant,service,job,kind,gpu_hours,cost,held_cost,energy_kwh\r\n")
+    )
     assert run("report", "cost", *NOVEMBER, "-o", "focus").out.startswith("BilledCost,BillingAccountId,")
 
 
