@@ -16,12 +16,12 @@ from agents.policy.health.states import HealthSettings
 from agents.programs.serve.server import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
 from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH_SHARE
+from app.control.domain.snapshot import SILENT_SECONDS
 from app.control.formulate.tenants import FILLED_SHARE
 from app.control.formulate.tenants.budget import DEGRADED_PRIORITY_DIVISOR
 from app.control.formulate.tenants.shares import BAND_SHARE
 from app.control.jobs.life import MOST_FAILURES
 from app.control.jobs.order import CALM_RATIO
-from app.control.observe.silence import SILENT_SECONDS
 from app.control.rollout.rules import RolloutRules
 from app.sessions import LINK_SECONDS, SESSION_SECONDS
 from app.settings import Settings

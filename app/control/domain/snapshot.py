@@ -10,6 +10,7 @@ from typing import Any, Literal
 from app.control.domain.desired import NodeDesired
 from app.manifests.model import JSON
 
+SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.control.domain.snapshot import NodeState, NodeStatus
-from app.control.observe.silence import SILENT_SECONDS
+from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import ALL_GPUS, Cordon
 from app.store.fleet.observed import ObservedNode

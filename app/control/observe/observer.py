@@ -13,10 +13,18 @@ from agents.contract.assignments import Assignment
 from agents.contract.reports import Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.policy import planner_policy
-from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
+from app.control.domain.snapshot import (
+    SILENT_SECONDS,
+    Correction,
+    DeclaredObject,
+    ExpectedLoad,
+    NodeStatus,
+    Snapshot,
+    TenantSpending,
+)
 from app.control.jobs import rows as job_rows
 from app.control.observe.nodes import is_out, node_statuses
-from app.control.observe.silence import SILENT_SECONDS, Silence
+from app.control.observe.silence import Silence
 from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-SILENT_SECONDS = 35.0  # three reports and a little
+from app.control.domain.snapshot import SILENT_SECONDS
+
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 

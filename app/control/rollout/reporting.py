@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.control.domain.desired import FleetStatus
+from app.control.domain.snapshot import SILENT_SECONDS
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 
 NOTED_SECONDS = 10.0  # a step's state need not change with every report
@@ -22,10 +23,10 @@ def is_current(node: str, observed: FleetStatus) -> bool:
 
 
 def without_silence(step: PendingStep, node: str, observed: FleetStatus, rules: RolloutRules) -> PendingStep:
-    """Returns the step, which begins anew when its node reports after a silence, for a few times."""
+    """Returns the step, which begins again when its node reports after a silence, for a few times."""
     reported_at = observed.reported_at.get(node, 0.0)
     since_last = reported_at - max(step.since, step.reported_at)
-    if since_last > rules.silent_seconds and step.silences < rules.most_silences:
+    if since_last > SILENT_SECONDS and step.silences < rules.most_silences:
         return replace(step, since=reported_at, held_since=0.0, reported_at=reported_at, silences=step.silences + 1)
     return replace(step, reported_at=reported_at) if since_last >= NOTED_SECONDS else step
 

@@ -22,7 +22,6 @@ class RolloutRules:
     jobs_per_gpu: int = 3
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
-    silent_seconds: float = 35.0  # between two reports of a node: more is silence
     most_silences: int = 3  # of its node that a step is forgiven
     stuck_seconds: float = 15.0  # without any progress, before the least important instance gives way
     blocked_seconds: float = 20.0  # that changes wait with nothing under way, before they are left out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -11,7 +12,7 @@ from sqlalchemy import text
 
 from agents.contract.assignments import AssignedInstance, Frame
 from agents.control.assignments import AssignmentVerdict
-from app.control.domain.decision import PlanState
+from app.control.domain.decision import Decision, PlanState
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.observe.observer import FAILURES_HOURS
@@ -51,6 +52,34 @@ def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serv
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("done",)]
 
 
+def settled(simulation: Simulation) -> Decision:
+    """Runs until the first plan is rolled out; returns the last decision."""
+    decision = None
+    for _ in simulation.seconds(75, 3.0):
+        decision = (simulation.last and simulation.last.decision) or decision
+    assert decision
+    return decision
+
+
+def roll_out(simulation: Simulation, decision: Decision, desired: Desired) -> int:
+    """Records this as the plan to be rolled out, which no cycle replaces; returns its generation."""
+    store = simulation.planner.store
+    plan = store.view().plan
+    assert plan and simulation.last and simulation.last.snapshot
+    snapshot = replace(simulation.last.snapshot, target=plan.generation, epoch=store.epoch)
+    simulation.plans = False
+    (generation,) = store.record(snapshot, [replace(decision, desired=desired, state=PlanState.ROLLING)])
+    return generation
+
+
+def follow(simulation: Simulation, seconds: float) -> Iterator[float]:
+    """Only the rollout goes on."""
+    for moment in simulation.seconds(seconds, 3.0):
+        assert simulation.planner.lead()
+        simulation.planner.advance()
+        yield moment
+
+
 def with_a_blocked_move(desired: Desired, service: str, place: tuple[str, int]) -> dict[str, NodeDesired]:
     """Moves the service to a GPU on which others leave no room for it."""
     lines: dict[str, list[AssignedInstance]] = {node: list(wanted.instances) for node, wanted in desired.items()}
@@ -68,23 +97,16 @@ def with_a_blocked_move(desired: Desired, service: str, place: tuple[str, int]) 
 
 def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        decision = None
-        for _ in simulation.seconds(75, 3.0):
-            decision = (simulation.last and simulation.last.decision) or decision
-        assert decision and simulation.last and simulation.last.snapshot
-        store, ready = simulation.planner.store, simulation.fleet.ready("shop/a")
-        view = store.view()
+        decision = settled(simulation)
+        view, ready = simulation.planner.store.view(), simulation.fleet.ready("shop/a")
         place = next(
             (node, line.gpu) for node, wanted in view.target.items() for line in wanted.instances if line.service == "b"
         )
         blocked = with_a_blocked_move(view.target, "a", place)
-        assert view.plan and ready
-        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
-        simulation.plans = False  # the next cycle would mend it
-        (made,) = store.record(snapshot, [replace(decision, desired=blocked, state=PlanState.ROLLING)])
-        for _ in simulation.seconds(36, 3.0):
-            assert simulation.planner.lead()
-            simulation.planner.advance()
+        assert ready
+        made = roll_out(simulation, decision, blocked)
+        for _ in follow(simulation, 36):
+            pass
         assert simulation.fleet.ready("shop/a") == ready
         (message,) = rows(simulation, "SELECT message FROM event WHERE reason = 'rollout_blocked'")
         assert "moved of shop/a: needs " in message[0]
@@ -117,22 +139,13 @@ def with_smaller_batches(desired: Desired, service: str) -> dict[str, NodeDesire
 
 def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cycles(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        decision = None
-        for _ in simulation.seconds(75, 3.0):
-            decision = (simulation.last and simulation.last.decision) or decision
-        assert decision and simulation.last and simulation.last.snapshot
-        store, view = simulation.planner.store, simulation.planner.store.view()
-        assert view.plan
+        decision = settled(simulation)
         for node in simulation.fleet.nodes.values():
             node.offer = lambda offered: AssignmentVerdict.UNSOUND  # type: ignore[method-assign]
-        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
-        retuned = with_smaller_batches(view.target, "a")
-        simulation.plans = False  # the next cycle would plan something else
-        (made,) = store.record(snapshot, [replace(decision, desired=retuned, state=PlanState.ROLLING)])
+        target = simulation.planner.store.view().target
+        made = roll_out(simulation, decision, with_smaller_batches(target, "a"))
         rolling_since = set()
-        for _ in simulation.seconds(600, 3.0):
-            assert simulation.planner.lead()
-            simulation.planner.advance()
+        for _ in follow(simulation, 600):
             rolling_since.add(REGISTRY.get_sample_value("gpuwright_rolling_since_timestamp_seconds"))
             if rows(simulation, f"SELECT 1 FROM plan WHERE generation = {made} AND state <> 'rolling'"):
                 break
@@ -156,34 +169,22 @@ def without_service(desired: Desired, service: str) -> dict[str, NodeDesired]:
 
 def test_a_rollout_rests_while_no_node_reports_and_what_leaves_has_all_its_time_afterwards(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        decision = None
-        for _ in simulation.seconds(75, 3.0):
-            decision = (simulation.last and simulation.last.decision) or decision
-        assert decision and simulation.last and simulation.last.snapshot
-        store, view = simulation.planner.store, simulation.planner.store.view()
-        assert view.plan and simulation.fleet.ready("shop/c")
-        snapshot = replace(simulation.last.snapshot, target=view.plan.generation, epoch=store.epoch)
-        simulation.plans = False  # the next cycle would bring it back
-        rest = without_service(view.target, "c")
-        (made,) = store.record(snapshot, [replace(decision, desired=rest, state=PlanState.ROLLING)])
+        decision = settled(simulation)
+        assert simulation.fleet.ready("shop/c")
+        made = roll_out(simulation, decision, without_service(simulation.planner.store.view().target, "c"))
         simulation.post.silence(simulation.fleet.nodes)
-        progress = []
-        for _ in simulation.seconds(420, 3.0):
-            assert simulation.planner.lead()
-            simulation.planner.advance()
-            progress.append(rows(simulation, f"SELECT rollout FROM plan WHERE generation = {made}")[0].rollout)
+        read = f"SELECT rollout FROM plan WHERE generation = {made}"
+        progress = [rows(simulation, read)[0].rollout for _ in follow(simulation, 420)]
         assert progress[0]["leaving"] and progress[-1] == progress[15]
         first, *others = sorted(simulation.fleet.nodes)
         simulation.post.silence([first], "as usual")
-        for _ in simulation.seconds(21, 3.0):
-            simulation.planner.lead()
-            simulation.planner.advance()
-        status = store.view().status
+        for _ in follow(simulation, 21):
+            pass
+        status = simulation.planner.store.view().status
         assert not status.is_outage and status.silent == frozenset(others)
         simulation.post.silence(others, "as usual")
-        for _ in simulation.seconds(60, 3.0):
-            simulation.planner.lead()
-            simulation.planner.advance()
+        for _ in follow(simulation, 60):
+            pass
         assert rows(simulation, f"SELECT state FROM plan WHERE generation = {made}") == [("done",)]
         assert not simulation.fleet.ready("shop/c")
         assert rows(simulation, "SELECT message FROM event WHERE reason LIKE 'step_%'") == []

@@ -60,10 +60,15 @@ def test_too_few_answers_decide_nothing_for_a_while() -> None:
     assert follow(step, 302, {"old-1": CopyTrial(10, 50.0)}).passed == (KEY,)
 
 
-def test_the_watch_restarts_when_the_canary_dies() -> None:
+def fallen_once() -> Advance:
+    """The canary served at second 1, did not at second 30, and serves again at second 31."""
     step = follow(begun(), 1)
     fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
-    later = follow(fallen, 31)
+    return follow(fallen, 31)
+
+
+def test_the_watch_restarts_when_the_canary_dies() -> None:
+    later = fallen_once()
     assert follow(later, 70, {"old-1": CopyTrial(500, 99.0)}).passed == ()
     assert follow(later, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
 
@@ -78,9 +83,7 @@ def test_a_canary_from_before_an_outage_is_watched_again_after_it() -> None:
 
 
 def test_a_quiet_canary_that_died_once_is_watched_for_no_more_than_five_minutes() -> None:
-    step = follow(begun(), 1)
-    fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
-    later = follow(fallen, 31)
+    later = fallen_once()
     assert follow(later, 299, {"old-1": CopyTrial(10, 99.0)}).passed == ()
     assert follow(later, 302, {"old-1": CopyTrial(10, 99.0)}).passed == (KEY,)
 
