@@ -41,7 +41,9 @@ class BatchContext:
         """False while more urgent changes are made, or while a person has paused the rollout."""
         snapshot = self.snapshot
         is_settled = not snapshot.is_rolling and snapshot.assigned is None and not draining_gpus(snapshot.nodes)
-        return bool(snapshot.in_force) and is_settled
+        # What answers a lack is recorded before batches are searched, which takes seconds.
+        is_urgent = self.question.falls_short and self.decision.desired != snapshot.in_force
+        return bool(snapshot.in_force) and is_settled and not is_urgent
 
     @property
     def plan(self) -> Plan:

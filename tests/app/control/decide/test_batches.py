@@ -75,6 +75,15 @@ def context() -> BatchContext:
     return BatchContext(quiet, question, decision, SECONDS)
 
 
+class Unasked(Inline):
+    """A solver that no one may ask for batches."""
+
+    def find_batches(
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
+    ) -> SolverAnswer:
+        raise AssertionError("batches are searched")
+
+
 @pytest.fixture(scope="module")
 def found(context: BatchContext) -> Decision:
     return add_due_batches(context, NO_REGRETS, SOLVER)[0]
@@ -115,6 +124,18 @@ def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchCon
     assert not found.plan.unserved
     assert found.verdict
     assert found.verdict.is_right
+
+
+def test_an_answer_to_a_lack_does_not_wait_for_batches(context: BatchContext) -> None:
+    planned = replace(context.snapshot, in_force=context.decision.desired)
+    short = under_load(planned, BUSY_FACTOR)
+    question = formulate(short)
+    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+    urgent = BatchContext(short, question, draft_changes(short, question, answer), SECONDS)
+    assert question.falls_short
+    assert add_due_batches(urgent, NO_REGRETS, Unasked()) == (urgent.decision, NO_REGRETS)
+    kept = replace(urgent.decision, desired=short.in_force)
+    assert replace(urgent, decision=kept).allows_batches
 
 
 def test_the_rehearsal_of_a_batch_keeps_each_services_capacity_at_every_step(
