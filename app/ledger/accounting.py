@@ -55,7 +55,9 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
     return True
 
 
-def read_usage(connection: Connection, node: str, reported_at: int, start: int, stop: int) -> NodeUsage:
+def read_usage(
+    connection: Connection, node: str, reported_at: int, start: int, stop: int, *, energy: bool = True
+) -> NodeUsage:
     """Returns all that decides the node's lines; `reported_at` is when it reported last."""
     owned = [
         OwnedGpus(
@@ -78,8 +80,8 @@ def read_usage(connection: Connection, node: str, reported_at: int, start: int, 
         ends = ends if row.believed is None else min(ends, row.believed)
         reported = (*row[:11], ends, row.doubted or 0)
         used.append(Usage(*reported))
-    energy = {(row.slice, row.gpu): row.energy_mj for row in usage.energy(connection, node, start, stop)}
-    return NodeUsage(owned, rates, used, reported_at, energy)
+    measured = usage.energy(connection, node, start, stop) if energy else ()
+    return NodeUsage(owned, rates, used, reported_at, {(row.slice, row.gpu): row.energy_mj for row in measured})
 
 
 def entries_of(node: str, lines: Lines, facts: NodeUsage) -> list[LedgerEntry]:

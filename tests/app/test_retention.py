@@ -188,7 +188,7 @@ def test_costs_of_days_and_savings_of_hours_end(context: Context, housekeeping: 
         )
     for days in (500, 10):
         moment = f"now() - interval '{days} days'"
-        run(context, f"INSERT INTO saving VALUES ({moment}, 'shop', 1, 1, 1, 1, 1)")
+        run(context, f"INSERT INTO saving VALUES ({moment}, 'shop', 1, 1, 1, 1, 1, 1)")
         run(context, f"INSERT INTO release_hour VALUES ({moment}, 'l4', '', 'onDemand', 2, 1, 1)")
     housekeeping.drop_old_partitions()
     for table in ("cost_day", "saving", "release_hour"):

@@ -35,7 +35,7 @@ BESIDE = """
     FROM cost_hour WHERE kind = 'used' GROUP BY hour, tenant, service;
     INSERT INTO node_hour SELECT hour, node, 60 * count(DISTINCT gpu), 30, 600, 12000
     FROM cost_hour GROUP BY hour, node;
-    INSERT INTO saving SELECT DISTINCT hour, tenant, 1, 1000, 2000, 1500, 3000 FROM cost_hour WHERE tenant <> ''
+    INSERT INTO saving SELECT DISTINCT hour, tenant, 1, 1000, 2000, 1500, 3000, 1100 FROM cost_hour WHERE tenant <> ''
 """
 
 

@@ -68,7 +68,7 @@ REST = """
     INSERT INTO idle_node VALUES ('l-2', '2026-11-21 06:00Z');
     INSERT INTO carbon_intensity VALUES ('eu', '2026-01-01', '2026-11-21', 300, 'grid operator'),
         ('eu', '2026-11-21', NULL, 200, 'grid operator');
-    INSERT INTO saving SELECT hour, tenant, 7, plan, plan * 2, plan * 5 / 4, plan * 3 / 2
+    INSERT INTO saving SELECT hour, tenant, 7, plan, plan * 2, plan * 5 / 4, plan * 3 / 2, plan * 9 / 8
     FROM unnest(ARRAY['2026-11-20T10:00Z', '2026-11-20T11:00Z']::timestamptz[]) AS hour,
         (VALUES ('shop', 3000000000), ('lab', 1000000000)) AS told (tenant, plan);
     INSERT INTO release_hour VALUES ('2026-11-20T10:00Z', 'l4', 'eu', 'spot', 3, 1, 800000000),

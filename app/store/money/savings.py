@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
+from app.store.money.allocations import SETTLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,14 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The hourly costs of a tenant's services by a plan, and by each baseline, in billionths."""
+    """The hourly costs of a tenant's services by a plan, by each baseline, and as they held GPUs, in billionths."""
 
     tenant: str
     plan_nano: int
     one_per_gpu_nano: int
     hetsev_nano: int
     largest_nano: int
+    held_nano: int | None = None  # None: unknown
 
 
 DUE = statement(
@@ -38,7 +40,7 @@ DUE = statement(
     FROM generate_series(
         greatest((SELECT max(hour) FROM saving) + interval '1 hour',
                  date_trunc('hour', moment(), 'UTC') - interval '48 hours'),
-        date_trunc('hour', moment(), 'UTC') - interval '1 hour', '1 hour') AS hour,
+        date_trunc('hour', moment() - CAST(:settled AS interval), 'UTC') - interval '1 hour', '1 hour') AS hour,
     LATERAL (
         SELECT generation FROM plan
         WHERE at < hour + interval '1 hour' AND state NOT IN ('advisory', 'proposed', 'rejected', 'expired')
@@ -57,10 +59,11 @@ LAST = statement(
 KEEP = statement(
     "keep_savings",
     """
-    INSERT INTO saving (hour, tenant, generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano)
-    SELECT :hour, tenant, :generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano
+    INSERT INTO saving (hour, tenant, generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano, held_nano)
+    SELECT :hour, tenant, :generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano, held_nano
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS saving (
-        tenant text, plan_nano bigint, one_per_gpu_nano bigint, hetsev_nano bigint, largest_nano bigint)
+        tenant text, plan_nano bigint, one_per_gpu_nano bigint, hetsev_nano bigint, largest_nano bigint,
+        held_nano bigint)
     ON CONFLICT (hour, tenant) DO NOTHING
     """,
 )
@@ -108,8 +111,8 @@ RELEASES = statement(
 
 
 def due_hours(connection: Connection) -> list[Due]:
-    """Returns hours without savings, oldest first; those more than two days ago stay without."""
-    return [Due(row.hour, row.generation) for row in connection.execute(DUE)]
+    """Returns settled hours without savings, oldest first; those more than two days ago stay without."""
+    return [Due(row.hour, row.generation) for row in connection.execute(DUE, {"settled": SETTLED})]
 
 
 def last_savings(connection: Connection, generation: int) -> list[Saving]:

@@ -98,6 +98,29 @@ ENERGY = statement(
     """,
 )
 
+# The nodes that run services in the time, or may still run some that were withdrawn; and when each reported last.
+SERVING = statement(
+    "nodes_that_served",
+    """
+    SELECT node, CAST(extract(epoch FROM received_at) * 1000000 AS bigint) AS reported_at
+    FROM node_state
+    WHERE EXISTS (
+        SELECT FROM assigned
+        WHERE assigned.node = node_state.node AND service <> ''
+          AND first_at < to_timestamp(CAST(:stop AS bigint) / 1000000)
+          AND (withdrawn_at IS NULL
+               OR withdrawn_at > to_timestamp(CAST(:start AS bigint) / 1000000) - CAST(:leaving AS interval)))
+    ORDER BY node
+    """,
+)
+PRICING = statement(
+    "pricing_of_policy",
+    """
+    SELECT coalesce((SELECT spec ->> 'pricing' FROM object
+                     WHERE kind = 'Policy' AND tenant = '' AND name = 'default'), 'gpu')
+    """,
+)
+
 
 def overlapping(connection: Connection, node: str, start: int, stop: int, limit: int) -> list[Any]:
     """Returns usage of the node that may overlap the time; without `stop` it goes on, but not beyond `believed`."""
@@ -120,3 +143,14 @@ def energy(connection: Connection, node: str, start: int, stop: int) -> list[Any
     """Returns the energy of each GPU in each slice, where it was read."""
     given = {"node": node, "start": start, "stop": stop, "most_power_w": MOST_POWER_W}
     return list(connection.execute(ENERGY, given))
+
+
+def serving_nodes(connection: Connection, start: int, stop: int) -> list[tuple[str, int]]:
+    """Returns the nodes that may have run services in the time, and when each reported last."""
+    given = {"start": start, "stop": stop, "leaving": LEAVING}
+    return [(row.node, row.reported_at) for row in connection.execute(SERVING, given)]
+
+
+def pricing(connection: Connection) -> str:
+    """Returns the policy's pricing: `gpu` or `share`."""
+    return str(connection.execute(PRICING).scalar_one())

@@ -120,6 +120,9 @@ def test_promises_and_savings(server: RunningServer) -> None:
     assert saved["total"] == {}, "baselines are alternatives: their sum says nothing"
     assert {item["properties"]["baseline"] for item in saved["items"]} != {""}
     assert all(item["saved"] == item["baselineCost"] - item["cost"] for item in saved["items"])
+    assert [(item["cost"], item["heldCost"]) for item in saved["items"]] == [(8, 9)] * 3, "more was held than planned"
+    lab = exact(ask(server, f"/savings?by=tenant,day&{NOVEMBER}", server.token("viewer", tenant="lab")))
+    assert {(item["cost"], item["heldCost"]) for item in lab["items"]} == {(2, Decimal("2.25"))}
 
 
 def test_every_report_that_is_listed_can_be_asked_by_everything_it_names(server: RunningServer) -> None:

@@ -42,6 +42,12 @@ def test_a_table_names_who_paid_what_and_ends_with_the_total(run: Run) -> None:
     assert done.lines[-1].startswith("total")
 
 
+def test_savings_show_what_was_held_beside_the_plan(run: Run) -> None:
+    done = run("report", "savings", *NOVEMBER)
+    assert re.search(r"BASELINE +COST EUR +HELD COST EUR ", done.lines[0])
+    assert [line.split()[1:3] for line in done.lines[1:]] == [["8.00", "9.00"]] * 3
+
+
 def test_days_are_shown_as_dates_of_the_zone(run: Run) -> None:
     done = run("report", "cost", "--by", "day", *NOVEMBER, "--zone", "Europe/Berlin")
     assert [line.split()[0] for line in done.lines[1:]] == ["2026-11-01", "2026-11-20", "2026-11-21", "total"]

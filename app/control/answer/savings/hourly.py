@@ -1,8 +1,10 @@
-"""Compares the plan in force with the baselines once per hour, from its record, and stores the savings."""
+"""Compares the plan in force with the baselines and with what was held, once per hour, and stores the savings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 from sqlalchemy import Connection
 
@@ -12,12 +14,14 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.record.planner_store import PlannerStore
 from app.control.record.records import RecordedPlan, read_plan, snapshot_of
+from app.ledger.held import read_held
 from app.store.database import lease
 from app.store.money import savings
 from app.store.money.savings import Due, Saving
 
-MOST_PLANS = 3  # in one turn; the next turns compare the rest
+MOST_PLANS, MOST_HOURS = 3, 12  # in one turn; the next turns compare the rest
 NANO = 10**9
+HOUR = timedelta(hours=1)
 
 
 def record_savings(store: PlannerStore) -> int:
@@ -26,12 +30,13 @@ def record_savings(store: PlannerStore) -> int:
         return 0
     known: dict[int, Sequence[Saving]] = {}
     hours = 0
-    for due in store.database.read(savings.due_hours):
+    for due in store.database.read(savings.due_hours)[:MOST_HOURS]:
         if due.generation not in known:
             if len(known) == MOST_PLANS:
                 break
             known[due.generation] = _of_plan(store, due)
-        _write(store, due, known[due.generation])
+        held = read_held(store.database, due.hour, due.hour + HOUR)
+        _write(store, due, with_held(known[due.generation], held))
         hours += 1
     return hours
 
@@ -48,6 +53,17 @@ def compare_plan(snapshot: Snapshot, recorded_plan: RecordedPlan) -> list[Saving
     return [
         Saving(tenant, _nano(paid[tenant]), *(_nano(by.get(tenant, 0.0)) for by in others.values()))
         for tenant in sorted(paid)
+    ]
+
+
+def with_held(rows: Sequence[Saving], held: Mapping[str, int] | None) -> list[Saving]:
+    """Returns the rows of a plan with what each tenant held in the hour, and rows of tenants that the plan left out."""
+    if held is None:
+        return [replace(row, held_nano=None) for row in rows]
+    planned = {row.tenant: row for row in rows}
+    return [
+        replace(planned.get(tenant, Saving(tenant, 0, 0, 0, 0)), held_nano=held.get(tenant, 0))
+        for tenant in sorted(planned.keys() | held.keys())
     ]
 
 

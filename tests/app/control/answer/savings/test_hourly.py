@@ -23,11 +23,11 @@ HOUR = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def simulation(postgres: DatabaseServer) -> Iterator[Simulation]:
-    """A fleet that has been planned, and then left alone for two hours."""
+    """A fleet that has been planned, and then left alone until its second hour has settled."""
     url = postgres.create()
     with simulated(url, small()) as found:
         found.advance(40)
-        found.clock.seconds += 7200
+        found.clock.seconds += 7200 + 180
         found.planner.lead()
         yield found
     postgres.drop(url)
@@ -44,6 +44,9 @@ def test_hours_that_are_over_are_held_against_the_baselines_once(simulation: Sim
     assert hourly.record_savings(store) == 0
     rows = rows_of(store.database, "SELECT tenant, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano FROM saving")
     assert len(rows) == hours
+    held = [nano for (nano,) in rows_of(store.database, "SELECT held_nano FROM saving ORDER BY hour")]
+    assert held[0] > 0, "the nodes reported usage until they were left alone"
+    assert held[1:] == [0] * (hours - 1)
     for tenant, *nanos in rows:
         assert tenant == "shop"
         assert all(nano > 0 and nano % 1_200_000_000 < 10 for nano in nanos), "whole GPUs at 1.2"
