@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from solvers.forecast.samples import Sample, mean_rate, since
+from solvers.forecast.samples import Sample, mean_rate, seconds_of, since
 from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # with fewer differences, a guess is better
@@ -36,15 +36,17 @@ def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
 def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:
     """Returns samples at least this far from each other, the newest among them."""
     found: list[Sample] = []
+    latest = math.inf
     for sample in reversed(samples):
-        if not found or sample.at <= found[-1].at - seconds:
+        if sample.at <= latest:
             found.append(sample)
+            latest = sample.at - seconds
     return found[::-1]
 
 
 def surely_at_least(samples: Sequence[Sample], noise: float, surprise: float, independent_seconds: float) -> float:
     """Returns a rate that the true rate is not below, allowing for the noise of load and of counting."""
-    seconds = sum(sample.seconds for sample in samples)
+    seconds = seconds_of(samples)
     if seconds <= 0:
         return 0.0
     mean = mean_rate(samples)

@@ -112,18 +112,22 @@ def _remembered(calm: Sequence[Sample], now: float, less_seconds: float, setting
 
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
     """Returns the highest mean over `smooth_seconds` that ended within this time."""
-    recent = since(calm, now - within_seconds - settings.smooth_seconds)
+    smooth_seconds, begin = settings.smooth_seconds, now - within_seconds
+    recent = since(calm, begin - smooth_seconds)
     highest = requests = seconds = 0.0
-    first = 0
+    oldest = iter(recent)
+    first = next(oldest, None)
     for sample in recent:
         requests += sample.requests
         seconds += sample.seconds
-        while seconds - recent[first].seconds >= settings.smooth_seconds:
-            requests -= recent[first].requests
-            seconds -= recent[first].seconds
-            first += 1
-        if sample.at > now - within_seconds and (seconds >= settings.smooth_seconds / 2 or sample.at == now):
-            highest = max(highest, requests / seconds)
+        while first and seconds - first.seconds >= smooth_seconds:
+            requests -= first.requests
+            seconds -= first.seconds
+            first = next(oldest, None)
+        if sample.at > begin and (seconds >= smooth_seconds / 2 or sample.at == now):
+            rate = requests / seconds
+            if rate > highest:
+                highest = rate
     return highest
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import lt
+from itertools import pairwise
+from operator import attrgetter, lt
 
 MOST_RATE = 1e9  # a second; a higher rate is a broken counter
 LEAST_SECONDS = 1e-3
 LATEST = 1e12  # seconds
+
+_AT, _SECONDS, _REQUESTS = attrgetter("at"), attrgetter("seconds"), attrgetter("requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +52,28 @@ def without_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: 
     """
     calm = list(samples)
     rates = [sample.requests / sample.seconds for sample in samples]
-    for here in range(1, len(samples)):
-        around = max(rates[here - 1], rates[here + 1] if here + 1 < len(rates) else 0.0)
-        if rates[here] > leap * around > 0 and samples[here].seconds < witness_seconds:
+    for here, (before, rate) in enumerate(pairwise(rates), start=1):
+        if rate <= leap * before:  # nearly always
+            continue
+        around = max(before, rates[here + 1] if here + 1 < len(rates) else 0.0)
+        if rate > leap * around > 0 and samples[here].seconds < witness_seconds:
             calm[here] = replace(samples[here], requests=around * samples[here].seconds)
     return calm
 
 
 def since(samples: Sequence[Sample], moment: float) -> Sequence[Sample]:
-    """Returns the samples that ended after this moment."""
-    first = len(samples)
-    while first and samples[first - 1].at > moment:
-        first -= 1
-    return samples[first:]
+    """Returns the samples that ended after this moment, of samples in order of time."""
+    return samples[bisect_right(samples, moment, key=_AT) :]
+
+
+def seconds_of(samples: Iterable[Sample]) -> float:
+    """Returns the time that the samples cover."""
+    seconds: float = sum(map(_SECONDS, samples))
+    return seconds
 
 
 def mean_rate(samples: Sequence[Sample]) -> float:
     """Returns the mean rate over all samples, 0 if there are none."""
-    seconds = sum(sample.seconds for sample in samples)
-    return sum(sample.requests for sample in samples) / seconds if seconds > 0 else 0.0
+    seconds = seconds_of(samples)
+    requests: float = sum(map(_REQUESTS, samples))
+    return requests / seconds if seconds > 0 else 0.0
