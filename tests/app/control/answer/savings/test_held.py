@@ -13,6 +13,7 @@ import pytest
 
 from agents.contract.reports import UsageInterval
 from app.control.answer.savings.hourly import with_held
+from app.ledger import accounting
 from app.ledger.held import read_held
 from app.store.money import savings
 from app.store.money.report_queries import ReportQuery, read
@@ -87,6 +88,14 @@ def test_a_copy_that_was_not_ended_holds_its_gpu_until_its_node_reported_last(to
     town.now = NOON + HOUR + 3 * MINUTE
     town.report("node-2", usage("b", NOON + 30 * MINUTE, tenant="lab"))
     assert held(town) == {"shop": 20 / 60, "lab": 0.5}
+
+
+def test_of_a_node_with_too_much_usage_it_is_unknown_what_was_held(
+    town: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.report("node-1", ran("a", 0, 30), ran("b", 30, 60))
+    monkeypatch.setattr(accounting, "MOST_INTERVALS", 1)
+    assert read_held(town.database, NOON, NOON + HOUR) is None
 
 
 def test_days_months_and_tenants_show_what_was_held_beside_the_plan(town: Ledger) -> None:
