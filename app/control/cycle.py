@@ -9,6 +9,7 @@ from functools import partial
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
+from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
@@ -160,11 +161,13 @@ class _Cycle:
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
 
     def add_batches(self, decision: Decision, wanted: Decision) -> tuple[_Cycle, Decision]:
-        """Adds a sidestep towards the wanted plan, or the batches that are due; keeps the accounts of the others."""
+        """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
+        decision, regrets = wait_for_goal(self.snapshot, self.question, decision, wanted, self.regrets)
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
-        if found := find_sidestep(context, wanted, self.solver):
-            return self, found
-        decision, regrets = add_due_batches(context, self.regrets, self.solver)
+        is_due = self.question.falls_short or regrets.goal.is_due
+        if is_due and (found := find_sidestep(context, wanted, self.solver)):
+            return replace(self, regrets=regrets.without_goal()), found
+        decision, regrets = add_due_batches(context, regrets, self.solver)
         return replace(self, regrets=regrets), decision
 
     def keep(self, decision: Decision) -> CycleResult:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
+from app.control.decide.goal import kept_again
 from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
@@ -138,6 +139,7 @@ def _followed_again(record: Record, question: Question, solver: ReplaySolver) ->
 
 
 def _with_batches(record: Record, question: Question, decision: Decision, solver: ReplaySolver) -> Decision:
+    decision = kept_again(record.snapshot, question, decision, record.recipe)
     return batches_again(BatchContext(record.snapshot, question, decision, SECONDS), record.recipe, solver)
 
 

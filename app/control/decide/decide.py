@@ -59,7 +59,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
     if idle := not_worth_it(snapshot, question, decision):
-        return _nothing_of(snapshot, question, decision, idle)
+        return keep_in_force(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
         adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules)
@@ -78,9 +78,9 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return decision
     rest = rejudge(snapshot, decision, found.target, stuck)
     if rest is None:
-        return _nothing_of(snapshot, question, decision, *stuck)
+        return keep_in_force(snapshot, question, decision, *stuck)
     idle = not_worth_it(snapshot, question, rest)
-    return _nothing_of(snapshot, question, rest, idle) if idle else rest
+    return keep_in_force(snapshot, question, rest, idle) if idle else rest
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
@@ -160,7 +160,8 @@ def _from_here(snapshot: Snapshot, problem: Problem) -> Problem:
     return replace(problem, state=replace(problem.state, running=running))
 
 
-def _nothing_of(snapshot: Snapshot, question: Question, decision: Decision, *held: HeldBackChange) -> Decision:
+def keep_in_force(snapshot: Snapshot, question: Question, decision: Decision, *held: HeldBackChange) -> Decision:
+    """Returns the decision to change nothing, with what is held back."""
     return replace(
         decision,
         desired=snapshot.in_force,

@@ -38,7 +38,7 @@ class LastQuestion:
             return False
         if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
             return now < self.at + AGAIN_AFTER
-        if self.regrets.due(now):
+        if self.regrets.due(now) or self.regrets.goal.waited(now).is_due:
             return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
 

@@ -1,4 +1,4 @@
-"""Decides when a batch of moves is made: once waiting for it has cost as much as its churn.
+"""Decides when a batch of moves, or a whole cheaper plan, is made: once waiting for it has cost as much as its churn.
 
 How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. Earlier,
@@ -14,6 +14,7 @@ from datetime import datetime
 from solvers.planning.batches.batch import Batch, GroupRow
 
 LEAD_HOURS = 0.05  # for which the loads of a plan are predicted
+GOAL_LEAD_HOURS = 0.1  # for which the saving of the goal is expected: the peak of a swing is planned for longer
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
 MOST_WAITING = 6  # batches: those that save most for their churn
 LEAST_CHURN = 1e-6  # a price
@@ -41,11 +42,33 @@ class WaitingBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Goal:
+    """The cheapest plan that is known: what it would save an hour, its churn, and what it would have saved so far."""
+
+    saved_per_hour: float = 0.0
+    churn: float = 0.0
+    regret: float = 0.0
+    at: datetime | None = None
+
+    def waited(self, now: datetime) -> Goal:
+        """Returns the goal with what it would have saved until now."""
+        return replace(self, regret=self.regret + self.saved_per_hour * _hours(self.at, now), at=now)
+
+    @property
+    def is_due(self) -> bool:
+        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * GOAL_LEAD_HOURS >= self.churn
+
+
+NO_GOAL = Goal()
+
+
+@dataclass(frozen=True, slots=True)
 class RegretAccounts:
     """The batches that wait, as measured at a moment."""
 
     at: datetime | None = None
     waiting: tuple[WaitingBatch, ...] = ()
+    goal: Goal = NO_GOAL
 
     @property
     def groups(self) -> tuple[GroupRow, ...]:
@@ -74,17 +97,25 @@ class RegretAccounts:
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
         best = sorted(new.values(), key=lambda waiting: (-waiting.saved_per_churn, waiting.batch.groups))
-        return RegretAccounts(now, tuple(best[:MOST_WAITING]))
+        return replace(self, at=now, waiting=tuple(best[:MOST_WAITING]))
+
+    def towards(self, now: datetime, saved_per_hour: float, churn: float) -> RegretAccounts:
+        """Returns the accounts with this goal, which continues the account of the goal before it."""
+        before = replace(self.goal, saved_per_hour=saved_per_hour).waited(now)
+        return replace(self, goal=replace(before, churn=churn))
+
+    def without_goal(self) -> RegretAccounts:
+        """Returns the accounts after a goal was made, or came to nothing."""
+        return replace(self, goal=NO_GOAL)
 
     def waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""
         hours = self._hours_until(now)
         waiting = (replace(entry, regret=entry.after(hours)) if entry.is_possible else entry for entry in self.waiting)
-        return replace(self, at=now, waiting=tuple(waiting))
+        return RegretAccounts(now, tuple(waiting), self.goal.waited(now))
 
     def _hours_until(self, now: datetime) -> float:
-        hours = 0.0 if self.at is None else (now - self.at).total_seconds() / 3600
-        return min(max(hours, 0.0), LONGEST_GAP_HOURS)
+        return _hours(self.at, now)
 
     def due(self, now: datetime) -> tuple[Batch, ...]:
         """Returns the batches that are due, those that save most first."""
@@ -107,6 +138,11 @@ class RegretAccounts:
                 for entry in self.waiting
             ),
         )
+
+
+def _hours(since: datetime | None, now: datetime) -> float:
+    hours = 0.0 if since is None else (now - since).total_seconds() / 3600
+    return min(max(hours, 0.0), LONGEST_GAP_HOURS)
 
 
 def _is_akin(entry: WaitingBatch, other: WaitingBatch) -> bool:

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from random import Random
 
 import pytest
 
 from app.control.decide.batches import BatchContext, batches_again
-from app.control.decide.decide import draft_changes, hold_back
-from app.control.decide.least_change import follow_rates
+from app.control.decide.decide import hold_back
 from app.control.decide.sidestep import find_sidestep
 from app.control.domain.decision import Decision
-from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
-from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
-
-WORK = 12
-SEED = 7  # of loads whose cheaper plan has no order of steps
-
-
-def under_loads(snapshot: Snapshot, draw: Random, least: float, most: float) -> Snapshot:
-    rates = {item.full_name: float(item.spec["ratePerSecond"]) for item in snapshot.declared if item.kind == "Service"}
-    expected = {name: ExpectedLoad(rate * draw.uniform(least, most)) for name, rate in rates.items()}
-    return replace(snapshot, at=snapshot.at + timedelta(minutes=1), expected=expected)
-
-
-def wanted_in(snapshot: Snapshot) -> Decision:
-    """Drafts the cheapest plan that a search finds."""
-    question = formulate(snapshot)
-    return draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=WORK))
-
-
-@pytest.fixture(scope="module")
-def full() -> Snapshot:
-    """The demo's fleet after its plan has followed other loads by the least change: nearly every GPU is in use."""
-    draw = Random(SEED)
-    snapshot = under_loads(fleet(), draw, 0.9, 1.4)
-    question = formulate(snapshot)
-    first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
-    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, 0.7, 1.3)
-    question = formulate(snapshot)
-    followed = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
-    return replace(snapshot, in_force=hold_back(snapshot, question, followed).desired, target=2)
-
-
-@pytest.fixture(scope="module")
-def wanted(full: Snapshot) -> Decision:
-    return wanted_in(full)
+from tests.app.control.decide.conftest import wanted_in
+from tests.app.control.decide.test_batches import SECONDS, SOLVER
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,102 @@
+"""A cheaper plan waits until waiting has cost as much as its churn, unless something is needed now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.control.decide.decide import hold_back
+from app.control.decide.goal import kept_again, wait_for_goal
+from app.control.decide.regret import GOAL_LEAD_HOURS, NO_REGRETS
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
+from tests.app.control.decide.conftest import wanted_in
+
+CYCLE = timedelta(seconds=15)
+
+
+@pytest.fixture(scope="module")
+def question(full: Snapshot) -> Question:
+    return formulate(full)
+
+
+@pytest.fixture(scope="module")
+def saved_per_hour(question: Question, wanted: Decision) -> float:
+    assert wanted.verdict
+    return question.verdict.cost.total - wanted.verdict.cost.total
+
+
+def with_churn(decision: Decision, churn: float) -> Decision:
+    assert decision.value
+    return replace(decision, value=replace(decision.value, churn=churn))
+
+
+def test_a_plan_is_made_once_waiting_has_cost_its_churn(
+    full: Snapshot,
+    question: Question,
+    wanted: Decision,
+    saved_per_hour: float,
+) -> None:
+    dear = with_churn(wanted, saved_per_hour * (GOAL_LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
+    regrets, cycles, snapshot = NO_REGRETS, 0, full
+    decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
+    while decision.desired == full.in_force:
+        assert decision.held_back[-1].message.startswith("it would save")
+        assert not regrets.goal.is_due
+        regrets = regrets.waited(snapshot.at)
+        cycles += 1
+        snapshot = replace(snapshot, at=snapshot.at + CYCLE)
+        decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
+    assert cycles == 11
+    assert decision.desired == wanted.desired
+    assert not regrets.goal.saved_per_hour
+
+
+def test_the_same_question_calls_for_the_goal_when_it_is_due(
+    full: Snapshot,
+    question: Question,
+    wanted: Decision,
+    saved_per_hour: float,
+) -> None:
+    dear = with_churn(wanted, saved_per_hour * (GOAL_LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
+    _, regrets = wait_for_goal(full, question, dear, dear, NO_REGRETS)
+    due = []
+    for cycle in range(10):
+        now = full.at + cycle * CYCLE
+        due.append(regrets.goal.waited(now).is_due)
+        regrets = regrets.waited(now)
+    assert due.index(True) == 6
+
+
+def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
+    full: Snapshot,
+    question: Question,
+    wanted: Decision,
+    saved_per_hour: float,
+) -> None:
+    cheap = with_churn(wanted, saved_per_hour * GOAL_LEAD_HOURS * 0.9)
+    assert wait_for_goal(full, question, cheap, cheap, NO_REGRETS)[0] is cheap
+    name, load = next(iter(full.expected.items()))
+    more = replace(full, expected={**full.expected, name: ExpectedLoad(load.rate_per_second * 3)})
+    needed = wanted_in(more)
+    lacking = formulate(more)
+    assert lacking.falls_short
+    assert wait_for_goal(more, lacking, needed, needed, NO_REGRETS)[0] is needed
+
+
+def test_a_replay_keeps_what_waited(
+    full: Snapshot,
+    question: Question,
+    wanted: Decision,
+    saved_per_hour: float,
+) -> None:
+    dear = with_churn(wanted, saved_per_hour)
+    kept, _ = wait_for_goal(full, question, dear, dear, NO_REGRETS)
+    again = kept_again(full, question, wanted, kept.answer.recipe)
+    assert again.desired == kept.desired == full.in_force
+    assert kept_again(full, question, wanted, wanted.answer.recipe) is wanted
+    assert hold_back(full, question, wanted).desired == full.in_force, "it has no order of steps either"
