@@ -166,7 +166,7 @@ class _Cycle:
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
         is_due = self.question.falls_short or regrets.goal.is_due
         if is_due and (found := find_sidestep(context, wanted, self.solver)):
-            return replace(self, regrets=regrets.without_goal()), found
+            return replace(self, regrets=regrets), found  # the goal stays due: it follows at once
         decision, regrets = add_due_batches(context, regrets, self.solver)
         return replace(self, regrets=regrets), decision
 
