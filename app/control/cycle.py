@@ -164,9 +164,8 @@ class _Cycle:
         """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
         decision, regrets = wait_for_goal(self.snapshot, self.question, decision, wanted, self.regrets)
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
-        is_due = self.question.falls_short or regrets.goal.is_due
-        if is_due and (found := find_sidestep(context, wanted, self.solver)):
-            return replace(self, regrets=regrets), found  # the goal stays due: it follows at once
+        if found := find_sidestep(context, wanted, regrets.goal, self.solver):
+            return replace(self, regrets=regrets.after_sidestep(found.value.churn if found.value else 0.0)), found
         decision, regrets = add_due_batches(context, regrets, self.solver)
         return replace(self, regrets=regrets), decision
 

@@ -49,6 +49,7 @@ class Goal:
     churn: float = 0.0
     regret: float = 0.0
     at: datetime | None = None
+    spent: float = 0.0  # the churn of sidesteps towards it
 
     def waited(self, now: datetime) -> Goal:
         """Returns the goal with what it would have saved until now."""
@@ -57,6 +58,11 @@ class Goal:
     @property
     def is_due(self) -> bool:
         return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * GOAL_LEAD_HOURS >= self.churn
+
+    @property
+    def is_due_again(self) -> bool:
+        """Whether another sidestep may be made: each has to be waited for, in case that none of them leads there."""
+        return replace(self, churn=self.churn + 2 * self.spent).is_due
 
 
 NO_GOAL = Goal()
@@ -107,6 +113,10 @@ class RegretAccounts:
     def without_goal(self) -> RegretAccounts:
         """Returns the accounts after a goal was made, or came to nothing."""
         return replace(self, goal=NO_GOAL)
+
+    def after_sidestep(self, churn: float) -> RegretAccounts:
+        """Returns the accounts after a sidestep: the goal stays due, so that it follows at once."""
+        return replace(self, goal=replace(self.goal, spent=self.goal.spent + churn))
 
     def waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""

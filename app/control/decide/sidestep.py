@@ -14,10 +14,13 @@ import msgspec
 
 from app.control.decide.batches import BatchContext, with_batches
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
+from app.control.decide.regret import Goal
 from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.mode import mode_of
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import own_mode
 from app.control.rollout import order
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, with_instance
 from app.control.rollout.rehearsal import rehearsed
@@ -28,17 +31,19 @@ from solvers.planning.problem import Place
 
 MOST_MOVERS = 3  # copies of a sidestep
 MOST_REHEARSALS = 40
+MOST_REHEARSED = 6000  # changes, in all rehearsals
 MOST_TRIES = 12  # sets of copies and GPUs that are solved
 APART = "(apart)"  # a node that cannot exist
 SIDESTEP_HOURS = 0.1  # for which its GPUs are paid: two rollouts
 
 
-def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -> Decision | None:
-    """Returns the plan in force with a few copies moved aside; None if that is not needed, or does not pay.
+def find_sidestep(context: BatchContext, wanted: Decision, goal: Goal, solver: BatchMaker) -> Decision | None:
+    """Returns the plan in force with a few copies moved aside; None if that is not needed, not due, or does not pay.
 
     `context` holds the decision to change nothing, `wanted` one that is better and has no order of steps.
     """
-    if not _is_worth_a_search(context, wanted):
+    is_due = goal.is_due_again or (context.question.falls_short and not goal.spent)
+    if not is_due or not _is_worth_a_search(context, wanted):
         return None
     blocked = _Blocked(context.snapshot, wanted.desired)
     for tries, (movers, places) in enumerate(blocked.ways_out()):
@@ -58,7 +63,13 @@ def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
     is_free = snapshot.resting.keys().isdisjoint(wanted.services)
-    return is_better and is_free and handed_over(wanted.plan.changes) <= MOST_HANDOVERS
+    if not is_better or not is_free or handed_over(wanted.plan.changes) > MOST_HANDOVERS:
+        return False
+    # Where a part of it is made and another only proposed or shown, the copies would stay aside.
+    own = {
+        item.full_name: mode for item in snapshot.declared if item.kind == "Service" and (mode := own_mode(item.spec))
+    }
+    return len({own.get(owner, mode_of(snapshot)) for owner in wanted.services}) == 1
 
 
 def _pays(context: BatchContext, found: Decision, wanted: Decision) -> bool:
@@ -119,7 +130,8 @@ class _Blocked:
     def _mover_sets(self) -> list[list[str]]:
         """Returns sets of copies without which all other changes have an order, those that hold least first."""
         chosen: list[str] = []
-        left = MOST_REHEARSALS
+        count = len(changes(self.snapshot.assignments, self.goal))
+        left = min(MOST_REHEARSALS, MOST_REHEARSED // max(count, 1))
         for _ in range(MOST_MOVERS):
             others = sorted(self.leaving.keys() - set(chosen), key=self._size)[:left]
             tried = [(self._waiting_without([*chosen, id_]), *self._size(id_)) for id_ in others]

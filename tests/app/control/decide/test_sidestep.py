@@ -9,6 +9,7 @@ import pytest
 
 from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import hold_back
+from app.control.decide.regret import GOAL_LEAD_HOURS, NO_GOAL, NO_REGRETS, Goal
 from app.control.decide.sidestep import find_sidestep
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
@@ -19,6 +20,8 @@ from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
+
+DUE = Goal(saved_per_hour=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def context(full: Snapshot, wanted: Decision) -> BatchContext:
 
 @pytest.fixture(scope="module")
 def found(context: BatchContext, wanted: Decision) -> Decision:
-    sidestep = find_sidestep(context, wanted, SOLVER)
+    sidestep = find_sidestep(context, wanted, DUE, SOLVER)
     assert sidestep
     return sidestep
 
@@ -68,15 +71,15 @@ def test_no_sidestep_is_looked_for_while_plans_roll_or_where_something_changes_a
     context: BatchContext, wanted: Decision, found: Decision
 ) -> None:
     rolling = replace(context, snapshot=replace(context.snapshot, is_rolling=True))
-    assert find_sidestep(rolling, wanted, SOLVER) is None
-    assert find_sidestep(replace(context, decision=found), wanted, SOLVER) is None
+    assert find_sidestep(rolling, wanted, DUE, SOLVER) is None
+    assert find_sidestep(replace(context, decision=found), wanted, DUE, SOLVER) is None
 
 
 def test_no_sidestep_is_made_for_a_plan_that_saves_less_than_its_churn(context: BatchContext, wanted: Decision) -> None:
     now = context.question.value_in_force
     assert now.per_horizon
     poor = replace(wanted, value=replace(now, per_horizon=now.per_horizon - 0.01))
-    assert find_sidestep(context, poor, SOLVER) is None
+    assert find_sidestep(context, poor, DUE, SOLVER) is None
 
 
 def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
@@ -84,4 +87,31 @@ def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
 ) -> None:
     until = context.snapshot.at + timedelta(minutes=5)
     resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: until}))
-    assert find_sidestep(resting, wanted, SOLVER) is None
+    assert find_sidestep(resting, wanted, DUE, SOLVER) is None
+
+
+def test_a_sidestep_waits_until_the_plan_is_due_and_the_next_one_for_twice_its_own_churn(
+    context: BatchContext, wanted: Decision, found: Decision
+) -> None:
+    assert find_sidestep(context, wanted, NO_GOAL, SOLVER) is None
+    assert found.value
+    goal = NO_REGRETS.towards(context.snapshot.at, 1.0, 0.0).after_sidestep(found.value.churn).goal
+    assert goal.is_due, "the plan itself follows at once"
+    again = replace(goal, churn=GOAL_LEAD_HOURS)
+    assert find_sidestep(context, wanted, again, SOLVER) is None
+    waited = replace(again, regret=2 * found.value.churn)
+    assert find_sidestep(context, wanted, waited, SOLVER) == found
+
+
+def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: BatchContext, wanted: Decision) -> None:
+    snapshot = context.snapshot
+    name = wanted.services[0]
+    declared = tuple(
+        replace(item, spec={**item.spec, "mode": "advisory"})
+        if item.kind == "Service" and item.full_name == name
+        else item
+        for item in snapshot.declared
+    )
+    assert declared != snapshot.declared
+    careful = replace(context, snapshot=replace(snapshot, declared=declared))
+    assert find_sidestep(careful, wanted, DUE, SOLVER) is None
