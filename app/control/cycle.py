@@ -164,8 +164,11 @@ class _Cycle:
         """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
         decision, regrets = wait_for_goal(self.snapshot, self.question, decision, wanted, self.regrets)
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
-        if found := find_sidestep(context, wanted, regrets.goal, self.solver):
-            return replace(self, regrets=regrets.after_sidestep(found.value.churn if found.value else 0.0)), found
+        if self.question.falls_short or regrets.goal.is_due:
+            may = regrets.may_step_aside(self.snapshot.at)
+            if may and (found := find_sidestep(context, wanted, self.solver)):
+                return replace(self, regrets=regrets.stepped_aside(self.snapshot.at)), found
+            regrets = regrets.goal_refused()
         decision, regrets = add_due_batches(context, regrets, self.solver)
         return replace(self, regrets=regrets), decision
 

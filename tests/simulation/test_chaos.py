@@ -49,13 +49,16 @@ def settled(chaos: Chaos) -> list[str]:
 
 
 def is_given_up(simulation: Simulation, plan: PlanInForce) -> bool:
-    """A stopped rollout is over once a search, after the rest of the step that failed, wants nothing but what runs."""
+    """Returns whether a search, after the rest of the step that failed, wanted nothing but what runs."""
     if plan.state != "stopped":
         return False
     failures = simulation.database.read(lambda connection: plans.recent_failures(connection, FAILURES_HOURS))
     cycles = simulation.database.read(lambda connection: plan_reads.cycles(connection, 20))
     asked = next((cycle for cycle in cycles if not cycle["message"].startswith("the same question")), None)
-    if asked is None or any(asked["at"] <= last_at + retry_delay(times) for _, times, last_at in failures):
+    stopped_at = max((last_at for _, _, last_at in failures), default=None)
+    if asked is None or stopped_at is None or asked["at"] <= stopped_at:
+        return False
+    if any(asked["at"] <= last_at + retry_delay(times) for _, times, last_at in failures):
         return False
     return asked["outcome"] == "unchanged" and asked["reason"] in ("unchanged", "not_worth_its_churn")
 

@@ -126,4 +126,4 @@ def _to_json(group: BatchGroup) -> JSON:
 
 def _from_json(item: Mapping[str, Any]) -> BatchGroup:
     places = tuple((str(node), int(index)) for node, index in item["gpus"])
-    return BatchGroup(places, bool(item["solved"]), tuple(item["leaving"]))
+    return BatchGroup(places, bool(item["solved"]), tuple(item.get("leaving", ())))

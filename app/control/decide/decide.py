@@ -103,16 +103,18 @@ def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | N
     return HeldBackChange("", Reason.ROLLOUT_PAUSED, f"{message}: {lacks}" if lacks else message)
 
 
+def own_modes(snapshot: Snapshot) -> dict[str, str]:
+    """Returns the modes of the services that have one of their own."""
+    services = (manifest for manifest in snapshot.declared if manifest.kind == "Service")
+    return {service.full_name: mode for service in services if (mode := own_mode(service.spec))}
+
+
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     """Splits the decision by mode: what is acted upon, what is proposed, and what is only shown."""
     if decision.desired == snapshot.in_force:
         return ()
-    own = {
-        manifest.full_name: mode
-        for manifest in snapshot.declared
-        if manifest.kind == "Service" and (mode := own_mode(manifest.spec))
-    }
-    split = by_mode(decision, snapshot.in_force, own, mode_of(snapshot), rules_of(snapshot.declared))
+    modes, rules = own_modes(snapshot), rules_of(snapshot.declared)
+    split = by_mode(decision, snapshot.in_force, modes, mode_of(snapshot), rules)
     found = [
         part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
         for part in (split.acted, split.proposed, split.shown)

@@ -6,19 +6,23 @@ serves everything there is time to wait, and a batch of a few moves often saves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.control.decide.assigning import desired_of
+from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import keep_in_force
+from app.control.decide.drafting import changed_owners
 from app.control.decide.least_change import handed_over
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
+from solvers.planning.problem import PlacedJob
 
-RECIPE_KEY = "waits"  # of an answer that was found and not made
+WAITS_KEY = "waits"  # in the recipe of a plan that waits
 
 
 def wait_for_goal(
@@ -26,35 +30,46 @@ def wait_for_goal(
 ) -> tuple[Decision, RegretAccounts]:
     """Returns the decision, or one to change nothing while its goal is not due, and the account of the goal.
 
-    The goal is what the decision makes; where that is nothing, the plan that was wanted and has no order of steps.
+    The goal is the plan of the decision if that hands anything over, else the wanted plan, which may have no order of
+    steps. What is needed for another reason than cost does not wait.
     """
-    if not snapshot.in_force or question.falls_short or _starts_jobs(question, decision):
+    if not _may_wait(snapshot, question, decision):
+        is_goal = decision.desired != snapshot.in_force and not decision.answer.is_least_change
+        return decision, regrets.goal_made() if is_goal else regrets
+    changes_little = decision.desired == snapshot.in_force or not handed_over(decision.plan.changes)
+    aim = wanted if changes_little else decision
+    if aim.verdict is None or aim.value is None:
         return decision, regrets
-    goal = decision if decision.desired != snapshot.in_force else wanted
-    saved = question.verdict.cost.total - goal.verdict.cost.total if goal.verdict else 0.0
-    if saved <= 0 or goal.value is None or not handed_over(goal.plan.changes):
-        return decision, regrets.without_goal()
-    regrets = regrets.towards(snapshot.at, saved, goal.value.churn)
-    if goal is not decision:
+    saved = question.verdict.cost.total - aim.verdict.cost.total
+    regrets = regrets.towards(snapshot.at, saved if handed_over(aim.plan.changes) else 0.0, aim.value.churn)
+    if changes_little or saved <= 0:
         return decision, regrets
     if regrets.goal.is_due:
-        return decision, regrets.without_goal()
-    why = f"it would save {saved:.4g} an hour; waiting has cost {regrets.goal.regret:.4g} of {regrets.goal.churn:.4g}"
-    return _kept(snapshot, question, decision, why), regrets
+        return decision, regrets.goal_made()
+    cost = f"waiting has cost {max(0.0, regrets.goal.regret):.4g} so far, its hand-overs cost {aim.value.churn:.4g}"
+    return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.4g} an hour; {cost}"), regrets
 
 
 def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, Any]) -> Decision:
     """Returns the decision to change nothing where the recipe says so, else the decision."""
-    return _kept(snapshot, question, decision, "") if recipe.get(RECIPE_KEY) else decision
+    return _kept(snapshot, question, decision, "") if recipe.get(WAITS_KEY) else decision
 
 
-def _starts_jobs(question: Question, decision: Decision) -> bool:
-    """Returns whether a job starts, which need not wait for what services could save."""
-    running = {placed.job for placed in question.plan_in_force.jobs}
-    return not running.issuperset(placed.job for placed in decision.plan.jobs)
+def _may_wait(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
+    """Returns whether the plan in force is as right as the decision, so that cost is all that it changes."""
+    if not snapshot.in_force or question.falls_short or draining_gpus(snapshot.nodes):
+        return False
+    if _seats(question.plan_in_force.jobs) != _seats(decision.plan.jobs):
+        return False
+    as_declared = desired_of(snapshot, question, question.plan_in_force)
+    return not changed_owners(snapshot.in_force, as_declared)
+
+
+def _seats(jobs: Iterable[PlacedJob]) -> set[tuple[object, ...]]:
+    return {(placed.job, placed.place, placed.sm_percent, placed.memory_gib) for placed in jobs}
 
 
 def _kept(snapshot: Snapshot, question: Question, decision: Decision, why: str) -> Decision:
-    answer = replace(decision.answer, recipe={**decision.answer.recipe, RECIPE_KEY: True})
-    held = HeldBackChange("", Reason.NOT_WORTH_ITS_CHURN, why)
+    answer = replace(decision.answer, recipe={**decision.answer.recipe, WAITS_KEY: True})
+    held = HeldBackChange("", Reason.WAITS_UNTIL_DUE, why)
     return keep_in_force(snapshot, question, replace(decision, answer=answer), held)

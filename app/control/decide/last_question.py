@@ -15,8 +15,6 @@ from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
-
-
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
 
 

@@ -1,20 +1,21 @@
 """Decides when a batch of moves, or a whole cheaper plan, is made: once waiting for it has cost as much as its churn.
 
 How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
-Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. Earlier,
-a batch is made only if its churn is repaid within the time for which the loads of a plan are predicted.
+Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. A
+batch is made earlier only if its churn is repaid within the time for which the loads of a plan are predicted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from solvers.planning.batches.batch import Batch, GroupRow
 
 LEAD_HOURS = 0.05  # for which the loads of a plan are predicted
-GOAL_LEAD_HOURS = 0.1  # for which the saving of the goal is expected: the peak of a swing is planned for longer
+GOAL_LEAD_HOURS = 0.1  # a goal's saving is expected to last this long: the peaks of swings are planned for longer
+BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
 MOST_WAITING = 6  # batches: those that save most for their churn
 LEAST_CHURN = 1e-6  # a price
@@ -49,20 +50,19 @@ class Goal:
     churn: float = 0.0
     regret: float = 0.0
     at: datetime | None = None
-    spent: float = 0.0  # the churn of sidesteps towards it
 
     def waited(self, now: datetime) -> Goal:
         """Returns the goal with what it would have saved until now."""
         return replace(self, regret=self.regret + self.saved_per_hour * _hours(self.at, now), at=now)
 
+    def without(self, batch: Batch) -> Goal:
+        """Returns the goal after a batch that saves a part of it: that part has been waited for."""
+        left = max(0.0, 1 - batch.saved_per_hour / self.saved_per_hour) if self.saved_per_hour > 0 else 1.0
+        return replace(self, saved_per_hour=self.saved_per_hour * left, regret=self.regret * left)
+
     @property
     def is_due(self) -> bool:
         return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * GOAL_LEAD_HOURS >= self.churn
-
-    @property
-    def is_due_again(self) -> bool:
-        """Whether another sidestep may be made: each has to be waited for, in case that none of them leads there."""
-        return replace(self, churn=self.churn + 2 * self.spent).is_due
 
 
 NO_GOAL = Goal()
@@ -70,11 +70,12 @@ NO_GOAL = Goal()
 
 @dataclass(frozen=True, slots=True)
 class RegretAccounts:
-    """The batches that wait, as measured at a moment."""
+    """The batches and the goal that wait, as measured at a moment."""
 
     at: datetime | None = None
     waiting: tuple[WaitingBatch, ...] = ()
     goal: Goal = NO_GOAL
+    stepped_at: datetime | None = None  # the last sidestep
 
     @property
     def groups(self) -> tuple[GroupRow, ...]:
@@ -86,7 +87,7 @@ class RegretAccounts:
         A batch that is not possible any more loses as much as it would have gained, so that loads that go back and
         forth make nothing due. A batch that takes its place continues its account.
         """
-        hours = self._hours_until(now)
+        hours = _hours(self.at, now)
         old = {entry.batch.groups: entry for entry in self.waiting}
         new = {batch.groups: WaitingBatch(batch) for batch in found if batch.saved_per_hour > 0}
         for row in old.keys() & new.keys():
@@ -106,38 +107,50 @@ class RegretAccounts:
         return replace(self, at=now, waiting=tuple(best[:MOST_WAITING]))
 
     def towards(self, now: datetime, saved_per_hour: float, churn: float) -> RegretAccounts:
-        """Returns the accounts with this goal, which continues the account of the goal before it."""
-        before = replace(self.goal, saved_per_hour=saved_per_hour).waited(now)
-        return replace(self, goal=replace(before, churn=churn))
+        """Returns the accounts with this goal, which continues the account of the one before it.
 
-    def without_goal(self) -> RegretAccounts:
-        """Returns the accounts after a goal was made, or came to nothing."""
+        A goal that would cost more by now loses as much as it would have gained, as batches do.
+        """
+        before = self.goal
+        regret = before.waited(now).regret
+        if saved_per_hour <= 0:
+            lost = -saved_per_hour * _hours(before.at, now)
+            regret = min(before.regret, max(0.0, before.regret - lost))
+        return replace(self, goal=Goal(max(0.0, saved_per_hour), churn, regret, now))
+
+    def goal_refused(self) -> RegretAccounts:
+        """Returns the accounts with the goal not due before it has cost its whole churn again."""
+        goal = self.goal
+        return replace(self, goal=replace(goal, regret=-goal.saved_per_hour * GOAL_LEAD_HOURS) if goal.is_due else goal)
+
+    def goal_made(self) -> RegretAccounts:
+        """Returns the accounts without a goal: what runs is the plan that was waited for."""
         return replace(self, goal=NO_GOAL)
 
-    def after_sidestep(self, churn: float) -> RegretAccounts:
-        """Returns the accounts after a sidestep: the goal stays due, so that it follows at once."""
-        return replace(self, goal=replace(self.goal, spent=self.goal.spent + churn))
+    def stepped_aside(self, now: datetime) -> RegretAccounts:
+        """Returns the accounts after a sidestep. The goal stays due, so that it follows at once."""
+        return replace(self, stepped_at=now)
+
+    def may_step_aside(self, now: datetime) -> bool:
+        """Returns whether the last sidestep was long enough ago, in case that it led nowhere."""
+        return self.stepped_at is None or now >= self.stepped_at + BETWEEN_SIDESTEPS
 
     def waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""
-        hours = self._hours_until(now)
+        hours = _hours(self.at, now)
         waiting = (replace(entry, regret=entry.after(hours)) if entry.is_possible else entry for entry in self.waiting)
-        return RegretAccounts(now, tuple(waiting), self.goal.waited(now))
-
-    def _hours_until(self, now: datetime) -> float:
-        return _hours(self.at, now)
+        return replace(self, at=now, waiting=tuple(waiting), goal=self.goal.waited(now))
 
     def due(self, now: datetime) -> tuple[Batch, ...]:
         """Returns the batches that are due, those that save most first."""
-        hours = self._hours_until(now)
+        hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
         return tuple(sorted(due, key=lambda batch: (-batch.saved_per_hour, batch.churn, batch.groups)))
 
     def made(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts without the batches that have a GPU of this batch: it runs something else now."""
-        return replace(
-            self, waiting=tuple(entry for entry in self.waiting if batch.places.isdisjoint(entry.batch.places))
-        )
+        others = tuple(entry for entry in self.waiting if batch.places.isdisjoint(entry.batch.places))
+        return replace(self, waiting=others, goal=self.goal.without(batch))
 
     def refused(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts with this batch not due before it has cost its whole churn again."""

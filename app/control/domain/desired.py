@@ -45,10 +45,10 @@ class FleetStatus:
 
     instances: Mapping[str, InstanceStatus] = field(default_factory=dict)  # by instance id
     generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its current assignment
-    silent: frozenset[str] = frozenset()  # nodes that do not report, whosever fault it is
+    silent: frozenset[str] = frozenset()  # nodes that do not report, whatever the cause
     ailing: frozenset[tuple[str, int]] = frozenset()  # failed or fenced GPUs
     lost: frozenset[str] = frozenset()  # nodes that were silent for too long and count as gone
     assigned_generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its newest assignment
     reported_at: Mapping[str, float] = field(default_factory=dict)  # by node: when its last report came, seconds
     heard_since: float = 0.0  # when the last outage ended in which no report could come, seconds
-    is_outage: bool = False  # no node reports: nothing is known of now
+    is_outage: bool = False  # no node reports: the present state is unknown

@@ -64,6 +64,9 @@ class Reason(StrEnum):
         "info",
         "The change would save less over the planning horizon than it costs.",
     )
+    WAITS_UNTIL_DUE = (
+        "waits_until_due", "info", "A cheaper plan waits until waiting has cost as much as its hand-overs.",
+    )  # fmt: skip
     NO_ROOM_TO_HAND_OVER = (
         "no_room_to_hand_over", "warning", "No order of steps starts the new copies before the old ones end.",
     )  # fmt: skip

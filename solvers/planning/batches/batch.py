@@ -12,7 +12,7 @@ from solvers.planning.problem import Place
 class BatchGroup:
     """A few GPUs in use: emptied, so that others carry their load, or solved again together with some spare ones.
 
-    Instances elsewhere that are to leave move to these GPUs, too. Then the group makes room and need not save anything.
+    Instances in `leaving`, which run elsewhere, move to these GPUs too: such a group makes room and may save nothing.
     """
 
     places: tuple[Place, ...]

@@ -76,7 +76,7 @@ def context() -> BatchContext:
 
 
 class Unasked(Inline):
-    """A solver that no one may ask for batches."""
+    """Fails if batches are searched."""
 
     def find_batches(
         self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from app.control.decide.decide import hold_back
 from app.control.decide.goal import kept_again, wait_for_goal
@@ -14,6 +16,8 @@ from app.control.domain.decision import Decision
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
+from solvers.planning.batches.batch import Batch, BatchGroup
+from solvers.planning.problem import PlacedJob
 from tests.app.control.decide.conftest import wanted_in
 
 CYCLE = timedelta(seconds=15)
@@ -45,7 +49,7 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     regrets, cycles, snapshot = NO_REGRETS, 0, full
     decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
     while decision.desired == full.in_force:
-        assert decision.held_back[-1].message.startswith("it would save")
+        assert decision.held_back[-1].message.startswith("a cheaper plan would save")
         assert not regrets.goal.is_due
         regrets = regrets.waited(snapshot.at)
         cycles += 1
@@ -100,3 +104,43 @@ def test_a_replay_keeps_what_waited(
     assert again.desired == kept.desired == full.in_force
     assert kept_again(full, question, wanted, wanted.answer.recipe) is wanted
     assert hold_back(full, question, wanted).desired == full.in_force, "it has no order of steps either"
+
+
+def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: Snapshot) -> None:
+    regrets = NO_REGRETS.towards(full.at, 2.0, 0.099)
+    assert regrets.goal.is_due
+    regrets = regrets.goal_refused()
+    cycles = 0
+    while not regrets.goal.is_due:
+        cycles += 1
+        regrets = regrets.waited(full.at + cycles * CYCLE)
+    assert cycles == ceil(0.099 / 2.0 / (CYCLE.total_seconds() / 3600))
+
+
+def test_a_goal_keeps_its_account_through_small_changes_and_loses_what_it_would_have_cost(full: Snapshot) -> None:
+    hour = CYCLE.total_seconds() / 3600
+    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0).towards(full.at + CYCLE, 3.0, 9.0)
+    assert regrets.goal.regret == pytest.approx(2.0 * hour)
+    assert regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0).goal.regret == pytest.approx(1.0 * hour)
+    assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0).goal.regret == 0.0
+    made = regrets.made(Batch((BatchGroup((("node-0", 0),), True),), 1.0, 0.1))
+    assert made.goal.regret == pytest.approx(2.0 * hour * 2 / 3), "a third of it was saved by the batch"
+
+
+def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
+    full: Snapshot, question: Question, wanted: Decision, saved_per_hour: float
+) -> None:
+    dear = with_churn(wanted, saved_per_hour)
+    assert wait_for_goal(full, question, dear, dear, NO_REGRETS)[0] is not dear
+    node = next(iter(full.nodes.values()))
+    draining = replace(full, nodes={**full.nodes, node.name: replace(node, draining_gpus=(0,))})
+    assert wait_for_goal(draining, question, dear, dear, NO_REGRETS)[0] is dear
+    job = PlacedJob("shop/train", node.name, 0, 50, 1.0)
+    starting = replace(dear, plan=replace(dear.plan, jobs=(job,)))
+    assert wait_for_goal(full, question, starting, starting, NO_REGRETS)[0] is starting
+    stale = {
+        name: replace(at, instances=tuple(replace_struct(line, template="old") for line in at.instances))
+        for name, at in full.in_force.items()
+    }
+    changed = replace(full, in_force=stale)
+    assert wait_for_goal(changed, formulate(changed), dear, dear, NO_REGRETS)[0] is dear

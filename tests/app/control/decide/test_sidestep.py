@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,19 +10,17 @@ import pytest
 
 from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import hold_back
-from app.control.decide.regret import GOAL_LEAD_HOURS, NO_GOAL, NO_REGRETS, Goal
-from app.control.decide.sidestep import find_sidestep
+from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import judge
+from solvers.planning.problem import Place
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
-
-DUE = Goal(saved_per_hour=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +33,13 @@ def context(full: Snapshot, wanted: Decision) -> BatchContext:
 
 @pytest.fixture(scope="module")
 def found(context: BatchContext, wanted: Decision) -> Decision:
-    sidestep = find_sidestep(context, wanted, DUE, SOLVER)
+    sidestep = find_sidestep(context, wanted, SOLVER)
     assert sidestep
     return sidestep
+
+
+def candidates(context: BatchContext, wanted: Decision) -> list[tuple[Sequence[str], tuple[Place, ...]]]:
+    return list(_BlockedChanges(context.snapshot, context.question.problem, wanted.desired).candidates())
 
 
 def test_a_sidestep_opens_the_way_to_a_cheaper_plan(context: BatchContext, wanted: Decision, found: Decision) -> None:
@@ -71,15 +74,15 @@ def test_no_sidestep_is_looked_for_while_plans_roll_or_where_something_changes_a
     context: BatchContext, wanted: Decision, found: Decision
 ) -> None:
     rolling = replace(context, snapshot=replace(context.snapshot, is_rolling=True))
-    assert find_sidestep(rolling, wanted, DUE, SOLVER) is None
-    assert find_sidestep(replace(context, decision=found), wanted, DUE, SOLVER) is None
+    assert find_sidestep(rolling, wanted, SOLVER) is None
+    assert find_sidestep(replace(context, decision=found), wanted, SOLVER) is None
 
 
 def test_no_sidestep_is_made_for_a_plan_that_saves_less_than_its_churn(context: BatchContext, wanted: Decision) -> None:
     now = context.question.value_in_force
     assert now.per_horizon
     poor = replace(wanted, value=replace(now, per_horizon=now.per_horizon - 0.01))
-    assert find_sidestep(context, poor, DUE, SOLVER) is None
+    assert find_sidestep(context, poor, SOLVER) is None
 
 
 def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
@@ -87,20 +90,7 @@ def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
 ) -> None:
     until = context.snapshot.at + timedelta(minutes=5)
     resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: until}))
-    assert find_sidestep(resting, wanted, DUE, SOLVER) is None
-
-
-def test_a_sidestep_waits_until_the_plan_is_due_and_the_next_one_for_twice_its_own_churn(
-    context: BatchContext, wanted: Decision, found: Decision
-) -> None:
-    assert find_sidestep(context, wanted, NO_GOAL, SOLVER) is None
-    assert found.value
-    goal = NO_REGRETS.towards(context.snapshot.at, 1.0, 0.0).after_sidestep(found.value.churn).goal
-    assert goal.is_due, "the plan itself follows at once"
-    again = replace(goal, churn=GOAL_LEAD_HOURS)
-    assert find_sidestep(context, wanted, again, SOLVER) is None
-    waited = replace(again, regret=2 * found.value.churn)
-    assert find_sidestep(context, wanted, waited, SOLVER) == found
+    assert find_sidestep(resting, wanted, SOLVER) is None
 
 
 def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: BatchContext, wanted: Decision) -> None:
@@ -114,4 +104,23 @@ def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: Ba
     )
     assert declared != snapshot.declared
     careful = replace(context, snapshot=replace(snapshot, declared=declared))
-    assert find_sidestep(careful, wanted, DUE, SOLVER) is None
+    assert find_sidestep(careful, wanted, SOLVER) is None
+
+
+def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
+    full: Snapshot, wanted: Decision, context: BatchContext
+) -> None:
+    more = [
+        replace(item, spec={**item.spec, "gpus": item.spec["gpus"] + 1})
+        if item.kind == "Node" and item.spec["gpuType"] == "l4-24gb"
+        else item
+        for item in full.declared
+    ]
+    larger = replace(full, declared=tuple(more))
+    question = formulate(larger)
+    empty = {(node.name, gpu) for node in question.problem.nodes.values() for gpu in node.gpus}
+    empty -= {line.place for line in question.plan_in_force.instances}
+    assert empty
+    given = replace(context, snapshot=larger, question=question)
+    places = [place for _, group in candidates(given, wanted) for place in group]
+    assert empty & set(places)
