@@ -47,7 +47,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
     if not _is_worth_a_search(context, wanted):
         return None
     blocked = _BlockedChanges(context.snapshot, context.question.problem, wanted.desired)
-    tries = min(MOST_TRIES, MOST_TRIED // len(context.plan.instances) + 1)
+    tries = min(MOST_TRIES, MOST_TRIED // max(len(context.plan.instances), 1) + 1)
     for movers, places in islice(blocked.candidates(), tries):
         group = BatchGroup(places, is_solved=True, leaving=tuple(movers))
         found = with_batches(context, (group,), solver)

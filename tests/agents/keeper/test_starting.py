@@ -1,4 +1,4 @@
-"""How a copy comes up: its limits are verified before it gets any work, and nobody waits for another's answer."""
+"""How a copy comes up: its limits are verified before it gets any work, and no copy waits for the answer of another."""
 
 from __future__ import annotations
 

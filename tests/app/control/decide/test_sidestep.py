@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from app.control.decide.batches import BatchContext, batches_again
-from app.control.decide.decide import hold_back
+from app.control.decide.decide import hold_back, keep_in_force
 from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
@@ -124,3 +124,10 @@ def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
     given = replace(context, snapshot=larger, question=question)
     places = [place for _, group in candidates(given, wanted) for place in group]
     assert empty & set(places)
+
+
+def test_a_fleet_that_runs_nothing_yet_has_no_copy_to_move_aside(full: Snapshot) -> None:
+    idle = replace(full, in_force={node: replace(at, instances=()) for node, at in full.in_force.items()})
+    question, wanted = formulate(idle), wanted_in(idle)
+    unchanged = BatchContext(idle, question, keep_in_force(idle, question, wanted), SECONDS)
+    assert find_sidestep(unchanged, wanted, SOLVER) is None

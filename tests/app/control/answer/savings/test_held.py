@@ -1,4 +1,4 @@
-"""What services really held in an hour stands beside what the plan says, in figures that anyone can check by hand."""
+"""Savings show what services really held in an hour, in figures that anyone can check by hand."""
 
 from __future__ import annotations
 
