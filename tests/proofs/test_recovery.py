@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.control.observe.observer import retry_delay
 from tests.proofs.campaign.faults import CampaignTools
 from tests.proofs.campaign.invariants import Campaign
 from tests.proofs.campaign.running import WARM_UP_SECONDS, recover
@@ -69,29 +68,3 @@ def test_the_rest_after_a_failed_step_is_no_time_to_recover(database_url: str, t
         recover(campaign, CYCLES)
         assert bool(campaign.violations) is not rests, campaign.violations
         assert all(found.startswith("not recovered: ") for found in campaign.violations)
-
-
-STOPPED = text(
-    """
-    UPDATE plan SET state = 'stopped',
-        rollout = rollout || jsonb_build_object('failed', '["media/media-1"]'::jsonb, 'failedAt', CAST(:at AS text))
-    WHERE generation = (SELECT max(generation) FROM plan)
-    """
-)
-
-
-@pytest.mark.long
-def test_a_stopped_rollout_is_over_once_a_search_after_its_rest_wants_nothing_else(
-    database_url: str, tmp_path: Path
-) -> None:
-    with campaign_fleet(database_url, tmp_path / "fleet", 1) as (simulation, gateway, disk):
-        tools = CampaignTools(database_url, tmp_path / "fleet", gateway, disk, "media", [])
-        campaign = Campaign(simulation, 1, tools=tools)
-        campaign.advance(WARM_UP_SECONDS)
-        assert settled(campaign) == []
-        at = {"at": simulation.clock.now().isoformat()}
-        assert simulation.database.write(lambda connection: connection.execute(STOPPED, at).rowcount) == 1
-        campaign.advance(retry_delay(1).total_seconds())
-        assert settled(campaign) == ["the plan in force is stopped"]
-        campaign.advance(2 * simulation.planner.cycle_seconds)
-        assert settled(campaign) == []

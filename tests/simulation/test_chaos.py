@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agents.keeper.copies import Stage
-from app.control.observe.observer import FAILURES_HOURS, retry_delay
 from app.manifests.offline import DeclaredFiles
-from app.store.plans import plan_reads, plans
-from app.store.plans.plans import PlanInForce
-from simulation.run import Simulation, simulated
+from simulation.run import simulated
 from simulation.world import of_documents
 from tests.simulation.chaos import Chaos
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
@@ -38,7 +35,7 @@ def settled(chaos: Chaos) -> list[str]:
     simulation = chaos.simulation
     view = simulation.planner.store.view()
     found = []
-    if view.plan is None or (view.plan.state != "done" and not is_given_up(simulation, view.plan)):
+    if view.plan is None or view.plan.state != "done":
         found.append(f"the plan in force is {view.plan.state if view.plan else 'none'}")
     assigned = {instance.id for wanted in view.assigned.values() for instance in wanted.instances}
     for name, at in simulation.fleet.nodes.items():
@@ -46,21 +43,6 @@ def settled(chaos: Chaos) -> list[str]:
         found += [f"{copy.id} on {name} is not assigned" for copy in at.alive() if copy.instance not in assigned]
     found += [f"{name} is not served" for name in simulation.fleet.declared if not simulation.fleet.ready(name)]
     return found
-
-
-def is_given_up(simulation: Simulation, plan: PlanInForce) -> bool:
-    """Returns whether a search, after the rest of the step that failed, wanted nothing but what runs."""
-    if plan.state != "stopped":
-        return False
-    failures = simulation.database.read(lambda connection: plans.recent_failures(connection, FAILURES_HOURS))
-    cycles = simulation.database.read(lambda connection: plan_reads.cycles(connection, 20))
-    asked = next((cycle for cycle in cycles if not cycle["message"].startswith("the same question")), None)
-    stopped_at = max((last_at for _, _, last_at in failures), default=None)
-    if asked is None or stopped_at is None or asked["at"] <= stopped_at:
-        return False
-    if any(asked["at"] <= last_at + retry_delay(times) for _, times, last_at in failures):
-        return False
-    return asked["outcome"] == "unchanged" and asked["reason"] in ("unchanged", "not_worth_its_churn")
 
 
 def converged(chaos: Chaos) -> list[str]:
