@@ -177,7 +177,15 @@ class _Cycle:
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
         self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
+        if self.snapshot.is_stopped and all(change.reason != Reason.STEP_FAILED_LATELY for change in held):
+            self._complete()
         return self._unchanged(decision)
+
+    def _complete(self) -> None:
+        """Completes the stopped plan in force: what its rollout left out is no longer wanted."""
+        generation, why = self.snapshot.target, "what its rollout left out is no longer wanted"
+        event = event_of(Reason.ROLLOUT_DONE, why, kind="Plan", name=f"p{generation}", generation=generation)
+        self.store.change_state(generation, PlanState.STOPPED, PlanState.DONE, why, [event])
 
     def record(self, decision: Decision) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""

@@ -64,7 +64,7 @@ def take_rollout_step(
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
             state,
-            _rollout_row(step, state) | _failed(step, look),
+            _rollout_row(step, state) | _failed(step, look, state),
             step.message or None,
             step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
@@ -120,9 +120,11 @@ def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
     return found
 
 
-def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
-    """Returns the owners whose step failed, for the store: they rest before a retry."""
-    before = look.plan.rollout if look.plan else {}
+def _failed(step: Advance, look: FleetView, after: PlanState) -> dict[str, Any]:
+    """Returns the owners whose step failed, for the store: they rest before a retry, unless the retry succeeded."""
+    if look.plan is None or (look.plan.state == PlanState.ROLLING and after is PlanState.DONE):
+        return {}
+    before = look.plan.rollout
     if not step.failed:
         return {name: before[name] for name in ("failed", "failedAt") if name in before}
     return {"failed": sorted({*before.get("failed", ()), *step.failed}), "failedAt": look.at.isoformat()}

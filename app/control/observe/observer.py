@@ -108,6 +108,7 @@ class Observer:
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             is_rolling=in_force is not None and in_force.state == "rolling",
             is_paused=in_force is not None and in_force.state == "paused",
+            is_stopped=in_force is not None and in_force.state == "stopped",
             rolled_back_at=in_force.at if in_force and in_force.lane == "rollback" else None,
             target=in_force.generation if in_force else 0,
         )

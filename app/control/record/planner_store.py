@@ -187,7 +187,7 @@ class PlannerStore:
     def change_state(
         self, generation: int, before: PlanState, after: PlanState, why: str, new_events: Sequence[NewEvent] = ()
     ) -> None:
-        """Changes the state of a plan that is not in force, if it is still in the state before."""
+        """Changes the state of a plan that is not being rolled out, if it is still in the state before."""
 
         def write(connection: Connection) -> None:
             self._must_lead(connection)

@@ -62,7 +62,7 @@ FAILED = statement(
     SELECT owner, count(*) AS times, max(CAST(rollout ->> 'failedAt' AS timestamptz)) AS last_at
     FROM plan, jsonb_array_elements_text(rollout -> 'failed') AS owner
     WHERE (state IN ('rolling', 'paused', 'stopped', 'aborted')
-           OR (state = 'superseded' AND decided_at > moment() - CAST(:hours AS float8) * interval '1 hour'))
+           OR (state IN ('superseded', 'done') AND decided_at > moment() - CAST(:hours AS float8) * interval '1 hour'))
         AND rollout ? 'failed'
         AND CAST(rollout ->> 'failedAt' AS timestamptz) > moment() - CAST(:hours AS float8) * interval '1 hour'
     GROUP BY owner

@@ -1,0 +1,64 @@
+"""A plan whose rollout stopped is complete once the search wants nothing but what runs; until then it stays stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import text
+
+from app.manifests.model import Key, Kind
+from app.store.plans import plans
+from simulation.run import Simulation, simulated
+from tests.simulation.worlds import small, withdraw
+
+SETTLED_SECONDS = 80.0
+STOPPED = """
+    UPDATE plan SET state = 'stopped', rollout = rollout
+        || jsonb_build_object('failed', jsonb_build_array('shop/a'), 'failedAt', CAST(moment() AS text))
+    WHERE state = 'done'
+"""
+
+
+def rows(simulation: Simulation, sql: str) -> list[Any]:
+    return simulation.database.read(lambda c: list(c.execute(text(sql))))
+
+
+def stop(simulation: Simulation) -> int:
+    """Lets the fleet settle, and stores its plan as one that stopped because a step of shop/a failed."""
+    simulation.advance(SETTLED_SECONDS)
+    simulation.database.write(lambda c: c.execute(text(STOPPED)))
+    ((generation, state),) = rows(simulation, "SELECT generation, state FROM plan ORDER BY generation DESC LIMIT 1")
+    assert state == "stopped"
+    return int(generation)
+
+
+def resting(simulation: Simulation) -> list[str]:
+    return [owner for owner, _, _ in simulation.database.read(lambda c: plans.recent_failures(c, 1.0))]
+
+
+def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        generation = stop(simulation)
+        given = rows(simulation, "SELECT node, version FROM assignment ORDER BY node")
+        simulation.advance(65)
+        assert rows(simulation, f"SELECT state, decided_by, message FROM plan WHERE generation >= {generation}") == [
+            ("done", "planner", "what its rollout left out is no longer wanted")
+        ]
+        assert rows(simulation, "SELECT name FROM event WHERE reason = 'rollout_done' AND message <> ''") == [
+            (f"p{generation}",)
+        ]
+        assert rows(simulation, "SELECT node, version FROM assignment ORDER BY node") == given
+        assert resting(simulation) == ["shop/a"], "the failed step still counts when it fails again"
+
+
+def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_change(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        generation = stop(simulation)
+        withdraw(simulation.database, Key(Kind.SERVICE, "shop", "a"))
+        simulation.advance(35)
+        (last,) = rows(simulation, "SELECT reason FROM cycle ORDER BY at DESC LIMIT 1")
+        assert last.reason == "step_failed_lately"
+        assert rows(simulation, f"SELECT state FROM plan WHERE generation >= {generation}") == [("stopped",)]
+        simulation.advance(600)
+        ((after,),) = rows(simulation, f"SELECT state FROM plan WHERE generation > {generation}")
+        assert after == "done"
