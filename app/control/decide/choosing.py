@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 from app.control.decide.decide import hold_back
 from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
+from app.control.decide.regret import Goal
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
+
+FEW_AT_ONCE = 3  # hand-overs that answer a lack before anything smaller is looked for
 
 Follow = Callable[[bool], Decision | None]  # drafts the least change; with True only if rates have moved
 
@@ -20,11 +23,14 @@ Follow = Callable[[bool], Decision | None]  # drafts the least change; with True
 def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow) -> Decision:
     """Returns the best of the plans in hand after holding back, or a decision that keeps the plan in force.
 
-    `follow` is called at most once, and only where the large plan is too large or not possible as a whole.
+    `follow` is called at most once, and only where the large plan is too large, is not possible as a whole, or answers
+    a lack by many hand-overs.
     """
     first, second = large, None
-    if is_too_large(snapshot, large.plan.changes) and (small := follow(True)):
-        first, second = (small, large) if is_preferred(small, large) else (large, small)
+    is_hasty = question.falls_short and handed_over(large.plan.changes) > FEW_AT_ONCE
+    if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
+        is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(small, large))
+        first, second = (small, large) if is_small_first else (large, small)
     found = hold_back(snapshot, question, first)
     if found.desired != first.desired:
         if second is None and (question.falls_short or _is_better_than_now(large, question)):
@@ -38,6 +44,20 @@ def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Foll
 def is_preferred(small: Decision, large: Decision) -> bool:
     """Returns whether the smaller plan serves as much for no more, or the larger is too large to find an order."""
     return not _is_searched(large) or not _is_better(large, small)
+
+
+def _can_wait(small: Decision, large: Decision) -> bool:
+    """Returns whether the smaller plan serves as much, and the larger would not repay its hand-overs soon.
+
+    A load that has just risen often rises further, and then half of the hand-overs were for nothing. So a lack is
+    answered by little at once, and what the larger plan saves is waited for, like any cheaper plan.
+    """
+    if small.value is None or large.value is None or small.verdict is None or large.verdict is None:
+        return False
+    if not small.verdict.is_right or small.value.unserved > large.value.unserved:
+        return False
+    saved = small.verdict.cost.total - large.verdict.cost.total
+    return not Goal(saved, large.value.churn - small.value.churn).is_due
 
 
 def _is_better(decision: Decision, other: Decision) -> bool:

@@ -33,6 +33,7 @@ SERVICES = {"shop/a": 40.0, "shop/b": 30.0, "shop/c": 20.0, "shop/d": 10.0}
 MEMORY_GIB, EACH_GIB = 16.0, 2.0
 MOVE_PRICE, HORIZON_MINUTES, UNSERVED_PRICE = 0.1, 60.0, 1000.0
 LEAST_LACK_SHARE = 1e-4
+SOON_HOURS = 0.1  # in which the hand-overs that answer a lack repay their churn, or wait
 
 Place = tuple[str, int]
 
@@ -43,7 +44,15 @@ class Weighed:
 
     unserved: float
     per_hour: float
-    per_horizon: float
+    churn: float
+
+    @property
+    def per_horizon(self) -> float:
+        return self.per_hour * HORIZON_MINUTES / 60 + self.churn
+
+    @property
+    def soon(self) -> float:
+        return self.per_hour * SOON_HOURS + self.churn
 
 
 def world(rates: Mapping[str, float]) -> Snapshot:
@@ -132,7 +141,7 @@ def weighed(desired: Desired, now: Desired, rates: Mapping[str, float]) -> Weigh
     for (node, gpu), shapes in there.items():
         new = shapes - before.get((node, gpu), Counter())
         churn += MOVE_PRICE * PRICES[NODES[node]] * sum(sm / 100 * count for (_, sm, _), count in new.items())
-    return Weighed(unserved, per_hour, per_hour * HORIZON_MINUTES / 60 + churn)
+    return Weighed(unserved, per_hour, churn)
 
 
 def has_room_at_once(now: Desired, target: Desired) -> bool:
@@ -193,11 +202,40 @@ def test_no_decision_serves_less_than_a_plan_in_hand_or_costs_more_than_a_right_
                 other = weighed(hand.desired, now.in_force, rates)
                 assert result.unserved <= other.unserved + 1e-6, case
                 if result.unserved >= other.unserved - 1e-6:
-                    assert result.per_horizon <= other.per_horizon + 1e-6, case
+                    is_cheaper = result.per_horizon <= other.per_horizon + 1e-6
+                    answers_a_lack = before.unserved > 0 and result.soon <= other.soon + 1e-6
+                    assert is_cheaper or answers_a_lack, case
         changed += found.desired != now.in_force
         mixed += found.desired not in (now.in_force, large.desired, small.desired)
     assert changed > 10
     assert mixed > 0
+
+
+def test_a_lack_is_answered_by_little_unless_the_hand_overs_of_a_cheaper_plan_are_soon_repaid() -> None:
+    """One more instance costs .5 or 3.2 an hour; instead, four hand-overs for .32 serve the same."""
+    rates = {**SERVICES, "shop/a": 60.0}
+    made_for = world(SERVICES)
+    sizes = {"shop/a": 40, "shop/b": 30, "shop/c": 20, "shop/d": 10}
+
+    def all_on(place: Place, rates: Mapping[str, float]) -> list[Instance]:
+        return [
+            Instance(f"i-{name}", name, *place, "v", 1, 0.0, sizes[name], EACH_GIB, 1500.0, rate)
+            for name, rate in rates.items()
+        ]
+
+    desired = desired_of(made_for, formulate(made_for), Plan(tuple(all_on(("n2", 0), SERVICES))))
+    now = replace(world(rates), in_force=desired, target=1)
+    question = formulate(now)
+    assert question.falls_short
+    large = drafted(now, Plan(tuple(all_on(("n2", 1), rates))), "solve")
+    for place, is_answer in ((("n1", 0), True), (("n2", 1), False)):
+        more = Instance("i-more", "shop/a", *place, "v", 1, 0.0, 20, EACH_GIB, 1500.0, 20.0)
+        small = drafted(now, Plan((*all_on(("n2", 0), SERVICES), more)), "follow")
+        assert large.value is not None
+        assert small.value is not None
+        assert large.value.is_better_than(small.value)
+        found = choose(now, question, large, lambda only_if_moved, small=small: small)  # type: ignore[misc]
+        assert found.desired == (small if is_answer else large).desired
 
 
 def _promise(draft: Decision, now: Desired, rates: Mapping[str, float]) -> tuple[float, float]:
