@@ -283,12 +283,13 @@ class Problem:
 
     def with_rates(self, rates: Mapping[str, float]) -> Problem:
         """Returns the same problem with other rates for some services."""
-        changed = {
-            name: replace(self.services[name], rate_per_second=rate)
-            for name, rate in rates.items()
-            if _known(name, self.services, "a new rate", "service")
-        }
-        return replace(self, services={**self.services, **changed})
+        for name, rate in rates.items():
+            if _known(name, self.services, "a new rate", "service") and not rate > 0:
+                raise WrongProblem(f"service {name} gets rate {rate:g}; over 0 is needed")
+        changed = {name: replace(self.services[name], rate_per_second=rate) for name, rate in rates.items()}
+        found = object.__new__(Problem)  # all else has been checked
+        vars(found).update(vars(self), services={**self.services, **changed})
+        return found
 
 
 def _known(name: str, among: Mapping[str, object], who: str, what: str) -> bool:

@@ -27,14 +27,25 @@ NO_CHANGES = GpuChanges()
 
 def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuChanges:
     """Same service, variant, smPercent and memoryGib: kept or retuned. Another shape of the same service: resized."""
-    new, old = list(planned), list(running)
-    keep = _pair(new, old, _is_kept)  # first, so that no twin takes its partner
+    new, old, keep = _without_same(planned, running)
+    keep += _pair(new, old, _is_kept)  # first, so that no twin takes its partner
     retune = _pair(new, old, _is_same_shape)
     churned = sum([instance.sm_percent for instance in new])
     resize = _pair(new, old, _is_same_service)
     starts = tuple([instance.service for instance in new])
     stops = tuple([instance.service for instance in old])
     return GpuChanges(keep, retune, resize, starts, stops, churned)
+
+
+def _without_same(
+    planned: Sequence[Instance], running: Sequence[Instance]
+) -> tuple[list[Instance], list[Instance], int]:
+    """Returns both without the instances that are the same objects at the same position, and how many those are."""
+    count = min(len(planned), len(running))
+    differ = [k for k in range(count) if planned[k] is not running[k]]
+    new = [planned[k] for k in differ] + list(planned[count:])
+    old = [running[k] for k in differ] + list(running[count:])
+    return new, old, count - len(differ)
 
 
 def _pair(new: list[Instance], old: list[Instance], matches: Callable[[Instance, Instance], bool]) -> int:

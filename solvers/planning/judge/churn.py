@@ -35,8 +35,7 @@ class Churn:
         """Takes over what the plan now places on this GPU."""
         planned = [line.instance for line in gpu.residents] if gpu else []
         found = changes_on(planned, self._running.get(place, ()))
-        self._tally.replace(self._changes.get(place, NO_CHANGES), found)
-        self._changes[place] = found
+        self._take_over(place, found)
         self._unsettled.add(place)
         if found.churned_sm_percent and place[0] in self._nodes:
             self._price[place] = self._nodes[place[0]].price_per_hour * found.churned_sm_percent / 100
@@ -49,10 +48,16 @@ class Churn:
             gpu = gpus.get(place)
             if gpu and gpu.residents:
                 self._running[place] = [line.instance for line in gpu.residents]
+                self._take_over(place, GpuChanges(keep=len(gpu.residents)))
             else:
                 self._running.pop(place, None)
-            self.update(place, gpu)
+                self._take_over(place, NO_CHANGES)
+            self._price.pop(place, None)
         self._unsettled = set()
+
+    def _take_over(self, place: Place, found: GpuChanges) -> None:
+        self._tally.replace(self._changes.get(place, NO_CHANGES), found)
+        self._changes[place] = found
 
     def total(self) -> Changes:
         return self._tally.total()

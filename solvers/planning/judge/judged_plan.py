@@ -174,7 +174,8 @@ class JudgedPlan:
             if ("line", id(line)) in self._broken or any(rule(self.problem, line, gpu) for rule in shapes.TUNING_RULES):
                 self._judge_line(line, gpu)
             self._judge_load(line, gpu)
-            self._churn.update(after.place, gpu)
+        for place in {line.instance.place for line in retuned}:
+            self._churn.update(place, self._lines.gpus[place])
         self._judge_slos(retuned)
         return stop, [*start.values(), *twins]
 
