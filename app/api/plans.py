@@ -18,7 +18,7 @@ from app.control.answer.explain.difference import ServiceDifference, describe_di
 from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
-from app.store.plans import plan_reads
+from app.store.plans import plan_reads, plans
 from app.store.world import audit, events
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
@@ -242,18 +242,16 @@ def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, An
 
 
 def _still_holds(connection: Connection, generation: int) -> None:
-    """Refuses a plan whose base is no longer in force, as it would change other things than intended, or is paused."""
-    row = plan_reads.read_head(connection, generation)
-    current = plan_reads.in_force(connection)
-    if row is not None and (row["base"] or 0) != current:
-        raise HttpProblem(
-            "conflict", f"plan {generation} is based on plan {row['base'] or 0}, but plan {current} is in force now"
-        )
-    if current and plan_reads.state_of(connection, current) == PlanState.PAUSED:
-        raise HttpProblem(
-            "conflict",
-            f"a person has paused plan {current}; nothing takes its place until it is resumed, aborted or undone",
-        )
+    """Refuses a plan whose base is no longer in force, as it would change other things than intended, or must stay."""
+    row, current = plan_reads.read_head(connection, generation), plans.in_force(connection)
+    base, now = (row and row["base"]) or 0, current.generation if current else 0
+    if row is not None and base != now:
+        raise HttpProblem("conflict", f"plan {generation} is based on plan {base}, but plan {now} is in force now")
+    if current and current.state == PlanState.PAUSED:
+        why = f"a person has paused plan {now}; nothing takes its place until it is resumed, aborted or undone"
+        raise HttpProblem("conflict", why)
+    if current and current.is_unwanted:
+        raise HttpProblem("conflict", f"a person has asked to undo plan {now}; that is done first")
 
 
 def _is_newest(connection: Connection, generation: int, state: str) -> None:

@@ -32,6 +32,7 @@ from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
 from app.control.observe.observer import ForecastInput
 from app.control.record.planner_store import PlannerStore
+from app.control.rollout.blocked import LONGEST_GAP_SECONDS
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
@@ -40,7 +41,7 @@ from solvers.planning.kept_bound import what_changed
 
 CYCLE_SECONDS = 30.0
 MOST_FORGOTTEN = 200  # plans, at a time
-LONGEST_GAP = timedelta(seconds=15)  # between two steps of a rollout; then patience with them begins again
+LONGEST_GAP = timedelta(seconds=LONGEST_GAP_SECONDS)  # after a longer one, patience with steps begins again
 CLOCK_TOLERANCE = timedelta(seconds=5)  # the database's clock may go back by less: waiting makes that good
 
 log = logging.getLogger(__name__)

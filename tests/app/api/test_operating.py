@@ -172,14 +172,11 @@ def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgr
         assert shapes[0] == shapes[1]
 
 
-def test_a_plan_proposed_before_another_was_paused_waits_for_it(postgres: DatabaseServer) -> None:
+def test_a_plan_proposed_before_another_was_paused_or_is_to_be_undone_waits_for_it(postgres: DatabaseServer) -> None:
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         first = newest(fleet)["generation"]
         say(fleet, first, "approve")
-        spec = fleet.server.request("GET", "/api/v1/services/shop/a").json["spec"] | {"ratePerSecond": 260.0}
-        assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
-        fleet.simulation.planner.called_for = Reason.FLEET_APPLIED
-        second = next(row["generation"] for _ in fleet.simulation.seconds(35) if (row := newest(fleet))["base"])
+        second = proposed_for(fleet, 260.0, base=first)
         assert (plan(fleet, first)["state"], plan(fleet, second)["state"]) == ("rolling", "proposed")
         say(fleet, first, "pause")
         refused = say(fleet, second, "approve")
@@ -188,6 +185,20 @@ def test_a_plan_proposed_before_another_was_paused_waits_for_it(postgres: Databa
         assert (plan(fleet, first)["state"], plan(fleet, second)["state"]) == ("paused", "proposed")
         say(fleet, first, "resume")
         assert say(fleet, second, "approve").json["state"] == "rolling"
+        third = proposed_for(fleet, 420.0, base=second)
+        assert say(fleet, second, "rollback").status == 202
+        refused = say(fleet, third, "approve")
+        assert refused.status == 409
+        assert f"asked to undo plan {second}" in refused.json["detail"]
+        assert plan(fleet, third)["state"] == "proposed"
+
+
+def proposed_for(fleet: Planned, rate: float, base: int) -> int:
+    """Declares another rate, and returns the plan that is proposed for it."""
+    spec = fleet.server.request("GET", "/api/v1/services/shop/a").json["spec"] | {"ratePerSecond": rate}
+    assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
+    fleet.simulation.planner.called_for = Reason.FLEET_APPLIED
+    return next(int(row["generation"]) for _ in fleet.simulation.seconds(65) if (row := newest(fleet))["base"] == base)
 
 
 def plan(fleet: Planned, generation: int) -> dict[str, Any]:
