@@ -113,6 +113,7 @@ class Database:
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         if direct:
             event.listen(self.engine, "connect", _guard_session)
+        event.listen(self.engine, "rollback", _forget_moment)
         event.listen(self.engine, "before_cursor_execute", _started)
         event.listen(self.engine, "after_cursor_execute", self._finished)
 
@@ -160,8 +161,10 @@ class Database:
             connection.execute(LOCAL_GUARDS)
 
     def _tell_moment(self, connection: Connection) -> None:
-        if self._moment is not None:
-            connection.execute(SET_MOMENT, {"moment": self._moment().isoformat()})
+        """Sets the time of the session, if it is another one; a rollback takes it back."""
+        if self._moment is not None and connection.info.get("moment") != (moment := self._moment()):
+            connection.execute(SET_MOMENT, {"moment": moment.isoformat()})
+            connection.info["moment"] = moment
 
     def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         if not self._writers.acquire(timeout=POOL_WAIT_SECONDS):
@@ -286,6 +289,11 @@ def _guard_session(dbapi_connection: Any, _record: Any) -> None:
     with dbapi_connection.cursor() as cursor:
         cursor.execute(guards.OF_SESSION)
     dbapi_connection.commit()
+
+
+def _forget_moment(connection: Connection) -> None:
+    if not connection.invalidated:
+        connection.info.pop("moment", None)
 
 
 def _started(conn: Connection, *_: Any) -> None:

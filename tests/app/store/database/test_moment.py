@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from sqlalchemy import Connection
+
 from app.store.database import clock
 from app.store.database.database import Database
 
@@ -32,3 +35,20 @@ def test_what_one_simulation_says_others_on_the_same_database_do_not_hear(databa
     assert real.read(clock.now) != THEN
     for database in (simulated, real):
         database.close()
+
+
+def test_a_transaction_that_is_taken_back_leaves_the_right_time_behind(database_url: str) -> None:
+    said = [THEN]
+    database = Database(database_url, pool_size=1, direct=True, moment=lambda: said[0])
+    assert database.read(clock.now) == THEN
+    said[0] = THEN + timedelta(seconds=1)
+    for kind in (database.read, database.write):
+        with pytest.raises(LookupError):
+            kind(fail)
+        assert database.read(clock.now) == said[0]
+    database.close()
+
+
+def fail(connection: Connection) -> None:
+    assert clock.now(connection) != THEN
+    raise LookupError
