@@ -59,6 +59,7 @@ class LightNode:
         self.gateway_away = False
         self.clock_off = timedelta()
         self.failing: dict[str, int] = {}  # by instance: how many starts are yet to fail
+        self.failing_gpus: set[int] = set()  # on which every start fails
         # Memory.
         self.minute = ReportMinute(_minute_of(self.date()), {})
         self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = None
@@ -236,7 +237,9 @@ class LightNode:
         now = self.clock.seconds
         match copy.stage:
             case Stage.STARTING if now >= self._ready_at[copy.id]:
-                if self.failing.get(copy.instance, 0) > 0:
+                if self.index(copy) in self.failing_gpus:
+                    self._gone(copy, "not_warm", "its warm-up failed")
+                elif self.failing.get(copy.instance, 0) > 0:
                     self.failing[copy.instance] -= 1
                     self._gone(copy, "not_warm", "its warm-up failed")
                 else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from app.control.decide.around import in_whole_fleet, lacks_of, serves_more
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
@@ -19,6 +20,7 @@ from app.control.domain.decision import Decision, HeldBackChange, PlanState, Sol
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
@@ -64,26 +66,31 @@ def run_cycle(
     with phase("observe"):
         snapshot = store.snapshot(expecting)
     with phase("pose"):
-        cycle = _Cycle(store, solver, before, budget, reason, snapshot, formulate(snapshot), before.regrets)
+        around, question = close_failed_places(snapshot), formulate(snapshot)
+        asked = question if around is snapshot else formulate(around)
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, before.regrets)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
-    with phase("solve"):
-        answer = cycle.solve(meanwhile)
-    if answer.plan is None:
-        return cycle.fail(answer)
-    with phase("judge"):
-        decision = cycle.draft(answer)
-    if decision.answer.outcome is SolveOutcome.WRONG:
-        return cycle.fail(decision.answer)
-    with phase("hold_back"):
-        wanted, decision = decision, choose(snapshot, cycle.question, decision, partial(cycle.follow, answer))
+    found = cycle.answer(meanwhile) if around is snapshot else cycle.answer_around(around, meanwhile)
+    decision, wanted = found.decision, found.wanted
+    if decision is None or wanted is None:
+        return cycle.fail(found.answer)
     with phase("batches"):
         cycle, decision = cycle.add_batches(decision, wanted)
-    kept_bound = cycle.bound_of(answer)
     if decision.desired == snapshot.in_force:
-        return replace(cycle.keep(decision), kept_bound=kept_bound)
+        return replace(cycle.keep(decision), kept_bound=found.kept_bound)
     with phase("record"):
-        return replace(cycle.record(decision), kept_bound=kept_bound)
+        return replace(cycle.record(decision), kept_bound=found.kept_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An answer, and what came of it before batches; no decision if no right plan came."""
+
+    answer: SolverAnswer
+    wanted: Decision | None = None  # before anything was held back
+    decision: Decision | None = None
+    kept_bound: KeptBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,42 @@ class _Cycle:
     reason: Reason
     snapshot: Snapshot
     question: Question
+    asked: Question  # that the solver gets: without the GPUs where steps failed a short while ago
     regrets: RegretAccounts
+
+    def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> _Found:
+        """Solves, drafts and holds back."""
+        with phase("solve"):
+            answer = self.solve(meanwhile)
+        if answer.plan is None:
+            return _Found(answer)
+        with phase("judge"):
+            wanted = self.draft(answer)
+        if wanted.answer.outcome is SolveOutcome.WRONG:
+            return _Found(wanted.answer)
+        with phase("hold_back"):
+            decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+        return _Found(answer, wanted, decision, self.bound_of(answer))
+
+    def answer_around(self, around: Snapshot, meanwhile: Callable[[Snapshot, Question], object]) -> _Found:
+        """Answers around GPUs where steps failed; as usual, where load is unserved and that is no better."""
+        found = self._in_whole_fleet(replace(self, snapshot=around, question=self.asked).answer(meanwhile))
+        lacks = self._lacks_of(found)
+        if lacks == {} and self.asked.shortages == self.question.shortages:
+            return found
+        usual = self.answer(meanwhile)
+        others = self._lacks_of(usual)
+        is_better = lacks is not None and (others is None or serves_more(lacks, others))
+        return found if is_better else usual
+
+    def _in_whole_fleet(self, found: _Found) -> _Found:
+        if found.decision is None or found.wanted is None:
+            return found
+        decision = in_whole_fleet(self.snapshot, found.decision)
+        return replace(found, decision=decision, wanted=in_whole_fleet(self.snapshot, found.wanted) or decision)
+
+    def _lacks_of(self, found: _Found) -> dict[str, float] | None:
+        return lacks_of(self.snapshot, self.question, found.decision) if found.decision else None
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
@@ -105,7 +147,7 @@ class _Cycle:
             return paused
         if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
-        if self.before.still_answers(self.snapshot, self.question):
+        if self.before.still_answers(self.snapshot, self.asked):
             return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
 
@@ -177,7 +219,8 @@ class _Cycle:
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
         self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
-        if self.snapshot.is_stopped and all(change.reason != Reason.STEP_FAILED_LATELY for change in held):
+        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        if self.snapshot.is_stopped and is_whole and all(change.reason != Reason.STEP_FAILED_LATELY for change in held):
             self._complete()
         return self._unchanged(decision)
 
@@ -192,17 +235,10 @@ class _Cycle:
         parts = split_by_mode(self.snapshot, decision)
         try:
             generations = self.store.record(self.snapshot, parts, _events(decision, parts))
-        except Overtaken as overtaken:
+        except Overtaken as other:
             # The question is forgotten, so that it is asked again from the new plan.
             return CycleResult(
-                SolveOutcome.UNCHANGED,
-                self.before,
-                0,
-                None,
-                self.snapshot,
-                self.question,
-                str(overtaken),
-                overtaken=True,
+                SolveOutcome.UNCHANGED, self.before, 0, None, self.snapshot, self.question, str(other), overtaken=True
             )
         if not generations:
             return self._unchanged(decision)
@@ -231,7 +267,7 @@ class _Cycle:
 
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
-            self.question.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets
+            self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets
         )
 
 

@@ -19,7 +19,9 @@ HELD_UP_SECONDS = 80.0  # longer than those cycles; with the rest of a minute af
 FAILED_TWICE = text(
     """
     UPDATE plan SET state = 'superseded', decided_at = CAST(:at AS timestamptz),
-        rollout = jsonb_build_object('failed', '["shop/shop-2", "shop/shop-2"]'::jsonb, 'failedAt', CAST(:at AS text))
+        rollout = jsonb_build_object('failed', jsonb_build_array(
+            jsonb_build_object('owner', 'shop/shop-2', 'at', CAST(:at AS timestamptz) - interval '1 minute'),
+            jsonb_build_object('owner', 'shop/shop-2', 'at', CAST(:at AS timestamptz))))
     WHERE generation = (SELECT min(generation) FROM plan HAVING count(*) > 1)
     """
 )

@@ -121,13 +121,12 @@ def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
 
 
 def _failed(step: Advance, look: FleetView, after: PlanState) -> dict[str, Any]:
-    """Returns the owners whose step failed, for the store: they rest before a retry, unless the retry succeeded."""
+    """Returns the steps that failed, for the store: their owners rest before a retry, unless the retry succeeded."""
     if look.plan is None or (look.plan.state == PlanState.ROLLING and after is PlanState.DONE):
         return {}
-    before = look.plan.rollout
-    if not step.failed:
-        return {name: before[name] for name in ("failed", "failedAt") if name in before}
-    return {"failed": sorted({*before.get("failed", ()), *step.failed}), "failedAt": look.at.isoformat()}
+    new = [{"owner": failed.owner, "place": failed.place, "at": look.at.isoformat()} for failed in step.failed]
+    known = [*look.plan.rollout.get("failed", ()), *new]
+    return {"failed": known} if known else {}
 
 
 def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:

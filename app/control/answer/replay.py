@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Connection
 
+from app.control.decide.around import asked_about, in_whole_fleet
 from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.goal import kept_again
@@ -123,19 +124,32 @@ def from_json(body: bytes) -> Record:
 
 
 def _repeated(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    answer = solver.repeat(question.problem, record.recipe, seconds=SECONDS)
-    if answer.plan is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
-    return _with_batches(record, question, hold_back(record.snapshot, question, decision), solver)
+    around, asked = _asked(record, question)
+    answer = solver.repeat(asked.problem, record.recipe, seconds=SECONDS)
+    return _decided(record, question, around, asked, answer, solver)
 
 
 def _followed_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    answer = solver.follow(*follow_rates(question), seconds=SECONDS)
+    around, asked = _asked(record, question)
+    answer = solver.follow(*follow_rates(asked), seconds=SECONDS)
+    return _decided(record, question, around, asked, answer, solver)
+
+
+def _asked(record: Record, question: Question) -> tuple[Snapshot, Question]:
+    """Returns what the plan was searched for: without the GPUs where steps had failed, if the recipe says so."""
+    around = asked_about(record.snapshot, record.recipe)
+    return around, question if around is record.snapshot else formulate(around)
+
+
+def _decided(
+    record: Record, question: Question, around: Snapshot, asked: Question, answer: SolverAnswer, solver: ReplaySolver
+) -> Decision:
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = draft_changes(record.snapshot, question, answer, lane=record.lane)
-    return _with_batches(record, question, hold_back(record.snapshot, question, decision), solver)
+    decision = hold_back(around, asked, draft_changes(around, asked, answer, lane=record.lane))
+    if around is not record.snapshot:
+        decision = in_whole_fleet(record.snapshot, decision) or decision
+    return _with_batches(record, question, decision, solver)
 
 
 def _with_batches(record: Record, question: Question, decision: Decision, solver: ReplaySolver) -> Decision:

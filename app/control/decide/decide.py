@@ -11,6 +11,7 @@ from dataclasses import replace
 from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import draining_gpus, keep_undrainable
 from app.control.decide.drafting import changed_owners, draft
+from app.control.decide.resting import resting_changes
 from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, SolverAnswer
 from app.control.domain.desired import Desired
@@ -64,14 +65,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     if places := draining_gpus(snapshot.nodes):
         adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules)
         decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
-    changing = changed_owners(snapshot.assignments, decision.desired) if snapshot.resting else ()
-    resting = {
-        owner: HeldBackChange(
-            owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it will be retried after {until:%H:%M:%SZ}"
-        )
-        for owner, until in snapshot.resting.items()
-        if owner in changing
-    }
+    resting = resting_changes(snapshot, decision.desired)
     found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:

@@ -43,8 +43,14 @@ class NodeStatus:
     failed_gpus: tuple[int, ...] = ()  # by index: failed or fenced
     cordoned_gpus: tuple[int, ...] = ()  # nothing new is placed there
     draining_gpus: tuple[int, ...] = ()  # everything has to leave
+    resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
     uuids: tuple[str, ...] = ()  # by index
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
+
+    @property
+    def closed_gpus(self) -> frozenset[int]:
+        """Returns the GPUs on which nothing may be placed now."""
+        return frozenset((*self.failed_gpus, *self.cordoned_gpus, *self.draining_gpus, *self.resting_gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,28 @@ class TenantSpending:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """A pause after failed steps of a service or job.
+
+    It rests on the GPU where they failed; on the node, if they failed on several GPUs of it. Steps that failed on more
+    than one node would fail on others, so it rests everywhere; as it does where steps failed for no GPU's fault.
+    """
+
+    until: datetime
+    places: tuple[tuple[str, int], ...] = ()  # nodes and GPUs where steps failed; empty: for no GPU's fault
+
+    @property
+    def is_everywhere(self) -> bool:
+        return len({node for node, _ in self.places}) != 1
+
+    def covers(self, place: tuple[str, int]) -> bool:
+        """Returns whether nothing of it may start there."""
+        if self.is_everywhere or place in self.places:
+            return True
+        return len(self.places) > 1 and place[0] == self.places[0][0]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent read of everything that a plan depends on."""
 
@@ -103,9 +131,7 @@ class Snapshot:
     corrections: Mapping[str, Correction] = field(default_factory=dict)  # by model/variant/gpuType
     jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name
     tenants: Mapping[str, TenantSpending] = field(default_factory=dict)
-    resting: Mapping[str, datetime] = field(
-        default_factory=dict
-    )  # services and jobs whose last step failed: when they may be tried again
+    resting: Mapping[str, Rest] = field(default_factory=dict)  # services and jobs whose last step failed
     blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
     is_rolling: bool = False  # the plan in force is not fully rolled out
     is_paused: bool = False  # a person has paused the rollout of the plan in force

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from app.control.decide.decide import split_by_mode
 from app.control.decide.last_question import CycleResult
+from app.control.decide.resting import starts_where_it_rests
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import Reason, event_of, reason_of
 from app.control.domain.ports import PlanSolver
@@ -114,6 +115,8 @@ class FastLane:
         snapshot, decision = base.decided(quick, now, self.kept_bound)
         if decision.answer.outcome is SolveOutcome.WRONG:
             return self._refuse(decision)
+        if starts_where_it_rests(snapshot, decision.desired, now):
+            return LaneResult(calls_for=Reason.LOAD_ROSE)  # a full cycle looks for another GPU
         if not base.question.problem.services.keys() & set(decision.services):
             # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)

@@ -1,8 +1,9 @@
 """Turns a snapshot into the question that the solver answers.
 
 GPUs that cannot be planned on are not in the problem; the others keep the indexes of their nodes. Instances on a
-cordoned GPU, on a silent node or on a node with other devices than declared stay there: they are taken out of the
-problem together with the rate that they carry. Instances on a lost node, a failed or a draining GPU count as gone.
+cordoned or resting GPU, on a silent node or on a node with other devices than declared stay there: they are taken out
+of the problem together with the rate that they carry. Instances on a lost node, a failed or a draining GPU count as
+gone.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
     """Returns the GPUs that may be planned on."""
     if facts.state != "reporting":
         return ()
-    out = {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
+    out = facts.closed_gpus
     return tuple(index for index in range(gpus) if index not in out) if out else gpu_indexes(gpus)
 
 

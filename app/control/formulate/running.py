@@ -85,7 +85,7 @@ def _still_fits(assigned: AssignedInstance, service: Service | None, problem: Pr
 
 
 def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
-    """Returns the (node, instance) pairs that stay as they are: on cordoned GPUs, and on nodes that do not report."""
+    """Returns the (node, instance) pairs that stay as they are: on cordoned and resting GPUs, and on silent nodes."""
     found = []
     owners = {(item.kind, item.tenant, item.name) for item in snapshot.declared if item.kind in ("Service", "Job")}
     for node, wanted in sorted(snapshot.in_force.items()):
@@ -97,7 +97,7 @@ def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], 
         found += [
             (node, assigned)
             for assigned in staying
-            if facts.state != "reporting" or assigned.gpu in facts.cordoned_gpus
+            if facts.state != "reporting" or assigned.gpu in (*facts.cordoned_gpus, *facts.resting_gpus)
         ]
     return tuple(found)
 

@@ -17,7 +17,7 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
         facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
             continue
-        kind, out = gpu_type_of(item.spec), {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
+        kind, out = gpu_type_of(item.spec), facts.closed_gpus
         held: dict[int, tuple[float, float]] = {}
         wanted = snapshot.in_force.get(item.name)
         for instance in wanted.instances if wanted else ():

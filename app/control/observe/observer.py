@@ -19,6 +19,7 @@ from app.control.domain.snapshot import (
     DeclaredObject,
     ExpectedLoad,
     NodeStatus,
+    Rest,
     Snapshot,
     TenantSpending,
 )
@@ -30,7 +31,7 @@ from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
 from app.store.plans import pieces, plans
-from app.store.plans.plans import PlanInForce
+from app.store.plans.plans import PlanInForce, RecentFailures
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
@@ -101,9 +102,9 @@ class Observer:
             jobs={name: state.facts for name, state in job_rows.read(connection).items()},
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
             resting={
-                owner: last_at + retry_delay(times)
-                for owner, times, last_at in plans.recent_failures(connection, FAILURES_HOURS)
-                if at < last_at + retry_delay(times)
+                failures.owner: rest
+                for failures in plans.recent_failures(connection, FAILURES_HOURS)
+                if at < (rest := rest_after(failures)).until
             },
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             is_rolling=in_force is not None and in_force.state == "rolling",
@@ -191,6 +192,13 @@ class Observer:
                         planned[name] = planned.get(name, 0.0) + instance.rate_per_second
             self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned
+
+
+def rest_after(failures: RecentFailures) -> Rest:
+    """Returns the rest after these failures."""
+    places = tuple(place for place in failures.places if place)
+    is_of_places = len(places) == len(failures.places)
+    return Rest(failures.last_at + retry_delay(failures.times), places if is_of_places else ())
 
 
 def retry_delay(failures: int) -> timedelta:

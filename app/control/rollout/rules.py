@@ -106,6 +106,14 @@ class WaitingChange:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedStep:
+    """A step that is not tried again: the service or job of its instance, and its GPU where another may do better."""
+
+    owner: str
+    place: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """The next assignment, and the state after it."""
 
@@ -122,7 +130,7 @@ class Advance:
     overdue: tuple[str, ...] = ()  # messages: copies that leave, and that are not waited for any longer
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
-    failed: tuple[str, ...] = ()  # services and jobs whose step failed
+    failed: tuple[FailedStep, ...] = ()
     made: tuple[str, ...] = ()  # instances whose assignment changes, in this order
 
 

@@ -10,7 +10,7 @@ from app.control.domain.events import Reason
 from app.control.rollout.changes import changes, components
 from app.control.rollout.check import StepFailure
 from app.control.rollout.keeping import without_instances
-from app.control.rollout.rules import RolloutRules, RolloutState
+from app.control.rollout.rules import FailedStep, RolloutRules, RolloutState
 from app.control.rollout.taking_back import taken_back
 from app.control.rollout.ties import under_way
 
@@ -24,7 +24,7 @@ class StoppedSteps:
     state: RolloutState
     retried: tuple[StepFailure, ...] = ()
     stopped: tuple[StepFailure, ...] = ()
-    owners: tuple[str, ...] = ()  # of what stopped
+    failed: tuple[FailedStep, ...] = ()  # those of what stopped
 
     @property
     def is_over(self) -> bool:
@@ -57,7 +57,7 @@ def stop_failed(
         state=replace(state, left_out=tuple(sorted({*state.left_out, *owners}))),
         retried=retried,
         stopped=stopped,
-        owners=_owners(assigned, {}, ids),
+        failed=_failed_steps(assigned, stopped),
     )
 
 
@@ -74,6 +74,18 @@ def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: Ro
         if any(change.id in ids for change in part):
             found |= {change.id for change in part} & waiting
     return found
+
+
+def _failed_steps(assigned: Desired, stopped: Sequence[StepFailure]) -> tuple[FailedStep, ...]:
+    """Returns what failed. A canary fails by its shape and a job by itself; a copy of a service may start elsewhere."""
+    reasons = {failure.instance: failure.reason for failure in stopped}
+    found = [
+        FailedStep(line.owner, (node, line.gpu) if line.service and reason is not Reason.CANARY_FAILED else None)
+        for node, wanted in sorted(assigned.items())
+        for line in wanted.instances
+        if (reason := reasons.get(line.id))
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[str, ...]:

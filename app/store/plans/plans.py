@@ -16,6 +16,7 @@ from app.store.plans import pieces
 
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
+PLACE_MINUTES = 10.0  # a start may take longer than the rest after it: failures so close count as one series
 IS_IN_FORCE = f"state IN ({', '.join(map(repr, IN_FORCE))})"  # not a parameter: an index has this condition
 
 INSERT = statement(
@@ -59,13 +60,16 @@ SETTLE = statement(
 FAILED = statement(
     "steps_failed",
     """
-    SELECT owner, count(*) AS times, max(CAST(rollout ->> 'failedAt' AS timestamptz)) AS last_at
-    FROM plan, jsonb_array_elements_text(rollout -> 'failed') AS owner
+    SELECT step.owner, count(DISTINCT step.at) AS times, max(step.at) AS last_at,
+           jsonb_agg(DISTINCT step.place) FILTER (
+               WHERE step.at > moment() - CAST(:place_minutes AS float8) * interval '1 minute'
+           ) AS places
+    FROM plan, jsonb_to_recordset(rollout -> 'failed') AS step (owner text, place jsonb, at timestamptz)
     WHERE (state IN ('rolling', 'paused', 'stopped', 'aborted')
            OR (state IN ('superseded', 'done') AND decided_at > moment() - CAST(:hours AS float8) * interval '1 hour'))
         AND rollout ? 'failed'
-        AND CAST(rollout ->> 'failedAt' AS timestamptz) > moment() - CAST(:hours AS float8) * interval '1 hour'
-    GROUP BY owner
+        AND step.at > moment() - CAST(:hours AS float8) * interval '1 hour'
+    GROUP BY step.owner
     """,
 )
 PROVEN = statement(
@@ -125,6 +129,16 @@ class PlanInForce:
     at: datetime
     rolling_since: datetime  # while it is rolled out: when it was recorded, approved or last resumed
     is_unwanted: bool = False  # an operator asked to go back to the plan before it
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFailures:
+    """The failed steps of a service or job."""
+
+    owner: str
+    times: int
+    last_at: datetime
+    places: tuple[tuple[str, int] | None, ...]  # where the last ones failed; None: no other GPU would have done better
 
 
 class Overtaken(Exception):
@@ -225,9 +239,14 @@ def proven_shapes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.scalars(PROVEN))
 
 
-def recent_failures(connection: Connection, hours: float) -> list[tuple[str, int, datetime]]:
-    """Returns the services and jobs whose steps failed recently: (owner, failures, last failure)."""
-    return [(row.owner, row.times, row.last_at) for row in connection.execute(FAILED, {"hours": hours})]
+def recent_failures(connection: Connection, hours: float) -> list[RecentFailures]:
+    """Returns the services and jobs whose steps failed in these hours, and the GPUs of the last minutes."""
+    rows = connection.execute(FAILED, {"hours": hours, "place_minutes": PLACE_MINUTES})
+    return [RecentFailures(row.owner, row.times, row.last_at, _places(row.places or ())) for row in rows]
+
+
+def _places(found: Sequence[Sequence[Any] | None]) -> tuple[tuple[str, int] | None, ...]:
+    return tuple((str(place[0]), int(place[1])) if place else None for place in found)
 
 
 def read_row(connection: Connection, generation: int) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ from tests.simulation.worlds import small, withdraw
 SETTLED_SECONDS = 80.0
 STOPPED = """
     UPDATE plan SET state = 'stopped', rollout = rollout
-        || jsonb_build_object('failed', jsonb_build_array('shop/a'), 'failedAt', CAST(moment() AS text))
+        || jsonb_build_object('failed', jsonb_build_array(
+            jsonb_build_object('owner', 'shop/a', 'place', NULL, 'at', CAST(moment() AS text))))
     WHERE state = 'done'
 """
 
@@ -33,7 +34,7 @@ def stop(simulation: Simulation) -> int:
 
 
 def resting(simulation: Simulation) -> list[str]:
-    return [owner for owner, _, _ in simulation.database.read(lambda c: plans.recent_failures(c, 1.0))]
+    return [found.owner for found in simulation.database.read(lambda c: plans.recent_failures(c, 1.0))]
 
 
 def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: str) -> None:

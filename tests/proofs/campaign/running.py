@@ -87,4 +87,4 @@ def rests(simulation: Simulation) -> bool:
     """Returns whether a service or job waits for the retry of a step that failed."""
     now = simulation.clock.now()
     failures = simulation.database.read(lambda connection: plans.recent_failures(connection, FAILURES_HOURS))
-    return any(now < last_at + retry_delay(times) for _, times, last_at in failures)
+    return any(now < found.last_at + retry_delay(found.times) for found in failures)

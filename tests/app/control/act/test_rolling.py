@@ -43,7 +43,7 @@ def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serv
             if failures:
                 break
         assert simulation.fleet.ready("shop/b") >= 1 and simulation.fleet.ready("shop/c") >= 1
-        assert [owner for owner, _, _ in failures] == ["shop/a"]
+        assert [found.owner for found in failures] == ["shop/a"]
         answers = rows(simulation, "SELECT reason, message FROM event WHERE reason LIKE 'step_%' ORDER BY at")
         assert {reason for reason, _ in answers} == {"step_retried", "step_timed_out"}
         assert all("it is still starting after" in message for _, message in answers)

@@ -17,7 +17,7 @@ from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
-from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout.order import order
 from app.control.rollout.rules_of import rules_of
@@ -167,7 +167,7 @@ def in_force(r: Random, rates: Mapping[str, float]) -> Snapshot:
     desired = desired_of(made_for, formulate(made_for), plan(r, then, whole=r.random() < 0.7))
     resting = r.sample(sorted(rates), 1) if r.random() < 0.5 else []
     return replace(
-        world(rates), in_force=desired, target=1, resting=dict.fromkeys(resting, NOON + timedelta(minutes=5))
+        world(rates), in_force=desired, target=1, resting=dict.fromkeys(resting, Rest(NOON + timedelta(minutes=5)))
     )
 
 

@@ -12,7 +12,7 @@ from app.control.decide.batches import BatchContext, batches_again
 from app.control.decide.decide import hold_back, keep_in_force
 from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
 from app.control.rollout.rules_of import rules_of
@@ -89,7 +89,7 @@ def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
     context: BatchContext, wanted: Decision
 ) -> None:
     until = context.snapshot.at + timedelta(minutes=5)
-    resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: until}))
+    resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: Rest(until)}))
     assert find_sidestep(resting, wanted, SOLVER) is None
 
 

@@ -1,0 +1,43 @@
+"""Holds changes of services and jobs back for a while after their steps failed: anywhere, or on one GPU."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.control.decide.drafting import changed_owners
+from app.control.domain.decision import HeldBackChange
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Rest, Snapshot
+from app.control.rollout.changes import ChangeKind, changes, has_other_batch
+
+
+def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackChange]:
+    """Returns the services and jobs that this plan changes where they rest."""
+    if not snapshot.resting:
+        return {}
+    changing = set(changed_owners(snapshot.assignments, desired))
+    found = {}
+    for owner, rest in snapshot.resting.items():
+        if owner in changing and (rest.is_everywhere or _is_repeated(snapshot, desired, owner, rest)):
+            message = f"its last step failed; it will be retried after {rest.until:%H:%M:%SZ}"
+            found[owner] = HeldBackChange(owner, Reason.STEP_FAILED_LATELY, message)
+    return found
+
+
+def starts_where_it_rests(snapshot: Snapshot, desired: Desired, now: datetime) -> bool:
+    """Returns whether a copy would start on a very GPU where one of its service failed a short while ago."""
+    rests = snapshot.resting.items()
+    places = {(owner, place) for owner, rest in rests if now < rest.until for place in rest.places}
+    return bool(places) and any(
+        change.kind is ChangeKind.START and (change.owner, change.place) in places
+        for change in changes(snapshot.in_force, desired)
+    )
+
+
+def _is_repeated(snapshot: Snapshot, desired: Desired, owner: str, rest: Rest) -> bool:
+    """Returns whether a copy would start or change where it rests."""
+    return any(
+        change.owner == owner and rest.covers(change.place) and (change.takes_room or has_other_batch(change))
+        for change in changes(snapshot.assignments, desired)
+    )

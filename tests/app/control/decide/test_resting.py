@@ -1,0 +1,76 @@
+"""After failed steps a service waits where they failed; elsewhere it may start at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.control.decide.assigning import desired_of
+from app.control.decide.decide import hold_back
+from app.control.decide.resting import resting_changes, starts_where_it_rests
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import Rest
+from app.control.formulate.formulate import formulate
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Instance
+from tests.app.control.decide.test_choosing import EACH_GIB, drafted, running, world
+from tests.solvers.planning.random_problems import NOON
+
+UNTIL = NOON + timedelta(minutes=1)
+HERE, THERE = ("n1", 0), ("n1", 1)
+RATES = {"shop/a": 40.0, "shop/b": 30.0}
+WORLD = world(RATES)
+Place = tuple[str, int]
+
+
+def planned(**places: tuple[Place, int]) -> Plan:
+    """Returns a plan with these services: a GPU and SM% for each."""
+    lines = [
+        Instance(f"i-{name}", f"shop/{name}", *place, "v", 1, 0.0, size, EACH_GIB, 1500.0, RATES[f"shop/{name}"])
+        for name, (place, size) in places.items()
+    ]
+    lacks = [Unserved(name, rate) for name, rate in RATES.items() if name.rpartition("/")[2] not in places]
+    return Plan(tuple(lines), unserved=tuple(lacks))
+
+
+def desired(**places: tuple[Place, int]) -> Desired:
+    return desired_of(WORLD, formulate(WORLD), planned(**places))
+
+
+NOW = replace(WORLD, in_force=desired(b=(THERE, 30)), target=1)
+
+
+def test_a_start_where_it_failed_waits_and_one_elsewhere_does_not() -> None:
+    now = replace(NOW, resting={"shop/a": Rest(UNTIL, (HERE,))})
+    again, elsewhere = (drafted(now, planned(a=(place, 40), b=(THERE, 30)), "solve") for place in (HERE, THERE))
+    held = hold_back(now, formulate(now), again)
+    assert running(held.desired) == running(now.in_force)
+    assert [(change.service, change.reason) for change in held.held_back] == [("shop/a", "step_failed_lately")]
+    assert "12:01:00" in held.held_back[0].message
+    assert hold_back(now, formulate(now), elsewhere).desired == elsewhere.desired
+
+
+@pytest.mark.parametrize("places", [(), (HERE, ("n2", 0))])
+def test_a_service_that_rests_everywhere_waits_everywhere(places: tuple[Place, ...]) -> None:
+    now = replace(NOW, resting={"shop/a": Rest(UNTIL, places)})
+    for place in (HERE, THERE, ("n2", 1)):
+        assert resting_changes(now, desired(a=(place, 40), b=(THERE, 30))).keys() == {"shop/a"}
+    assert resting_changes(now, desired(b=(HERE, 30))) == {}, "it changes nothing of the other service"
+
+
+def test_on_the_gpu_of_its_rest_a_copy_may_stop_but_not_get_another_shape() -> None:
+    now = replace(NOW, in_force=desired(a=(HERE, 40), b=(THERE, 30)), resting={"shop/a": Rest(UNTIL, (HERE,))})
+    assert resting_changes(now, desired(a=(HERE, 60), b=(THERE, 30))).keys() == {"shop/a"}
+    assert resting_changes(now, desired(a=(THERE, 40), b=(THERE, 30))) == {}
+
+
+def test_no_quick_step_starts_a_copy_where_one_failed_until_the_rest_is_over() -> None:
+    wanted = desired(a=(HERE, 40), b=(THERE, 30))
+    for places in ((HERE,), (HERE, ("n2", 0))):
+        now = replace(NOW, resting={"shop/a": Rest(UNTIL, places)})
+        assert starts_where_it_rests(now, wanted, NOON)
+        assert not starts_where_it_rests(now, wanted, UNTIL)
+        assert not starts_where_it_rests(now, desired(a=(THERE, 40), b=(THERE, 30)), NOON)
+    assert not starts_where_it_rests(NOW, wanted, NOON)
