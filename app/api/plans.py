@@ -244,14 +244,14 @@ def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, An
 def _still_holds(connection: Connection, generation: int) -> None:
     """Refuses a plan whose base is no longer in force, as it would change other things than intended, or must stay."""
     row, current = plan_reads.read_head(connection, generation), plans.in_force(connection)
-    base, now = (row and row["base"]) or 0, current.generation if current else 0
-    if row is not None and base != now:
-        raise HttpProblem("conflict", f"plan {generation} is based on plan {base}, but plan {now} is in force now")
+    base, target = (row and row["base"]) or 0, current.generation if current else 0
+    if row is not None and base != target:
+        raise HttpProblem("conflict", f"plan {generation} is based on plan {base}, but plan {target} is in force now")
     if current and current.state == PlanState.PAUSED:
-        why = f"a person has paused plan {now}; nothing takes its place until it is resumed, aborted or undone"
+        why = f"a person has paused plan {target}; nothing takes its place until it is resumed, aborted or undone"
         raise HttpProblem("conflict", why)
     if current and current.is_unwanted:
-        raise HttpProblem("conflict", f"a person has asked to undo plan {now}; that is done first")
+        raise HttpProblem("conflict", f"a person has asked to undo plan {target}; that is done first")
 
 
 def _is_newest(connection: Connection, generation: int, state: str) -> None:

@@ -10,7 +10,7 @@ from app.control.decide.around import in_whole_fleet, lacks_of, serves_more
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
-from app.control.decide.goal import wait_for_goal
+from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
@@ -78,7 +78,7 @@ def run_cycle(
     with phase("batches"):
         cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:
-        return replace(cycle.keep(decision), kept_bound=found.kept_bound)
+        return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
     with phase("record"):
         return replace(cycle.record(decision), kept_bound=found.kept_bound)
 
@@ -214,19 +214,24 @@ class _Cycle:
         decision, regrets = add_due_batches(context, regrets, self.solver)
         return replace(self, regrets=regrets), decision
 
-    def keep(self, decision: Decision) -> CycleResult:
+    def keep(self, decision: Decision, wanted: Decision) -> CycleResult:
         """Notes that the plan in force stays, and what was held back."""
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
         self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
-        is_whole = self.asked is self.question  # else more may be wanted than was asked for
-        if self.snapshot.is_stopped and is_whole and all(change.reason != Reason.STEP_FAILED_LATELY for change in held):
+        if self.snapshot.is_stopped and self._is_reached(decision, wanted):
             self._complete()
         return self._unchanged(decision)
 
+    def _is_reached(self, decision: Decision, wanted: Decision) -> bool:
+        """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
+        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
+        return is_whole and not is_failing and differs_by_cost_alone(self.snapshot, self.question, wanted)
+
     def _complete(self) -> None:
-        """Completes the stopped plan in force: what its rollout left out is no longer wanted."""
-        generation, why = self.snapshot.target, "what its rollout left out is no longer wanted"
+        """Completes the stopped plan in force."""
+        generation, why = self.snapshot.target, "nothing that its rollout left out is needed any more"
         event = event_of(Reason.ROLLOUT_DONE, why, kind="Plan", name=f"p{generation}", generation=generation)
         self.store.change_state(generation, PlanState.STOPPED, PlanState.DONE, why, [event])
 

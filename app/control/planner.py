@@ -17,6 +17,7 @@ from app.control.act.jobs import JobRounds, apply_plan_to_jobs
 from app.control.act.operating import expire_proposal, is_rollback_asked, roll_back_plan
 from app.control.act.rolling import take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide.around import asked_about
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason
@@ -190,7 +191,8 @@ class Planner:
         """Quick steps start from the cycle's plan from now on, and what follows from it is announced."""
         try:
             if result.decision:
-                apply_plan_to_jobs(self.store.database, self.store.epoch, snapshot, result.decision.plan)
+                asked = asked_about(snapshot, result.decision.answer.recipe)
+                apply_plan_to_jobs(self.store.database, self.store.epoch, asked, result.decision.plan)
             self.cycle_seconds = cycle_seconds(snapshot.declared)
             self._lane.set_base(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base

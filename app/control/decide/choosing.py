@@ -29,7 +29,7 @@ def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Foll
     first, second = large, None
     is_hasty = question.falls_short and handed_over(large.plan.changes) > FEW_AT_ONCE
     if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
-        is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(small, large))
+        is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(question, small, large))
         first, second = (small, large) if is_small_first else (large, small)
     found = hold_back(snapshot, question, first)
     if found.desired != first.desired:
@@ -46,8 +46,8 @@ def is_preferred(small: Decision, large: Decision) -> bool:
     return not _is_searched(large) or not _is_better(large, small)
 
 
-def _can_wait(small: Decision, large: Decision) -> bool:
-    """Returns whether the smaller plan serves as much, and the larger would not repay its hand-overs soon.
+def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
+    """Returns whether the smaller plan ends the lack as well, and the larger would not repay its hand-overs soon.
 
     A load that has just risen often rises further, and then half of the hand-overs were for nothing. So a lack is
     answered by little at once, and what the larger plan saves is waited for, like any cheaper plan.
@@ -55,6 +55,8 @@ def _can_wait(small: Decision, large: Decision) -> bool:
     if small.value is None or large.value is None or small.verdict is None or large.verdict is None:
         return False
     if not small.verdict.is_right or small.value.unserved > large.value.unserved:
+        return False
+    if small.value.unserved >= question.value_in_force.unserved:  # a lack that lasts is no reason to wait
         return False
     saved = small.verdict.cost.total - large.verdict.cost.total
     return not Goal(saved, large.value.churn - small.value.churn).is_due

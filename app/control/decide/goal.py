@@ -33,7 +33,7 @@ def wait_for_goal(
     The goal is the plan of the decision if that hands anything over, else the wanted plan, which may have no order of
     steps. What is needed for another reason than cost does not wait.
     """
-    if not _may_wait(snapshot, question, decision):
+    if not differs_by_cost_alone(snapshot, question, decision):
         is_goal = decision.desired != snapshot.in_force and not decision.answer.is_least_change
         return decision, regrets.goal_made() if is_goal else regrets
     changes_little = decision.desired == snapshot.in_force or not handed_over(decision.plan.changes)
@@ -55,7 +55,7 @@ def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recip
     return _kept(snapshot, question, decision, "") if recipe.get(WAITS_KEY) else decision
 
 
-def _may_wait(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
+def differs_by_cost_alone(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
     """Returns whether the plan in force is as right as the decision, so that cost is all that it changes."""
     if not snapshot.in_force or question.falls_short or draining_gpus(snapshot.nodes):
         return False

@@ -9,7 +9,7 @@ from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Rest, Snapshot
-from app.control.rollout.changes import ChangeKind, changes, has_other_batch
+from app.control.rollout.changes import changes, has_other_batch
 
 
 def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackChange]:
@@ -26,12 +26,11 @@ def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackC
 
 
 def starts_where_it_rests(snapshot: Snapshot, desired: Desired, now: datetime) -> bool:
-    """Returns whether a copy would start on a very GPU where one of its service failed a short while ago."""
+    """Returns whether a copy would start, or take another shape, on a GPU where one of its service failed lately."""
     rests = snapshot.resting.items()
     places = {(owner, place) for owner, rest in rests if now < rest.until for place in rest.places}
     return bool(places) and any(
-        change.kind is ChangeKind.START and (change.owner, change.place) in places
-        for change in changes(snapshot.in_force, desired)
+        change.takes_room and (change.owner, change.place) in places for change in changes(snapshot.in_force, desired)
     )
 
 

@@ -100,11 +100,11 @@ class Rest:
     """A pause after failed steps of a service or job.
 
     It rests on the GPU where they failed; on the node, if they failed on several GPUs of it. Steps that failed on more
-    than one node would fail on others, so it rests everywhere; as it does where steps failed for no GPU's fault.
+    than one node would fail on others, so it rests everywhere, as after a failure that no GPU caused.
     """
 
     until: datetime
-    places: tuple[tuple[str, int], ...] = ()  # nodes and GPUs where steps failed; empty: for no GPU's fault
+    places: tuple[tuple[str, int], ...] = ()  # nodes and GPUs where steps failed; empty: no GPU was the cause
 
     @property
     def is_everywhere(self) -> bool:

@@ -16,7 +16,7 @@ from app.store.plans import pieces
 
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
-PLACE_MINUTES = 10.0  # a start may take longer than the rest after it: failures so close count as one series
+PLACE_MINUTES = 30.0  # a start may take longer than the rest after it: failures so close count as one series
 IS_IN_FORCE = f"state IN ({', '.join(map(repr, IN_FORCE))})"  # not a parameter: an index has this condition
 
 INSERT = statement(
@@ -64,7 +64,9 @@ FAILED = statement(
            jsonb_agg(DISTINCT step.place) FILTER (
                WHERE step.at > moment() - CAST(:place_minutes AS float8) * interval '1 minute'
            ) AS places
-    FROM plan, jsonb_to_recordset(rollout -> 'failed') AS step (owner text, place jsonb, at timestamptz)
+    FROM plan, jsonb_to_recordset(
+        CASE WHEN jsonb_typeof(rollout -> 'failed' -> 0) = 'object' THEN rollout -> 'failed' ELSE '[]' END
+    ) AS step (owner text, place jsonb, at timestamptz)  -- the version before wrote names alone
     WHERE (state IN ('rolling', 'paused', 'stopped', 'aborted')
            OR (state IN ('superseded', 'done') AND decided_at > moment() - CAST(:hours AS float8) * interval '1 hour'))
         AND rollout ? 'failed'

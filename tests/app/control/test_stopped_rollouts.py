@@ -18,6 +18,7 @@ STOPPED = """
             jsonb_build_object('owner', 'shop/a', 'place', NULL, 'at', CAST(moment() AS text))))
     WHERE state = 'done'
 """
+COMPLETED = "SELECT name FROM event WHERE reason = 'rollout_done' AND message LIKE 'nothing that%'"
 
 
 def rows(simulation: Simulation, sql: str) -> list[Any]:
@@ -43,11 +44,9 @@ def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: st
         given = rows(simulation, "SELECT node, version FROM assignment ORDER BY node")
         simulation.advance(65)
         assert rows(simulation, f"SELECT state, decided_by, message FROM plan WHERE generation >= {generation}") == [
-            ("done", "planner", "what its rollout left out is no longer wanted")
+            ("done", "planner", "nothing that its rollout left out is needed any more")
         ]
-        assert rows(simulation, "SELECT name FROM event WHERE reason = 'rollout_done' AND message <> ''") == [
-            (f"p{generation}",)
-        ]
+        assert rows(simulation, COMPLETED) == [(f"p{generation}",)]
         assert rows(simulation, "SELECT node, version FROM assignment ORDER BY node") == given
         assert resting(simulation) == ["shop/a"], "the failed step still counts when it fails again"
 
@@ -63,3 +62,16 @@ def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_chang
         simulation.advance(600)
         ((after,),) = rows(simulation, f"SELECT state FROM plan WHERE generation > {generation}")
         assert after == "done"
+
+
+def test_a_plan_stays_stopped_while_load_is_unserved(database_url: str) -> None:
+    load = [1.0]
+    with simulated(database_url, small(gpus=2), {"shop/a": lambda seconds: load[-1]}) as simulation:
+        simulation.advance(SETTLED_SECONDS)
+        load.append(40.0)
+        simulation.advance(300)
+        generation = stop(simulation)
+        simulation.advance(65)
+        ((state,),) = rows(simulation, f"SELECT state FROM plan WHERE generation >= {generation}")
+        assert state == "stopped"
+        assert rows(simulation, COMPLETED) == []

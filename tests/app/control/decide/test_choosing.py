@@ -238,6 +238,30 @@ def test_a_lack_is_answered_by_little_unless_the_hand_overs_of_a_cheaper_plan_ar
         assert found.desired == (small if is_answer else large).desired
 
 
+def test_a_lack_that_no_plan_in_hand_lessens_keeps_no_cheaper_plan_waiting() -> None:
+    rates = {**SERVICES, "shop/b": 50.0}
+    made_for = world(SERVICES)
+    sizes = {"shop/a": 40, "shop/b": 30, "shop/c": 20, "shop/d": 10}
+
+    def running(places: Mapping[str, Place]) -> Plan:
+        return Plan(
+            tuple(
+                Instance(f"i-{name}", name, *place, "v", 1, 0.0, sizes[name], EACH_GIB, 1500.0, SERVICES[name])
+                for name, place in places.items()
+            ),
+            unserved=(Unserved("shop/b", 20.0),),
+        )
+
+    dear = dict.fromkeys(SERVICES, ("n2", 0))
+    before = replace(running({**dear, "shop/d": ("n1", 0)}), unserved=())
+    now = replace(world(rates), in_force=desired_of(made_for, formulate(made_for), before), target=1)
+    question = formulate(now)
+    large = drafted(now, running(dict.fromkeys(SERVICES, ("n2", 1))), "solve")
+    small = drafted(now, question.plan_in_force, "follow")
+    found = choose(now, question, large, lambda only_if_moved: small)
+    assert found.desired == large.desired
+
+
 def _promise(draft: Decision, now: Desired, rates: Mapping[str, float]) -> tuple[float, float]:
     figures = weighed(draft.desired, now, rates)
     return figures.unserved, figures.per_horizon
