@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from solvers.forecast.samples import Sample, since
+from solvers.forecast.samples import Sample, mean_rate, seconds_of, since
 from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # with fewer differences, a guess is better
@@ -44,8 +44,12 @@ def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:
     return found[::-1]
 
 
-def deviation_of_mean(requests: float, seconds: float, noise: float, independent_seconds: float) -> float:
-    """Returns the standard deviation of a mean rate, from the noise of the load and of counting."""
+def surely_at_least(samples: Sequence[Sample], noise: float, surprise: float, independent_seconds: float) -> float:
+    """Returns a rate that the true rate is not below, allowing for the noise of load and of counting."""
+    seconds = seconds_of(samples)
+    if seconds <= 0:
+        return 0.0
+    mean = mean_rate(samples)
     independent = max(1.0, seconds / independent_seconds)
-    counting = math.sqrt(max(requests, 1.0)) / seconds  # counts of arrivals scatter
-    return max(requests / seconds * noise / math.sqrt(independent), counting)
+    counting = math.sqrt(max(mean * seconds, 1.0)) / seconds  # counts of arrivals scatter
+    return mean - surprise * max(mean * noise / math.sqrt(independent), counting)

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from solvers.forecast.noise import deviation_of_mean, noise_share
-from solvers.forecast.samples import Sample, mean_rate, requests_of, seconds_of, since, usable, without_lone_leaps
+from solvers.forecast.noise import noise_share, surely_at_least
+from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
 from solvers.forecast.settings import ForecastTuning
 
 Reason = Literal["declared", "held", "risen", "fallen", "silent"]
 
-SUDDEN_SECONDS = (0.0, 20.0, 30.0, 60.0, 120.0)  # the first is the newest sample alone
+SUDDEN_SECONDS = (30.0, 60.0, 120.0)
 STEADY_SECONDS = (300.0, 600.0)
-WINDOW_SECONDS = SUDDEN_SECONDS + STEADY_SECONDS
 LEAST_RATE = 1e-3
 DEFAULT = ForecastTuning()
 
@@ -90,38 +89,18 @@ def _confident(
     A sudden rise must exceed the noise. A steady rate is known more exactly, so it may exceed the plan by less, and
     only while it lasts.
     """
-    low = pressing = requests = seconds = 0.0
+    low = pressing = 0.0
+    windows = [(calm[-1:], settings.sudden_band)]
+    windows += [(since(calm, now - seconds), settings.sudden_band) for seconds in SUDDEN_SECONDS]
+    windows += [(since(calm, now - seconds), settings.steady_band) for seconds in STEADY_SECONDS]
     lasting = mean_rate(since(calm, now - settings.smooth_seconds))
-    before = _rate_before(calm, now)
-    newest = calm[-1].rate_per_second
-    begin = len(calm)
-    for within_seconds in WINDOW_SECONDS:
-        end, begin = begin, min(begin, len(calm) - max(1, len(since(calm, now - within_seconds))))
-        requests += requests_of(calm[begin:end])
-        seconds += seconds_of(calm[begin:end])
-        mean = requests / seconds
-        deviation = deviation_of_mean(requests, seconds, noise, settings.independent_seconds)
-        least = mean - surprise * deviation
-        if within_seconds in STEADY_SECONDS:
-            band = settings.steady_band
-        else:
-            band = settings.sudden_band
-            # The headroom of a plan does not make a rise less certain: a rate that clearly rose is known to move.
-            if mean - settings.surprise * deviation > before * (1 + band):
-                least = max(least, mean - settings.moving_surprise * deviation)
-        if within_seconds > settings.smooth_seconds:
-            least, mean = min(least, lasting), min(mean, max(lasting, newest))
+    for window, band in windows:
+        least = surely_at_least(window, noise, surprise, settings.independent_seconds)
+        if len(window) > 1:
+            least = min(least, lasting)
         if least / (1 + band) > low:
-            low, pressing = least / (1 + band), mean
+            low, pressing = least / (1 + band), min(mean_rate(window), max(lasting, calm[-1].rate_per_second))
     return low, pressing
-
-
-def _rate_before(calm: Sequence[Sample], now: float) -> float:
-    """Returns the mean rate before the windows in which a rise is sudden, infinite if too little of it is known."""
-    begin, end = now - SUDDEN_SECONDS[-1] - STEADY_SECONDS[0], now - SUDDEN_SECONDS[-1]
-    samples = since(calm, begin)
-    samples = samples[: len(samples) - len(since(samples, end))]
-    return mean_rate(samples) if seconds_of(samples) >= STEADY_SECONDS[0] / 2 else math.inf
 
 
 def _remembered(calm: Sequence[Sample], now: float, less_seconds: float, settings: ForecastTuning) -> float:
@@ -153,17 +132,14 @@ def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: F
 
 
 def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: ForecastTuning) -> float:
-    """Returns the rate's gain until then if its trend continues, 0 if noise or a single step explains the trend."""
-    newest, observed = calm[-1], calm[-1].rate_per_second
-    before = since(calm, newest.at - settings.trend_seconds - newest.seconds)[:-1]
+    """Returns the rate's gain until then if its trend continues, 0 if noise explains the trend."""
+    now, observed = calm[-1].at, calm[-1].rate_per_second
+    before = [sample for sample in since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now]
     gained = observed - mean_rate(before)
-    deviation = deviation_of_mean(newest.requests, newest.seconds, noise, settings.independent_seconds)
-    if not before or gained < settings.surprise * deviation:
+    if not before or gained < settings.surprise * noise * observed:
         return 0.0
     middle = sum(sample.at for sample in before) / len(before)
-    # A rate that made a step and stays there gains nothing more from one sample to the next.
-    slope = min(gained / (newest.at - middle), (observed - before[-1].rate_per_second) / (newest.at - before[-1].at))
-    return min(max(0.0, slope) * ahead_seconds, settings.most_trend * observed)
+    return min(gained / (now - middle) * ahead_seconds, settings.most_trend * observed)
 
 
 def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: ForecastTuning) -> bool:

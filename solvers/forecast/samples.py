@@ -72,13 +72,8 @@ def seconds_of(samples: Iterable[Sample]) -> float:
     return seconds
 
 
-def requests_of(samples: Iterable[Sample]) -> float:
-    """Returns the requests that the samples counted."""
-    requests: float = sum(map(_REQUESTS, samples))
-    return requests
-
-
 def mean_rate(samples: Sequence[Sample]) -> float:
     """Returns the mean rate over all samples, 0 if there are none."""
     seconds = seconds_of(samples)
-    return requests_of(samples) / seconds if seconds > 0 else 0.0
+    requests: float = sum(map(_REQUESTS, samples))
+    return requests / seconds if seconds > 0 else 0.0
