@@ -240,10 +240,10 @@ class _Cycle:
         parts = split_by_mode(self.snapshot, decision)
         try:
             generations = self.store.record(self.snapshot, parts, _events(decision, parts))
-        except Overtaken as other:
+        except Overtaken as newer:
             # The question is forgotten, so that it is asked again from the new plan.
             return CycleResult(
-                SolveOutcome.UNCHANGED, self.before, 0, None, self.snapshot, self.question, str(other), overtaken=True
+                SolveOutcome.UNCHANGED, self.before, 0, None, self.snapshot, self.question, str(newer), overtaken=True
             )
         if not generations:
             return self._unchanged(decision)

@@ -47,10 +47,10 @@ def is_preferred(small: Decision, large: Decision) -> bool:
 
 
 def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
-    """Returns whether the smaller plan ends the lack as well, and the larger would not repay its hand-overs soon.
+    """Returns whether the smaller plan serves as much, and more than now; and the larger repays its hand-overs late.
 
-    A load that has just risen often rises further, and then half of the hand-overs were for nothing. So a lack is
-    answered by little at once, and what the larger plan saves is waited for, like any cheaper plan.
+    A load that has just risen often rises further, and then another plan replaces the larger one while it is rolled
+    out. So a lack is answered by little at once, and what the larger plan saves is waited for, like any cheaper plan.
     """
     if small.value is None or large.value is None or small.verdict is None or large.verdict is None:
         return False
@@ -59,7 +59,8 @@ def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
     if small.value.unserved >= question.value_in_force.unserved:  # a lack that lasts is no reason to wait
         return False
     saved = small.verdict.cost.total - large.verdict.cost.total
-    return not Goal(saved, large.value.churn - small.value.churn).is_due
+    churn = large.value.churn - small.value.churn
+    return churn > 0 and not Goal(saved, churn).is_due
 
 
 def _is_better(decision: Decision, other: Decision) -> bool:

@@ -16,8 +16,8 @@ from app.store.plans import pieces
 
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
-PLACE_MINUTES = 30.0  # a start may take longer than the rest after it: failures so close count as one series
 IS_IN_FORCE = f"state IN ({', '.join(map(repr, IN_FORCE))})"  # not a parameter: an index has this condition
+PLACE_MINUTES = 30.0  # a start may take longer than the rest after it: GPUs that failed so recently count together
 
 INSERT = statement(
     "insert_plan",

@@ -75,6 +75,13 @@ def wait_for_failure(simulation: Simulation, name: str, times: int = 1) -> Recen
     raise AssertionError(f"a step of {name} has not failed {times} times")
 
 
+def wait_for_the_end_of_its_rest(simulation: Simulation, found: RecentFailures, name: str) -> None:
+    """Waits while the service rests; until then it is assigned nowhere."""
+    while simulation.clock.now() < found.last_at + retry_delay(found.times):
+        assert assigned_places(simulation, name) == set()
+        simulation.advance(1)
+
+
 def until_served(simulation: Simulation, name: str, seconds: float) -> Iterator[float]:
     """Yields every second until the service has a ready copy; it must have one in time."""
     for second in simulation.seconds(seconds):
@@ -132,9 +139,7 @@ def test_where_no_other_gpu_can_take_a_copy_it_rests_and_starts_there_again(data
         failing = break_first_place(simulation, "d")
         found = wait_for_failure(simulation, "shop/d")
         simulation.fleet.nodes[failing[0]].failing_gpus.clear()
-        while simulation.clock.now() < found.last_at + FIRST_DELAY:
-            assert assigned_places(simulation, "d") == set()
-            simulation.advance(1)
+        wait_for_the_end_of_its_rest(simulation, found, "d")
         assert "step_failed_lately" in [row.reason for row in rows(simulation, "SELECT reason FROM cycle")]
         for _ in until_served(simulation, "d", SERVED_WITHIN_SECONDS):
             pass
@@ -164,9 +169,8 @@ def test_a_service_that_fails_on_two_nodes_rests_everywhere(database_url: str) -
         declare(simulation, *small_service("d", BIG))
         for times in (1, 2, 3):
             found = wait_for_failure(simulation, "shop/d", times)
-            while times > 1 and simulation.clock.now() < found.last_at + retry_delay(times):
-                assert assigned_places(simulation, "d") == set()
-                simulation.advance(1)
+            if times > 1:
+                wait_for_the_end_of_its_rest(simulation, found, "d")
         assert len(found.places) == 2
         for each in bad:
             each.failing_gpus.clear()
@@ -184,9 +188,7 @@ def test_what_only_the_gpu_of_a_failed_start_can_serve_starts_there_while_the_ot
         found = wait_for_failure(simulation, "shop/d")
         simulation.fleet.nodes[place[0]].failing_gpus.clear()
         declare(simulation, *small_service("e", BIG))
-        while simulation.clock.now() < found.last_at + FIRST_DELAY:
-            simulation.advance(1)
-            assert assigned_places(simulation, "d") == set()
+        wait_for_the_end_of_its_rest(simulation, found, "d")
         assert simulation.fleet.ready("shop/e")
         planned = rows(simulation, "SELECT lane FROM plan WHERE 'shop/e' = ANY(services) ORDER BY generation")
         assert planned[0].lane == "full", "no quick step has to make good for the cycle"
