@@ -37,6 +37,7 @@ from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
 from app.http.gate import Gate
+from app.http.heavy_reads import HeavyReads
 from app.manifests.model import STORED
 from app.manifests.parsing import ParserPool
 from app.nodes import metrics as node_metrics
@@ -55,9 +56,8 @@ def create_app(settings: Settings) -> Gate:
     app = assemble(settings)
     context: Context = app.state.context
     authenticator = context.authenticator
-    express = ReportBypass(app, context)
     return Gate(
-        express,
+        HeavyReads(ReportBypass(app, context), settings),
         settings=settings,
         authenticate=authenticator.principal,
         remembered=authenticator.cached,

@@ -94,6 +94,10 @@ class Settings:
         """Returns the networks of copy_networks: gateways send requests to copies there only."""
         return self._networks("copy_networks", self.copy_networks)
 
+    def secrets(self) -> tuple[str, ...]:
+        """Returns what no log may show: addresses with passwords."""
+        return tuple(url for url in (self.database_url, self.database_listen_url) if url)
+
     @staticmethod
     def _networks(name: str, text: str) -> tuple[IpNetwork, ...]:
         try:

@@ -32,6 +32,7 @@ from app.store.fleet import assignments, node_state, telemetry
 from app.store.world import audit, events
 from app.world.write import Actor
 
+WAIT_DESCRIPTION = "The longest time to wait for news; without any the answer may come up to a third sooner"
 router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
 
 LONGEST_SPAN = timedelta(days=31)
@@ -166,7 +167,9 @@ async def assignment(
     ctx: Ctx,
     who: Who,
     after: Annotated[int, Query(ge=0, lt=2**62, description="The version the agent has; 0 for none")] = 0,
-    wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 30.0,
+    wait_seconds: Annotated[
+        float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS, description=WAIT_DESCRIPTION)
+    ] = 30.0,
 ) -> Response:
     require(who, Noun.ASSIGNMENT, AccessVerb.READ, name)
     body = await ctx.nodes.polls.wait(who, name, after, wait_seconds)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from app.api.nodes import take_report
 from app.context import Context
 from app.http.bodies import Receive
 from app.http.gate import ASGIApp
-from app.http.visit import Scope, Send
+from app.http.visit import RouteName, Scope, Send
 
 PATH = re.compile(r"/api/v1/nodes/([^/]{1,200})/report")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRoute:
-    """The path as logs and metrics name it."""
-
-    path_format: str
-
-
-ROUTE = ReportRoute("/api/v1/nodes/{name}/report")
+ROUTE = RouteName("/api/v1/nodes/{name}/report")
 
 
 class ReportBypass:

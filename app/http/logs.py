@@ -8,11 +8,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from app.http.redact import hide, redact
@@ -90,6 +91,15 @@ def configure(level: str = "INFO", *, secrets: tuple[str, ...] = ()) -> None:
     warnings.simplefilter("default")
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
+
+
+def output() -> IO[str] | None:
+    """Returns the file that lines are written to, for a process of ours; None if there is none."""
+    for handler in logging.getLogger().handlers:
+        with suppress(AttributeError, OSError):
+            handler.stream.fileno()  # type: ignore[attr-defined]
+            return handler.stream  # type: ignore[attr-defined, no-any-return]
+    return None
 
 
 def _hide(secret: str) -> None:

@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.http import answers, metrics
@@ -31,6 +32,13 @@ CLIENT_LEFT = 499
 # Refusals can come at ten thousand a second; the log gets so many a second and counts the rest.
 REFUSAL_LINES = Buckets(20.0, 100.0, keys=16)
 QUIET_STATUSES = frozenset({401, 408, 413, 415, 429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class RouteName:
+    """A route as logs and metrics name it, where the router was not asked."""
+
+    path_format: str
 
 
 class Visit:

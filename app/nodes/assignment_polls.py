@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ from app.store.fleet import assignments
 from app.tokens import Authenticator, revoked
 
 PAUSE_SECONDS = 1.0
+# Of the time that an agent asks for. After a restart of this server all agents begin to wait at the same moment; if
+# all their times were up together, too, reports would queue behind a thousand new polls.
+LEAST_SHARE = 0.7
 RECHECK_SECONDS = 30.0  # notices check the versions every second; this only bounds a stop
 
 log = logging.getLogger(__name__)
@@ -68,7 +72,7 @@ class AssignmentPolls:
         return self._newest.get(node, 0)
 
     async def wait(self, who: Principal, node: str, after: int, seconds: float) -> str | None:
-        """Returns the node's assignment once its version differs from `after`; None when the time is up."""
+        """Returns the node's assignment once its version differs from `after`; None after 70 to 100 % of the time."""
         if not self._loaded or self.newest(node) != after:
             # Also when it is lower than the agent's: the database was restored, and its content counts.
             found = await self._lane.read(lambda connection: assignments.of_node(connection, node))
@@ -77,6 +81,7 @@ class AssignmentPolls:
                 return found[1]
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
+        seconds *= random.uniform(LEAST_SHARE, 1.0)  # noqa: S311 (not a secret)
         poll = Poll(who, node, after, asyncio.get_running_loop().create_future())
         waiting = self._polls.setdefault(node, set())
         waiting.add(poll)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Timer
-from typing import Any
+from typing import IO, Any
 
 
 class WorkerDied(Exception):
@@ -33,14 +33,20 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, name: str, module: Sequence[str], environment: Mapping[str, str], *, is_silent: bool = False
+        self,
+        name: str,
+        module: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_silent: bool = False,
+        stderr: IO[str] | None = None,
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [sys.executable, "-m", *module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if is_silent else None,
+            stderr=subprocess.DEVNULL if is_silent else stderr,
             env=environment,
             start_new_session=True,
         )
@@ -83,9 +89,13 @@ class WorkerProcess:
 
     def send(self, order: object) -> None:
         """Sends an order. Use `within`."""
-        assert self._process.stdin
         # Whole: with each piece that is written this thread would queue for its turn again.
-        self._process.stdin.write(pickle.dumps(order, pickle.HIGHEST_PROTOCOL))
+        self.send_pickled(pickle.dumps(order, pickle.HIGHEST_PROTOCOL))
+
+    def send_pickled(self, order: bytes) -> None:
+        """Sends an order that was pickled before."""
+        assert self._process.stdin
+        self._process.stdin.write(order)
         self._process.stdin.flush()
 
     def receive(self) -> Any:

@@ -35,6 +35,7 @@ def measure(order: ApiLoad, services: int, connections: int, say: Say) -> dict[s
         say(f"storing {services} services with a month of loads, and a plan")
         nodes = [node_name(number) for number in range(order.agents)]
         store_past_month(system.database_url, nodes, services)
+        system.checkpoint()  # else Postgres writes the month to disk while reports are measured
         quiet = load(system, tokens, order, say, nice=NICE)
         say(f"reading {', '.join(READS)} over {connections} connections each")
         with _reading(system, connections) as counts:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from app import tokens
 from app.embedded import EmbeddedPostgres
 from app.store.access import tokens as token_rows
@@ -40,6 +42,7 @@ class System:
     database_url: str
     server_pid: int
     postgres_pid: int
+    admin_conninfo: str  # of Postgres's superuser
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request as the admin, and returns the answer's JSON."""
@@ -54,6 +57,11 @@ class System:
             return json.loads(text)
         finally:
             connection.close()
+
+    def checkpoint(self) -> None:
+        """Has Postgres write all that has changed to disk."""
+        with psycopg.connect(self.admin_conninfo, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
 
     def cpu_seconds(self) -> dict[str, float]:
         """Returns processor time used so far, by the server and by Postgres."""
@@ -79,7 +87,7 @@ def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
                 )
             try:
                 _await_ready(port, server, log_path)
-                yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid)
+                yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid, postgres.admin_conninfo)
             finally:
                 end_process(server, END_SECONDS)
                 for line in _complaints(log_path):

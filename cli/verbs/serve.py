@@ -83,8 +83,7 @@ def write_logs(settings: Settings) -> None:
     """JSON lines on stderr, without what is secret."""
     from app.http import logs
 
-    secrets = tuple(url for url in (settings.database_url, settings.database_listen_url) if url)
-    logs.configure(settings.log_level, secrets=secrets)
+    logs.configure(settings.log_level, secrets=settings.secrets())
 
 
 def refuse_unknown_schema(settings: Settings) -> None:

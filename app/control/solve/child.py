@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 
-from app.worker.orders import take_orders
+from app.worker.orders import offer_memory, take_orders
 from solvers.planning.workers import dies_with, lower_priority
-
-FIRST_TO_GO = "500"  # when memory runs out, this process should end before a database or the planner
 
 
 def main(parent: int, nice: int, cores: int) -> None:
@@ -19,8 +15,7 @@ def main(parent: int, nice: int, cores: int) -> None:
         return
     lower_priority(nice)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])  # the last ones
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
+    offer_memory()
     orders, send = take_orders()
 
     from app import garbage
