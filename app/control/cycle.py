@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.control.decide.around import in_whole_fleet, lacks_of, serves_more
+from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
@@ -71,7 +71,9 @@ def run_cycle(
         cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, before.regrets)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
-    found = cycle.answer(meanwhile) if around is snapshot else cycle.answer_around(around, meanwhile)
+    answering = cycle.answering(meanwhile)
+    found = answer_around_rests(snapshot, question, around, asked, answering)
+    found = answer_elsewhere(snapshot, question, found, answering)
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
         return cycle.fail(found.answer)
@@ -81,16 +83,6 @@ def run_cycle(
         return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
     with phase("record"):
         return replace(cycle.record(decision), kept_bound=found.kept_bound)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """An answer, and what came of it before batches; no decision if no right plan came."""
-
-    answer: SolverAnswer
-    wanted: Decision | None = None  # before anything was held back
-    decision: Decision | None = None
-    kept_bound: KeptBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,39 +99,23 @@ class _Cycle:
     asked: Question  # that the solver gets: without the GPUs where steps failed a short while ago
     regrets: RegretAccounts
 
-    def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> _Found:
+    def answering(self, meanwhile: Callable[[Snapshot, Question], object]) -> Answering:
+        """Returns what answers a question about this snapshot or a part of it."""
+        return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).answer(meanwhile)
+
+    def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> FoundAnswer:
         """Solves, drafts and holds back."""
         with phase("solve"):
             answer = self.solve(meanwhile)
         if answer.plan is None:
-            return _Found(answer)
+            return FoundAnswer(answer)
         with phase("judge"):
             wanted = self.draft(answer)
         if wanted.answer.outcome is SolveOutcome.WRONG:
-            return _Found(wanted.answer)
+            return FoundAnswer(wanted.answer)
         with phase("hold_back"):
             decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
-        return _Found(answer, wanted, decision, self.bound_of(answer))
-
-    def answer_around(self, around: Snapshot, meanwhile: Callable[[Snapshot, Question], object]) -> _Found:
-        """Answers around GPUs where steps failed; as usual, where load is unserved and that is no better."""
-        found = self._in_whole_fleet(replace(self, snapshot=around, question=self.asked).answer(meanwhile))
-        lacks = self._lacks_of(found)
-        if lacks == {} and self.asked.shortages == self.question.shortages:
-            return found
-        usual = self.answer(meanwhile)
-        others = self._lacks_of(usual)
-        is_better = lacks is not None and (others is None or serves_more(lacks, others))
-        return found if is_better else usual
-
-    def _in_whole_fleet(self, found: _Found) -> _Found:
-        if found.decision is None or found.wanted is None:
-            return found
-        decision = in_whole_fleet(self.snapshot, found.decision)
-        return replace(found, decision=decision, wanted=in_whole_fleet(self.snapshot, found.wanted) or decision)
-
-    def _lacks_of(self, found: _Found) -> dict[str, float] | None:
-        return lacks_of(self.snapshot, self.question, found.decision) if found.decision else None
+        return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""

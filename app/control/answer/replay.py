@@ -148,7 +148,7 @@ def _decided(
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = hold_back(around, asked, draft_changes(around, asked, answer, lane=record.lane))
     if around is not record.snapshot:
-        decision = in_whole_fleet(record.snapshot, decision) or decision
+        decision = in_whole_fleet(record.snapshot, decision, around) or decision
     return _with_batches(record, question, decision, solver)
 
 

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.decide import rejudge
-from app.control.domain.decision import Decision
+from app.control.decide.resting import returning_services
+from app.control.domain.decision import Decision, SolverAnswer
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.failed_places import close_failed_places
+from app.control.formulate.failed_places import avoid_failed_places, close_again, closed_places
+from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from solvers.planning.kept_bound import without_bound
+from solvers.planning.kept_bound import KeptBound, without_bound
 
-AROUND_KEY = "aroundFailedPlaces"  # in the recipe of a plan
+AROUND_KEY = "aroundFailedPlaces"  # in the recipe of a plan: the GPUs that were closed, by node
 LEAST_LACK_SHARE = 1e-6  # of an unserved rate: less is rounding
 
 
-def in_whole_fleet(snapshot: Snapshot, decision: Decision) -> Decision | None:
+@dataclass(frozen=True, slots=True)
+class FoundAnswer:
+    """An answer, and what came of it before batches; no decision if no right plan came."""
+
+    answer: SolverAnswer
+    wanted: Decision | None = None  # before anything was held back
+    decision: Decision | None = None
+    kept_bound: KeptBound | None = None
+
+
+Answering = Callable[[Snapshot, Question], FoundAnswer]
+
+
+def answer_around_rests(
+    snapshot: Snapshot, question: Question, around: Snapshot, asked: Question, answering: Answering
+) -> FoundAnswer:
+    """Answers around the GPUs where services rest; as usual, where load is unserved and that is no better."""
+    if around is snapshot:
+        return answering(snapshot, question)
+    found = _answer_in(snapshot, around, asked, answering)
+    lacks = _lacks_in(snapshot, question, found)
+    if lacks == {} and asked.shortages == question.shortages:
+        return found
+    usual = answering(snapshot, question)
+    others = _lacks_in(snapshot, question, usual)
+    is_better = lacks is not None and (others is None or serves_more(lacks, others))
+    return found if is_better else usual
+
+
+def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer, answering: Answering) -> FoundAnswer:
+    """Returns the answer; if services would start again where they failed lately, one that starts them elsewhere.
+
+    It has to serve every service as well: what only the GPUs of failed steps can take starts there.
+    """
+    if found.decision is None or not (services := returning_services(snapshot, found.decision.desired)):
+        return found
+    lacks = lacks_of(snapshot, question, found.decision)
+    searched = asked_about(snapshot, found.decision.answer.recipe)
+    for around in avoid_failed_places(searched, services):
+        asked = formulate(around)
+        other = _answer_in(snapshot, around, asked, answering)
+        if other.decision is None or asked.shortages != question.shortages:
+            continue
+        if serves_as_much(lacks_of(snapshot, question, other.decision), lacks):
+            return other
+    return found
+
+
+def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> Decision | None:
     """Returns a decision made around closed GPUs, judged with what runs there; None if the judge refuses it."""
     found = rejudge(snapshot, decision, decision.desired, ())
     if found is None:
@@ -26,13 +76,13 @@ def in_whole_fleet(snapshot: Snapshot, decision: Decision) -> Decision | None:
     if plan.certificate:
         why = "GPUs where steps failed were closed to the search"
         plan = replace(plan, certificate=without_bound(plan.certificate, why))
-    answer = replace(found.answer, plan=plan, recipe={**found.answer.recipe, AROUND_KEY: True})
+    answer = replace(found.answer, plan=plan, recipe={**found.answer.recipe, AROUND_KEY: closed_places(around)})
     return replace(found, plan=plan, answer=answer)
 
 
 def asked_about(snapshot: Snapshot, recipe: Mapping[str, Any]) -> Snapshot:
     """Returns the snapshot that the plan of this recipe was searched for."""
-    return close_failed_places(snapshot) if recipe.get(AROUND_KEY) else snapshot
+    return close_again(snapshot, recipe.get(AROUND_KEY, {}))
 
 
 def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
@@ -43,6 +93,29 @@ def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict
 
 def serves_more(lacks: Mapping[str, float], others: Mapping[str, float]) -> bool:
     """Returns whether the first plan serves some service better than the other, and none of them worse."""
-    pairs = [(lacks.get(name, 0.0), others.get(name, 0.0)) for name in {*lacks, *others}]
-    gains = [other - lack for lack, other in pairs if abs(other - lack) > LEAST_LACK_SHARE * max(lack, other)]
+    gains = _gains(lacks, others)
     return bool(gains) and min(gains) > 0
+
+
+def serves_as_much(lacks: Mapping[str, float], others: Mapping[str, float]) -> bool:
+    """Returns whether the first plan serves no service worse than the other."""
+    return min(_gains(lacks, others), default=0.0) >= 0
+
+
+def _gains(lacks: Mapping[str, float], others: Mapping[str, float]) -> list[float]:
+    pairs = [(lacks.get(name, 0.0), others.get(name, 0.0)) for name in {*lacks, *others}]
+    return [other - lack for lack, other in pairs if abs(other - lack) > LEAST_LACK_SHARE * max(lack, other)]
+
+
+def _answer_in(snapshot: Snapshot, around: Snapshot, asked: Question, answering: Answering) -> FoundAnswer:
+    """Answers around closed GPUs, and writes the decision for the whole fleet."""
+    found = answering(around, asked)
+    if found.decision is None or found.wanted is None:
+        return found
+    decision = in_whole_fleet(snapshot, found.decision, around)
+    wanted = in_whole_fleet(snapshot, found.wanted, around) or decision
+    return replace(found, decision=decision, wanted=wanted)
+
+
+def _lacks_in(snapshot: Snapshot, question: Question, found: FoundAnswer) -> dict[str, float] | None:
+    return lacks_of(snapshot, question, found.decision) if found.decision else None

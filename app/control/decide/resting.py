@@ -8,7 +8,7 @@ from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import Rest, Snapshot
+from app.control.domain.snapshot import Rest, Snapshot, covers
 from app.control.rollout.changes import changes, has_other_batch
 
 
@@ -23,6 +23,16 @@ def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackC
             message = f"its last step failed; it will be retried after {rest.until:%H:%M:%SZ}"
             found[owner] = HeldBackChange(owner, Reason.STEP_FAILED_LATELY, message)
     return found
+
+
+def returning_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
+    """Returns the services of which a copy would start, or take another shape, where one failed lately."""
+    failed = snapshot.failed_places
+    return frozenset(
+        change.owner
+        for change in (changes(snapshot.in_force, desired) if failed else ())
+        if change.takes_room and covers(failed.get(change.owner, ()), change.place)
+    )
 
 
 def starts_where_it_rests(snapshot: Snapshot, desired: Desired, now: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -112,9 +112,12 @@ class Rest:
 
     def covers(self, place: tuple[str, int]) -> bool:
         """Returns whether nothing of it may start there."""
-        if self.is_everywhere or place in self.places:
-            return True
-        return len(self.places) > 1 and place[0] == self.places[0][0]
+        return self.is_everywhere or covers(self.places, place)
+
+
+def covers(failed: Collection[tuple[str, int]], place: tuple[str, int]) -> bool:
+    """Returns whether steps failed on this GPU, or on several others of its node."""
+    return place in failed or sum(node == place[0] for node, _ in failed) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class Snapshot:
     jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name
     tenants: Mapping[str, TenantSpending] = field(default_factory=dict)
     resting: Mapping[str, Rest] = field(default_factory=dict)  # services and jobs whose last step failed
+    failed_places: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)  # GPUs where services failed
     blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
     is_rolling: bool = False  # the plan in force is not fully rolled out
     is_paused: bool = False  # a person has paused the rollout of the plan in force

@@ -86,6 +86,7 @@ class Observer:
         declared = self.world(connection)
         in_force = plans.in_force(connection)
         target, planned = self.target(connection, in_force)
+        failures = plans.recent_failures(connection, FAILURES_HOURS)
         self._lost_after = planner_policy(declared).lost_after_seconds
         return Snapshot(
             at=at,
@@ -101,10 +102,9 @@ class Observer:
             },
             jobs={name: state.facts for name, state in job_rows.read(connection).items()},
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
-            resting={
-                failures.owner: rest
-                for failures in plans.recent_failures(connection, FAILURES_HOURS)
-                if at < (rest := rest_after(failures)).until
+            resting={failed.owner: rest for failed in failures if at < (rest := rest_after(failed)).until},
+            failed_places={
+                failed.owner: places for failed in failures if (places := tuple(filter(None, failed.places)))
             },
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             is_rolling=in_force is not None and in_force.state == "rolling",

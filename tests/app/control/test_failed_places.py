@@ -160,10 +160,31 @@ def test_a_service_that_fails_on_two_gpus_of_a_node_is_served_from_another_node(
         assert assigned_places(simulation, "d") == {("big-1", 0)}
 
 
-def test_a_service_that_fails_on_two_nodes_rests_everywhere(database_url: str) -> None:
-    fleet = [node("node-0"), *(node(f"big-{number}", 1, BIG) for number in range(4)), *small_service("a")]
+def test_after_its_rest_a_service_that_failed_on_two_nodes_is_tried_on_a_third(database_url: str) -> None:
+    bad = ["big-0", "big-1"]
+    fleet = [node("node-0"), *(node(f"big-{number}", 1, BIG) for number in range(3)), *small_service("a")]
     with settled(database_url, *fleet) as simulation:
-        bad = [simulation.fleet.nodes[f"big-{number}"] for number in range(4)]
+        for name in bad:
+            simulation.fleet.nodes[name].failing_gpus.add(0)
+        declare(simulation, *small_service("d", BIG))
+        found = wait_for_failure(simulation, "shop/d", times=2)
+        assert found.places == (("big-0", 0), ("big-1", 0))
+        while simulation.clock.now() < found.last_at + retry_delay(2):
+            assert assigned_places(simulation, "d") == set()
+            simulation.advance(1)
+        for _ in until_served(simulation, "d", SERVED_WITHIN_SECONDS):
+            assert assigned_places(simulation, "d") <= {("big-2", 0)}
+        assert failures(simulation)["shop/d"].times == 2
+        ((generation,),) = rows(simulation, "SELECT generation FROM plan ORDER BY generation DESC LIMIT 1")
+        record = simulation.database.read(lambda c: record_of(c, generation))
+        assert record and record.recipe[AROUND_KEY] == {name: [0] for name in bad}
+        assert replay(record, Inline()).is_identical
+
+
+def test_a_service_that_fails_on_two_nodes_rests_everywhere(database_url: str) -> None:
+    fleet = [node("node-0"), *(node(f"big-{number}", 1, BIG) for number in range(2)), *small_service("a")]
+    with settled(database_url, *fleet) as simulation:
+        bad = [simulation.fleet.nodes[f"big-{number}"] for number in range(2)]
         for each in bad:
             each.failing_gpus.add(0)
         declare(simulation, *small_service("d", BIG))

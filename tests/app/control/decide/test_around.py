@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.decide.around import AROUND_KEY, in_whole_fleet, lacks_of, serves_more
+from app.control.decide.around import AROUND_KEY, in_whole_fleet, lacks_of, serves_as_much, serves_more
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Rest
@@ -38,13 +38,14 @@ def test_plans_around_a_closed_gpu_change_nothing_there_and_are_written_for_the_
         decision = hold_back(around, question, draft_changes(around, question, answer))
         assert decision.answer.outcome is SolveOutcome.SOLVED, case
         assert running(decision.desired).get(place) == running(now.in_force).get(place), case
-        whole = in_whole_fleet(now, decision)
+        whole = in_whole_fleet(now, decision, around)
         if whole is None:
             assert not formulate(now).verdict.is_right, case
             continue
         assert whole.desired == decision.desired
         assert len(whole.plan.instances) == sum(shapes.total() for shapes in running(decision.desired).values()), case
-        assert whole.answer.recipe[AROUND_KEY] and whole.plan.certificate and whole.plan.certificate.bound is None
+        assert whole.answer.recipe[AROUND_KEY] == {place[0]: [place[1]]}, case
+        assert whole.plan.certificate and whole.plan.certificate.bound is None
         lacks = sum(lacks_of(now, formulate(now), whole).values())
         carried = weighed(whole.desired, now.in_force, rates)
         assert (lacks > 1e-3) == (carried.unserved > 0), case
@@ -64,3 +65,4 @@ def test_one_plan_serves_more_than_another_if_it_serves_none_worse(
     is_expected = all(lack <= other for lack, other in pairs) and any(lack < other for lack, other in pairs)
     assert serves_more(some, others) == is_expected
     assert not (serves_more(some, others) and serves_more(others, some))
+    assert serves_as_much(some, others) == all(lack <= other for lack, other in pairs)

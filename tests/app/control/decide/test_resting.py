@@ -9,7 +9,7 @@ import pytest
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.decide import hold_back
-from app.control.decide.resting import resting_changes, starts_where_it_rests
+from app.control.decide.resting import resting_changes, returning_services, starts_where_it_rests
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import Rest
 from app.control.formulate.formulate import formulate
@@ -74,3 +74,17 @@ def test_no_quick_step_starts_a_copy_where_one_failed_until_the_rest_is_over() -
         assert not starts_where_it_rests(now, wanted, UNTIL)
         assert not starts_where_it_rests(now, desired(a=(THERE, 40), b=(THERE, 30)), NOON)
     assert not starts_where_it_rests(NOW, wanted, NOON)
+
+
+@pytest.mark.parametrize(
+    ("failed", "is_back"),
+    [((HERE,), True), ((THERE,), False), ((THERE, ("n1", 2)), True), ((("n2", 0), ("n2", 1)), False), ((), False)],
+)
+def test_a_copy_returns_where_one_failed_or_to_a_node_on_which_several_gpus_failed(
+    failed: tuple[Place, ...], is_back: bool
+) -> None:
+    now = replace(NOW, failed_places={"shop/a": failed})
+    assert returning_services(now, desired(a=(HERE, 40), b=(THERE, 30))) == ({"shop/a"} if is_back else set())
+    runs = replace(now, in_force=desired(a=(HERE, 40), b=(THERE, 30)))
+    assert returning_services(runs, desired(b=(THERE, 30))) == set(), "a copy may stop there"
+    assert returning_services(runs, desired(a=(HERE, 60), b=(THERE, 30))) == ({"shop/a"} if is_back else set())

@@ -8,7 +8,7 @@ from random import Random
 
 from app.control.decide.assigning import desired_of
 from app.control.domain.snapshot import NodeStatus, Rest
-from app.control.formulate.failed_places import close_failed_places
+from app.control.formulate.failed_places import avoid_failed_places, close_again, close_failed_places, closed_places
 from app.control.formulate.formulate import formulate
 from tests.app.control.decide.test_choosing import SERVICES, plan, world
 from tests.solvers.planning.random_problems import NOON
@@ -47,3 +47,20 @@ def test_a_closed_gpu_is_not_in_the_problem_and_what_runs_there_is_pinned() -> N
     assert gpu not in question.problem.nodes[node].gpus
     assert question.pinned == tuple((node, line) for line in wanted.instances if line.gpu == gpu)
     assert NodeStatus(node, "reporting", (1,), (2,), (3,), (4,)).closed_gpus == {1, 2, 3, 4}
+
+
+def test_where_several_gpus_of_a_node_failed_the_node_is_avoided_first_and_then_those_gpus_alone() -> None:
+    failed = {"shop/a": (("n1", 0), ("n1", 1), ("n2", 1)), "shop/b": (("n2", 0),)}
+    four = tuple(
+        replace(item, spec={**item.spec, "gpus": 4}) if item.kind == "Node" else item for item in RUNNING.declared
+    )
+    snapshot = replace(RUNNING, declared=four, failed_places=failed)
+    closed = [closed_places(around) for around in avoid_failed_places(snapshot, ["shop/a"])]
+    assert closed == [{"n1": [0, 1, 2, 3], "n2": [1]}, {"n1": [0, 1], "n2": [1]}]
+    (one,) = avoid_failed_places(snapshot, ["shop/b"])
+    assert closed_places(one) == {"n2": [0]}
+    assert close_again(snapshot, closed_places(one)) == one
+    assert close_again(snapshot, {}) is snapshot
+    resting = close_failed_places(replace(snapshot, resting={"shop/b": Rest(UNTIL, (("n2", 0),))}))
+    *_, both = avoid_failed_places(resting, ["shop/a"])
+    assert closed_places(both) == {"n1": [0, 1], "n2": [0, 1]}, "what is closed for a rest stays closed"
