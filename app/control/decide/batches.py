@@ -10,6 +10,7 @@ from typing import Any
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import draft_changes
 from app.control.decide.regret import RegretAccounts
+from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
@@ -86,7 +87,7 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
     recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
     answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
     found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
-    if found.answer.outcome is SolveOutcome.WRONG or not snapshot.resting.keys().isdisjoint(found.services):
+    if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
         return None
     if order(snapshot.in_force, found.desired, rules_of(snapshot.declared)).stuck:
         return None

@@ -10,6 +10,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Rest, Snapshot, covers
 from app.control.rollout.changes import changes, has_other_batch
+from solvers.planning.problem import Place
 
 
 def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackChange]:
@@ -27,9 +28,22 @@ def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackC
 
 def returning_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
     """Returns the services of which a copy would start, or take another shape, where one failed lately."""
+    return frozenset(service for service, _ in _returning(snapshot, desired))
+
+
+def is_avoided(snapshot: Snapshot, desired: Desired, decided: Desired) -> bool:
+    """Returns whether this changes services where their steps failed, besides what is decided anyway.
+
+    A plan that only saves cost does not.
+    """
+    is_back = _returning(snapshot, desired) - _returning(snapshot, decided)
+    return bool(is_back or resting_changes(snapshot, desired))
+
+
+def _returning(snapshot: Snapshot, desired: Desired) -> frozenset[tuple[str, Place]]:
     failed = snapshot.failed_places
     return frozenset(
-        change.owner
+        (change.owner, change.place)
         for change in (changes(snapshot.in_force, desired) if failed else ())
         if change.takes_room and covers(failed.get(change.owner, ()), change.place)
     )

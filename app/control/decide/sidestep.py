@@ -16,6 +16,7 @@ import msgspec
 from app.control.decide.batches import BatchContext, with_batches
 from app.control.decide.decide import own_modes
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
+from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.mode import mode_of
@@ -67,7 +68,7 @@ def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
     if not context.allows_batches or context.decision.desired != snapshot.in_force:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
-    is_free = snapshot.resting.keys().isdisjoint(wanted.services)
+    is_free = not is_avoided(snapshot, wanted.desired, snapshot.in_force)
     is_searched = handed_over(wanted.plan.changes) <= MOST_HANDOVERS
     return is_better and is_free and is_searched and _has_one_mode(snapshot, wanted.services)
 

@@ -15,9 +15,10 @@ from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import NO_REGRETS
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
-from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
+from app.control.rollout.changes import InstanceChange, changes
 from app.control.rollout.rules_of import rules_of
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
@@ -170,3 +171,30 @@ def test_no_batch_is_made_during_a_rollout_a_pause_or_before_the_first_plan(cont
 
 def test_a_search_that_fails_changes_nothing(context: BatchContext) -> None:
     assert add_due_batches(context, NO_REGRETS, OutOfTime()) == (context.decision, NO_REGRETS)
+
+
+def starts(context: BatchContext, found: Decision) -> list[InstanceChange]:
+    return [change for change in changes(context.snapshot.in_force, found.desired) if change.takes_room]
+
+
+def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: BatchContext, found: Decision) -> None:
+    decided = {(change.owner, change.place) for change in starts(context, context.decision)}
+    change = next(change for change in starts(context, found) if (change.owner, change.place) not in decided)
+    failed = replace(context.snapshot, failed_places={change.owner: (change.place,)})
+    avoiding = replace(context, snapshot=failed)
+    assert batches_again(avoiding, found.answer.recipe, SOLVER) is context.decision
+    other = add_due_batches(avoiding, NO_REGRETS, SOLVER)[0]
+    assert (change.owner, change.place) not in {(each.owner, each.place) for each in starts(context, other)}
+    owner, place = min(decided)
+    decided_anyway = replace(context, snapshot=replace(context.snapshot, failed_places={owner: (place,)}))
+    assert batches_again(decided_anyway, found.answer.recipe, SOLVER).desired == found.desired
+
+
+def test_a_batch_waits_for_a_rest_only_where_it_changes_the_service(context: BatchContext, found: Decision) -> None:
+    change, until = starts(context, found)[0], context.snapshot.at + timedelta(minutes=1)
+    everywhere = Rest(until)
+    rests = {True: Rest(until, (change.place,)), False: Rest(until, (("another-node", 0),))}
+    for is_there, rest in (*rests.items(), (True, everywhere)):
+        resting = replace(context, snapshot=replace(context.snapshot, resting={change.owner: rest}))
+        again = batches_again(resting, found.answer.recipe, SOLVER)
+        assert (again.desired == found.desired) is not is_there

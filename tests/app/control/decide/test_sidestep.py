@@ -15,6 +15,7 @@ from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
+from app.control.rollout.changes import changes
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import judge
 from solvers.planning.problem import Place
@@ -91,6 +92,30 @@ def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
     until = context.snapshot.at + timedelta(minutes=5)
     resting = replace(context, snapshot=replace(context.snapshot, resting={wanted.services[0]: Rest(until)}))
     assert find_sidestep(resting, wanted, SOLVER) is None
+
+
+def test_a_sidestep_waits_for_a_rest_only_where_a_copy_starts_again(
+    context: BatchContext, wanted: Decision, found: Decision
+) -> None:
+    change = next(change for change in changes(context.snapshot.in_force, wanted.desired) if change.takes_room)
+    until = context.snapshot.at + timedelta(minutes=5)
+    for place, is_there in ((change.place, True), (("another-node", 0), False)):
+        resting = replace(context.snapshot, resting={change.owner: Rest(until, (place,))})
+        failed = replace(context.snapshot, failed_places={change.owner: (place,)})
+        for snapshot in (resting, failed):
+            other = find_sidestep(replace(context, snapshot=snapshot), wanted, SOLVER)
+            assert (other is None) is is_there
+            assert is_there or (other and other.desired == found.desired)
+
+
+def test_no_copy_moves_aside_to_where_one_of_its_service_failed_lately(
+    context: BatchContext, wanted: Decision, found: Decision
+) -> None:
+    aside = next(change for change in changes(context.snapshot.in_force, found.desired) if change.takes_room)
+    failed = replace(context.snapshot, failed_places={aside.owner: (aside.place,)})
+    other = find_sidestep(replace(context, snapshot=failed), wanted, SOLVER)
+    starts = [change for change in changes(failed.in_force, other.desired) if change.takes_room] if other else []
+    assert (aside.owner, aside.place) not in {(change.owner, change.place) for change in starts}
 
 
 def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: BatchContext, wanted: Decision) -> None:
