@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
@@ -46,15 +44,6 @@ def _returning(snapshot: Snapshot, desired: Desired) -> frozenset[tuple[str, Pla
         (change.owner, change.place)
         for change in (changes(snapshot.in_force, desired) if failed else ())
         if change.takes_room and covers(failed.get(change.owner, ()), change.place)
-    )
-
-
-def starts_where_it_rests(snapshot: Snapshot, desired: Desired, now: datetime) -> bool:
-    """Returns whether a copy would start, or take another shape, on a GPU where one of its service failed lately."""
-    rests = snapshot.resting.items()
-    places = {(owner, place) for owner, rest in rests if now < rest.until for place in rest.places}
-    return bool(places) and any(
-        change.takes_room and (change.owner, change.place) in places for change in changes(snapshot.in_force, desired)
     )
 
 

@@ -9,14 +9,13 @@ from datetime import datetime, timedelta
 
 from app.control.decide.decide import split_by_mode
 from app.control.decide.last_question import CycleResult
-from app.control.decide.resting import starts_where_it_rests
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import Reason, event_of, reason_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
-from app.control.fast.ladder import find_quick_step
+from app.control.fast.drafting import draft_step
 from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -105,18 +104,13 @@ class FastLane:
     def _stepped(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
-        strict = next(iter(base.snapshot.in_force.values())).handover == "strict" if base.snapshot.in_force else False
-        quick = find_quick_step(
-            base.question.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
-        )
-        if quick is None:
+        drafted = draft_step(base, needs, self.solver, now, self.kept_bound)
+        if drafted is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
-        short = Reason.LOAD_ROSE if quick.unserved else None
-        snapshot, decision = base.decided(quick, now, self.kept_bound)
+        quick, snapshot, decision = drafted.quick, drafted.snapshot, drafted.decision
+        short = Reason.LOAD_ROSE if quick.unserved or drafted.left_out else None
         if decision.answer.outcome is SolveOutcome.WRONG:
             return self._refuse(decision)
-        if starts_where_it_rests(snapshot, decision.desired, now):
-            return LaneResult(calls_for=Reason.LOAD_ROSE)  # a full cycle looks for another GPU
         if not base.question.problem.services.keys() & set(decision.services):
             # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)

@@ -9,7 +9,7 @@ import pytest
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.decide import hold_back
-from app.control.decide.resting import resting_changes, returning_services, starts_where_it_rests
+from app.control.decide.resting import resting_changes, returning_services
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import Rest
 from app.control.formulate.formulate import formulate
@@ -64,16 +64,6 @@ def test_on_the_gpu_of_its_rest_a_copy_may_stop_but_not_get_another_shape() -> N
     now = replace(NOW, in_force=desired(a=(HERE, 40), b=(THERE, 30)), resting={"shop/a": Rest(UNTIL, (HERE,))})
     assert resting_changes(now, desired(a=(HERE, 60), b=(THERE, 30))).keys() == {"shop/a"}
     assert resting_changes(now, desired(a=(THERE, 40), b=(THERE, 30))) == {}
-
-
-def test_no_quick_step_starts_a_copy_where_one_failed_until_the_rest_is_over() -> None:
-    wanted = desired(a=(HERE, 40), b=(THERE, 30))
-    for places in ((HERE,), (HERE, ("n2", 0))):
-        now = replace(NOW, resting={"shop/a": Rest(UNTIL, places)})
-        assert starts_where_it_rests(now, wanted, NOON)
-        assert not starts_where_it_rests(now, wanted, UNTIL)
-        assert not starts_where_it_rests(now, desired(a=(THERE, 40), b=(THERE, 30)), NOON)
-    assert not starts_where_it_rests(NOW, wanted, NOON)
 
 
 @pytest.mark.parametrize(

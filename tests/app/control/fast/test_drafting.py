@@ -1,0 +1,61 @@
+"""A quick step leaves out the services that would start again where a copy of them failed lately, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
+
+from app.control.decide.assigning import desired_of
+from app.control.decide.resting import returning_services
+from app.control.domain.snapshot import Snapshot
+from app.control.fast import CapacityNeed, StepTrigger
+from app.control.fast.base import step_base
+from app.control.fast.drafting import DraftedStep, draft_step
+from app.control.formulate.formulate import formulate
+from app.control.solve.inline import Inline
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Place
+from tests.app.control.decide.test_choosing import EACH_GIB, GPUS, NODES, world
+
+RATES = {"shop/a": 40.0, "shop/b": 30.0}
+NEEDED = {"shop/a": 600.0, "shop/b": 500.0}  # one copy carries less
+PLACES = [(node, gpu) for node in NODES for gpu in range(GPUS)]
+A, B = PLACES[:2]
+
+
+def running() -> Snapshot:
+    now = world(RATES)
+    lines = [
+        Instance(f"i-{name}", name, *place, "v", 1, 0.0, 40, EACH_GIB, 1500.0, RATES[name])
+        for name, place in (("shop/a", A), ("shop/b", B))
+    ]
+    return replace(now, in_force=desired_of(now, formulate(now), Plan(tuple(lines))), target=1)
+
+
+def drafted(failed: dict[str, tuple[Place, ...]], services: Collection[str] = tuple(RATES)) -> DraftedStep | None:
+    snapshot = replace(running(), failed_places=failed)
+    needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, NEEDED[name], NEEDED[name], "load rose") for name in services]
+    base = step_base(snapshot, formulate(snapshot))
+    return draft_step(base, needs, Inline(), snapshot.at + timedelta(seconds=1), None)
+
+
+def test_only_the_service_that_would_start_where_it_failed_is_left_out() -> None:
+    both = drafted({})
+    assert both and both.left_out == () and set(both.decision.services) == set(RATES)
+    step = drafted({"shop/a": tuple(PLACES)})
+    assert step and step.left_out == ("shop/a",) and set(step.decision.services) == {"shop/b"}
+    assert "shop/a" not in step.quick.rates, "a later step still finds its need"
+    assert returning_services(step.snapshot, step.decision.desired) == set()
+    calls = step.quick.answer.recipe["calls"]
+    assert isinstance(calls, dict) and calls.keys() == {"shop/b"}, "a replay answers the same needs"
+
+
+def test_a_service_that_failed_where_the_step_starts_nothing_of_it_is_in_the_step() -> None:
+    step = drafted({"shop/a": (("another-node", 0),)})
+    assert step and step.left_out == () and set(step.decision.services) == set(RATES)
+
+
+def test_no_step_is_made_if_every_service_would_start_where_it_failed() -> None:
+    assert drafted({"shop/a": tuple(PLACES), "shop/b": tuple(PLACES)}) is None
+    assert drafted({"shop/a": tuple(PLACES)}, ["shop/a"]) is None
