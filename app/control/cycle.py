@@ -11,7 +11,7 @@ from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
-from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
+from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
@@ -123,9 +123,16 @@ class _Cycle:
             return paused
         if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
-        if self.before.still_answers(self.snapshot, self.asked):
+        if self.before.still_answers(self.snapshot, self.asked) or self._is_proposed_already():
             return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
+
+    def _is_proposed_already(self) -> bool:
+        """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
+        then = self.before.as_proposed(self.snapshot)
+        if then is self.snapshot or not self.store.has_proposal():
+            return False
+        return self.before.still_answers(then, formulate(close_failed_places(then)))
 
     def skip(self, why: HeldBackChange) -> CycleResult:
         self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
@@ -224,6 +231,8 @@ class _Cycle:
         if not generations:
             return self._unchanged(decision)
         last = self._last_question(decision.answer.outcome, self.snapshot.declared)
+        is_proposed = any(part.state is PlanState.PROPOSED for part in parts)
+        last = replace(last, rests=rests_to_keep(self.snapshot, decision, is_proposed))
         return CycleResult(decision.answer.outcome, last, generations[0], parts[0], self.snapshot, self.question)
 
     def fail(self, answer: SolverAnswer) -> CycleResult:

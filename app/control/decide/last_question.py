@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.control.decide.regret import NO_REGRETS, RegretAccounts
@@ -10,7 +11,7 @@ from app.control.domain.blame import describe_suspects, suspects_of_tenant
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
-from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.domain.snapshot import DeclaredObject, Rest, Snapshot
 from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound
 
@@ -28,6 +29,7 @@ class LastQuestion:
     around: tuple[str, ...] = ()
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
     regrets: RegretAccounts = NO_REGRETS
+    rests: Mapping[str, Rest] = field(default_factory=dict)  # around which a plan was proposed
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
         """Returns whether asking again would give the same answer."""
@@ -39,6 +41,13 @@ class LastQuestion:
         if self.regrets.due(now) or self.regrets.goal.waited(now).is_due:
             return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
+
+    def as_proposed(self, snapshot: Snapshot) -> Snapshot:
+        """Returns the snapshot with the rests that a proposal was made around.
+
+        A person may be reading it, and it starts copies where none failed: the end of a rest asks for no other plan.
+        """
+        return replace(snapshot, resting={**self.rests, **snapshot.resting}) if self.rests else snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,12 @@ class CycleResult:
     def _message_for(self, tenant: str) -> str:
         sentence = self.why.sentence.rstrip(".") if self.why else ""
         return f"{sentence}; {describe_suspects(suspects_of_tenant(self.suspects, tenant))}"
+
+
+def rests_to_keep(snapshot: Snapshot, decision: Decision, is_proposed: bool) -> Mapping[str, Rest]:
+    """Returns the rests that a proposal does not wait for."""
+    waiting = {held.service for held in decision.held_back if held.reason == Reason.STEP_FAILED_LATELY}
+    return {owner: rest for owner, rest in snapshot.resting.items() if is_proposed and owner not in waiting}
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from app.control.answer.replay import record_of, replay
 from app.control.decide.around import AROUND_KEY
 from app.control.observe.observer import FAILURES_HOURS, FIRST_DELAY, retry_delay
 from app.control.solve.inline import Inline
-from app.store.plans import plans
+from app.store.plans import plan_reads, plans
 from app.store.plans.plans import RecentFailures
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, of_store, put, truth_of
@@ -91,8 +91,10 @@ def until_served(simulation: Simulation, name: str, seconds: float) -> Iterator[
     raise AssertionError(f"{name} is not served after {seconds:g} s")
 
 
-def small_service(name: str, kind: str = "v100-16gb", starts: float = QUICK_SECONDS) -> tuple[Document, ...]:
-    return model(name), profile(name, kind, startSeconds=starts), service(name, 100.0)
+def small_service(
+    name: str, kind: str = "v100-16gb", starts: float = QUICK_SECONDS, **more: Any
+) -> tuple[Document, ...]:
+    return model(name), profile(name, kind, startSeconds=starts), service(name, 100.0, **more)
 
 
 def others(simulation: Simulation, name: str) -> set[tuple[str, str, int, float]]:
@@ -215,3 +217,48 @@ def test_what_only_the_gpu_of_a_failed_start_can_serve_starts_there_while_the_ot
         assert planned[0].lane == "full", "no quick step has to make good for the cycle"
         for _ in until_served(simulation, "d", SERVED_WITHIN_SECONDS):
             pass
+
+
+def approve_next(simulation: Simulation) -> None:
+    """Waits for a proposal and approves it."""
+    for _ in simulation.seconds(SETTLED_SECONDS):
+        if proposed := proposals(simulation):
+            return decide_on(simulation, proposed[-1], "rolling")
+    raise AssertionError("no plan is proposed")
+
+
+def decide_on(simulation: Simulation, generation: int, state: str) -> None:
+    assert simulation.database.write(
+        lambda c: plan_reads.change_state(c, generation, ["proposed"], state, "an operator")
+    )
+
+
+def proposals(simulation: Simulation) -> list[int]:
+    found = rows(simulation, "SELECT generation FROM plan WHERE state = 'proposed' ORDER BY generation")
+    return [row.generation for row in found]
+
+
+@pytest.mark.parametrize("is_rejected", [False, True])
+def test_a_proposal_around_a_failed_gpu_is_not_superseded_as_the_rest_ends(
+    database_url: str, is_rejected: bool
+) -> None:
+    fleet = [node("node-0"), node("node-1"), *small_service("a")]
+    with settled(database_url, *fleet) as simulation:
+        declare(simulation, *small_service("d", mode="approve"))
+        approve_next(simulation)
+        failing = break_first_place(simulation, "d")
+        found = wait_for_failure(simulation, "shop/d")
+        for _ in simulation.seconds(SERVED_WITHIN_SECONDS):
+            if proposed := proposals(simulation):
+                break
+        assert proposed and simulation.clock.now() < found.last_at + FIRST_DELAY
+        while simulation.clock.now() < found.last_at + 4 * FIRST_DELAY:
+            simulation.advance(1)
+            assert proposals(simulation) == proposed
+        if is_rejected:
+            decide_on(simulation, proposed[0], "rejected")
+            simulation.advance(SERVED_WITHIN_SECONDS)
+            assert proposals(simulation) > proposed, "another one is made"
+        approve_next(simulation)
+        for _ in until_served(simulation, "d", SERVED_WITHIN_SECONDS):
+            assert failing not in assigned_places(simulation, "d")
