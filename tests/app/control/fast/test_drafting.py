@@ -8,15 +8,20 @@ from datetime import timedelta
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.resting import returning_services
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Rest, Snapshot
 from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
 from app.control.fast.drafting import DraftedStep, draft_step
+from app.control.fast.lane import FastLane
 from app.control.formulate.formulate import formulate
+from app.control.observe.loads import RecentLoad
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place
 from tests.app.control.decide.test_choosing import EACH_GIB, GPUS, NODES, world
+from tests.app.control.test_certificates import OneMoment
+from tests.solvers.planning.random_problems import NOON
 
 RATES = {"shop/a": 40.0, "shop/b": 30.0}
 NEEDED = {"shop/a": 600.0, "shop/b": 500.0}  # one copy carries less
@@ -59,3 +64,15 @@ def test_a_service_that_failed_where_the_step_starts_nothing_of_it_is_in_the_ste
 def test_no_step_is_made_if_every_service_would_start_where_it_failed() -> None:
     assert drafted({"shop/a": tuple(PLACES), "shop/b": tuple(PLACES)}) is None
     assert drafted({"shop/a": tuple(PLACES)}, ["shop/a"]) is None
+
+
+def test_the_fast_lane_serves_the_others_at_once_and_calls_for_a_cycle() -> None:
+    places, until = tuple(PLACES), NOON + timedelta(minutes=1)
+    snapshot = replace(running(), failed_places={"shop/a": places}, resting={"shop/a": Rest(until, places)})
+    store = OneMoment(snapshot)
+    store.epoch = 1
+    lane = FastLane(store, Inline(), step_base(snapshot, formulate(snapshot)))
+    readings = {name: RecentLoad(rate) for name, rate in NEEDED.items()}
+    result = lane.answer(readings, snapshot.at + timedelta(seconds=1), lambda: None)
+    assert [decision.services for decision in store.decisions] == [("shop/b",)]
+    assert result.generation and result.calls_for == Reason.LOAD_ROSE
