@@ -48,9 +48,9 @@ class CopyWork:
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
         busy = min(self.free, until) - since if self.free > since else 0.0
         if len(self.queue):
-            # The rest is being served or waits.
+            # The rest is being served. A whole batch may wait: a gateway counts the requests of all copies together.
             longest = (
-                min(max(1, self.most_open - batch), LONGEST_QUEUE_REQUESTS)
+                min(max(batch, self.most_open - batch), LONGEST_QUEUE_REQUESTS)
                 if self.most_open
                 else LONGEST_QUEUE_REQUESTS
             )

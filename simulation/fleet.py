@@ -22,6 +22,7 @@ from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
+MOSTLY = 0.75  # of the requests that a gateway admits at once
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
 
@@ -161,9 +162,11 @@ class SimulatedFleet:
         weights = np.array([max(weight, 1e-9) for _, weight in ready])
         weights /= weights.sum()
         most = self.most_open.get(name, 0)
+        is_full = sum(len(work.queue) for work, _ in ready) > MOSTLY * most
         shares = self._rng.multinomial(whole, weights)
         for (work, _), weight, share in zip(ready, weights, shares, strict=True):
-            work.most_open = ceil(most * weight)
+            # The gateway counts the requests of the service: while it has room, a copy may have more than its part.
+            work.most_open = ceil(most * weight) if is_full else most
             if share:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
 
