@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
+from app.control.decide.around import AROUND_KEY, Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batches import BatchContext, add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
@@ -208,7 +208,8 @@ class _Cycle:
 
     def _is_reached(self, decision: Decision, wanted: Decision) -> bool:
         """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
-        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        # Else more may be wanted than was asked for.
+        is_whole = self.asked is self.question and AROUND_KEY not in wanted.answer.recipe
         is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
         return is_whole and not is_failing and differs_by_cost_alone(self.snapshot, self.question, wanted)
 

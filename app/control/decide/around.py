@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.decide import rejudge
-from app.control.decide.resting import returning_services
+from app.control.decide.goal import differs_by_cost_alone
+from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import avoid_failed_places, close_again, closed_places
@@ -51,20 +52,29 @@ def answer_around_rests(
 def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer, answering: Answering) -> FoundAnswer:
     """Returns the answer; if services would start again where they failed lately, one that starts them elsewhere.
 
-    It has to serve every service as well: what only the GPUs of failed steps can take starts there.
+    It has to serve every service as well, and to run the same jobs: what only the GPUs of failed steps can take starts
+    there. What cost alone decides is not searched again: that waits until it is due, which may take many cycles.
     """
-    if found.decision is None or not (services := returning_services(snapshot, found.decision.desired)):
+    if found.decision is None or not (services := starting_services(snapshot, found.decision.desired)):
+        return found
+    if differs_by_cost_alone(snapshot, question, found.decision):
         return found
     lacks = lacks_of(snapshot, question, found.decision)
     searched = asked_about(snapshot, found.decision.answer.recipe)
     for around in avoid_failed_places(searched, services):
         asked = formulate(around)
         other = _answer_in(snapshot, around, asked, answering)
-        if other.decision is None or asked.shortages != question.shortages:
+        if other.decision is None or asked.shortages.keys() != question.shortages.keys():
             continue
-        if serves_as_much(lacks_of(snapshot, question, other.decision), lacks):
-            return other
+        keeps_jobs = _jobs(found.decision) <= _jobs(other.decision)
+        if keeps_jobs and serves_as_much(lacks_of(snapshot, question, other.decision), lacks):
+            # The bound of the whole fleet, where that was searched, holds for more steps to come.
+            return replace(other, kept_bound=found.kept_bound) if searched is snapshot else other
     return found
+
+
+def _jobs(decision: Decision) -> set[str]:
+    return {placed.job for placed in decision.plan.jobs}
 
 
 def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> Decision | None:

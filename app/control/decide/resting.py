@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Rest, Snapshot, covers
-from app.control.rollout.changes import changes, has_other_batch
+from app.control.rollout.changes import ChangeKind, changes, has_other_batch
 from solvers.planning.problem import Place
 
 
@@ -26,24 +28,33 @@ def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackC
 
 def returning_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
     """Returns the services of which a copy would start, or take another shape, where one failed lately."""
-    return frozenset(service for service, _ in _returning(snapshot, desired))
+    return frozenset(service for service, _ in _returning(snapshot, desired, (ChangeKind.START, ChangeKind.RESHAPE)))
+
+
+def starting_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
+    """Returns the services of which a copy would start where one failed lately.
+
+    A copy that takes another shape is not among them: it may have to, for what was declared since.
+    """
+    return frozenset(service for service, _ in _returning(snapshot, desired, (ChangeKind.START,)))
 
 
 def is_avoided(snapshot: Snapshot, desired: Desired, decided: Desired) -> bool:
     """Returns whether this changes services where their steps failed, besides what is decided anyway.
 
-    A plan that only saves cost does not.
+    Batches may not: they only save cost.
     """
-    is_back = _returning(snapshot, desired) - _returning(snapshot, decided)
+    kinds = (ChangeKind.START, ChangeKind.RESHAPE)
+    is_back = _returning(snapshot, desired, kinds) - _returning(snapshot, decided, kinds)
     return bool(is_back or resting_changes(snapshot, desired))
 
 
-def _returning(snapshot: Snapshot, desired: Desired) -> frozenset[tuple[str, Place]]:
+def _returning(snapshot: Snapshot, desired: Desired, kinds: Collection[ChangeKind]) -> frozenset[tuple[str, Place]]:
     failed = snapshot.failed_places
     return frozenset(
         (change.owner, change.place)
         for change in (changes(snapshot.in_force, desired) if failed else ())
-        if change.takes_room and covers(failed.get(change.owner, ()), change.place)
+        if change.kind in kinds and covers(failed.get(change.owner, ()), change.place)
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from app.control.decide.batches import BatchContext, with_batches
 from app.control.decide.decide import own_modes
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
-from app.control.decide.resting import is_avoided
+from app.control.decide.resting import is_avoided, resting_changes
 from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.mode import mode_of
@@ -63,14 +63,17 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
 
 
 def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
-    """Returns whether nothing changes although the wanted plan is better, and nothing else stands in its way."""
+    """Returns whether nothing changes although the wanted plan is better, and nothing else prevents it."""
     snapshot, now = context.snapshot, context.question.value_in_force
     if not context.allows_batches or context.decision.desired != snapshot.in_force:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
-    is_free = not is_avoided(snapshot, wanted.desired, snapshot.in_force)
+    # What only saves cost does not start where its service failed lately; what is needed starts there after its rest.
+    is_held = bool(resting_changes(snapshot, wanted.desired)) or (
+        not context.question.falls_short and is_avoided(snapshot, wanted.desired, snapshot.in_force)
+    )
     is_searched = handed_over(wanted.plan.changes) <= MOST_HANDOVERS
-    return is_better and is_free and is_searched and _has_one_mode(snapshot, wanted.services)
+    return is_better and not is_held and is_searched and _has_one_mode(snapshot, wanted.services)
 
 
 def _has_one_mode(snapshot: Snapshot, owners: Collection[str]) -> bool:

@@ -64,7 +64,10 @@ class FastLane:
                 question = formulate(snapshot)
             base = self.base
             if not (
-                base and base.snapshot.target == snapshot.target and base.question.fingerprint == question.fingerprint
+                base
+                and base.snapshot.target == snapshot.target
+                and base.snapshot.failed_places == snapshot.failed_places
+                and base.question.fingerprint == question.fingerprint
             ):
                 self.base = step_base(snapshot, question)
 
@@ -116,7 +119,8 @@ class FastLane:
             return LaneResult(calls_for=short)
         acting = split_by_mode(snapshot, decision)
         if not acting or acting[0].state is not PlanState.ROLLING:
-            return LaneResult()  # proposals and advice need not be quick: the cycle makes them
+            # Proposals and advice need not be quick: the cycle makes them.
+            return LaneResult(calls_for=Reason.LOAD_ROSE if drafted.left_out else None)
         event = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
         try:
             (generation,) = self.store.record(snapshot, acting[:1], [event])
