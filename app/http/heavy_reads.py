@@ -146,7 +146,7 @@ class ReadingProcess:
     async def ask(self, scope: Scope) -> ReadAnswer | None:
         """Returns the answer to a request; None if it is to be answered here."""
         process = self._process
-        if process is None or not self._is_ready or len(self._answers) >= MOST_AT_ONCE:
+        if process is None or not self.pid or self.working >= MOST_AT_ONCE:
             return None
         self._number += 1
         order = pickle.dumps(_order(self._number, scope), pickle.HIGHEST_PROTOCOL)
@@ -208,7 +208,7 @@ class ReadingProcess:
         log.log(
             logging.INFO if is_wanted else logging.WARNING,
             "reading_process_ended",
-            extra={"status": status, "error": repr(error), "unanswered": len(self._answers)},
+            extra={"status": status, "error": repr(error), "unanswered": self.working},
         )
         self._process, self._is_ready = None, False
         self._not_before = max(self._not_before, time.monotonic() + REST_SECONDS)

@@ -171,9 +171,7 @@ def test_after_its_rest_a_service_that_failed_on_two_nodes_is_tried_on_a_third(d
         declare(simulation, *small_service("d", BIG))
         found = wait_for_failure(simulation, "shop/d", times=2)
         assert found.places == (("big-0", 0), ("big-1", 0))
-        while simulation.clock.now() < found.last_at + retry_delay(2):
-            assert assigned_places(simulation, "d") == set()
-            simulation.advance(1)
+        wait_for_the_end_of_its_rest(simulation, found, "d")
         for _ in until_served(simulation, "d", SERVED_WITHIN_SECONDS):
             assert assigned_places(simulation, "d") <= {("big-2", 0)}
         assert failures(simulation)["shop/d"].times == 2
