@@ -2,7 +2,7 @@
 
 It is two: control.c, quick to start, and daemon.py behind it. Faults are files `switch.NAME` in the pipe directory:
 `hang`, `fault` (taken once), `no_server`, `max_clients` N, and by command `delay.COMMAND` SECONDS, `break.COMMAND`,
-`reply.COMMAND` TEXT.
+`reply.COMMAND` TEXT. A daemon ends with the process that built the program, and when its pipe directory is gone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def folder() -> Path:
     server = made / "nvidia-cuda-mps-server"
     server.symlink_to(sleep)
     python = Path(sys.executable).resolve()
-    paths = {"PYTHON": python, "DAEMON": here / "daemon.py", "SERVER": server}
-    defined = [f'-D{name}="{path}"' for name, path in paths.items()]
+    words = {"PYTHON": python, "DAEMON": here / "daemon.py", "SERVER": server, "OWNER": os.getpid()}
+    defined = [f'-D{name}="{word}"' for name, word in words.items()]
     subprocess.run(["gcc", "-O1", *defined, "-o", str(made / NAME), str(here / "control.c")], check=True)
     return made
 

@@ -47,7 +47,7 @@ int main(int count, char **arguments) {
     setsid();
     int nothing = open("/dev/null", O_RDWR);
     for (int at = 0; at < 3; at++) dup2(nothing, at);
-    execl(PYTHON, PYTHON, "-I", "-S", DAEMON, SERVER, (char *)NULL);
+    execl(PYTHON, PYTHON, "-I", "-S", DAEMON, SERVER, OWNER, (char *)NULL);
     return 1;
   }
   if (line < 0) {

@@ -91,8 +91,9 @@ class Client:
 class Daemon:
     """Everything in one thread: what blocks a real daemon blocks this one, too."""
 
-    def __init__(self, server_program: str) -> None:
+    def __init__(self, server_program: str, owner: int) -> None:
         self.server_program = server_program
+        self.owner = owner  # a process of the tests, with which this one ends
         self.gpu = Gpu()
         self.server: subprocess.Popen[bytes] | None = None
         self.faulty = False
@@ -104,12 +105,19 @@ class Daemon:
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> None:
+        try:
+            owner = os.pidfd_open(self.owner)
+        except ProcessLookupError:
+            return
+        self.selector.register(owner, selectors.EVENT_READ)
         control, device = self.listen("control"), self.listen("device.sock")
         PID_FILE.write_text(f"{os.getpid()}\n")
         self.log("Starting control daemon")
         while True:
             for key, _ in self.selector.select(TICK_SECONDS):
-                if key.fileobj is control:
+                if key.fileobj == owner:
+                    self.leave()
+                elif key.fileobj is control:
                     self.accept(control, self.controls, b"")
                 elif key.fileobj is device:
                     line = device.accept()[0]
@@ -136,6 +144,8 @@ class Daemon:
         self.selector.register(line, selectors.EVENT_READ)
 
     def tick(self) -> None:
+        if not PIPE.is_dir():
+            self.leave()
         if self.server is not None and self.server.poll() is not None:
             self.log(f"Server {self.server.pid} exited")
             self.gpu.hold(self.server.pid, None)
@@ -313,10 +323,10 @@ class Daemon:
         sys.exit(0)
 
     def log(self, words: str) -> None:
-        with LOG.open("a") as file:
+        with contextlib.suppress(FileNotFoundError), LOG.open("a") as file:  # its folder may be gone with the rest
             file.write(f"[Control {os.getpid():5}] {words}\n")
 
 
 if __name__ == "__main__":
     Path("/proc/self/comm").write_text("nvidia-cuda-mps-control")
-    Daemon(sys.argv[1]).run()
+    Daemon(sys.argv[1], int(sys.argv[2])).run()

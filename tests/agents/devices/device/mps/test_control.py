@@ -254,6 +254,7 @@ def test_case_28_folders_nested_too_deeply_to_delete_do_not_keep_the_next_daemon
         mps.start(UUID)
         assert mps.state(UUID) is MpsState.IDLE
     finally:
+        fake_mps.kill(pipe)
         subprocess.run(["rm", "-rf", pipe, *root.glob("old-*")], check=True)  # pytest deletes by recursion, too
 
 
