@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test soak check format openapi bench lock clean
+.PHONY: help install up test soak check types rules format openapi bench lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -28,11 +28,15 @@ test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)
 
-check: install ## what CI runs besides the tests: lint, types, imports, contract, pages, migrations, leaks
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
+check: types rules ## what CI runs besides the tests: lint, types, imports, contract, pages, migrations, leaks; -j2 takes two at once
+
+types: install
 	@$(BIN)/mypy
 	@$(BIN)/mypy scripts
+
+rules: install
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/leaks.py
 	@$(BIN)/python scripts/openapi.py --check

@@ -14,7 +14,7 @@ from tests.support.soak import SOAK
 
 FAULTS = 1000 if SOAK else 40
 MOST_FAULTS = 400  # until a removal is noticed
-QUICK = ("fsync", "pid-identity", "isolation")  # noticed within a few faults
+QUICK = ("fsync", "pid-identity", "isolation", "commit-reread")  # noticed within a few faults
 
 
 @pytest.fixture(autouse=True)
