@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 
 import msgspec
@@ -18,6 +19,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 SMALL_LACK_SHARE = 0.01  # of a service's rate
+KNOWN_AT_ANY_TIME = ("fingerprint", "plan_in_force", "verdict", "value_in_force")  # of a question without jobs
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,14 @@ class Question:
     problem: Problem
     pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): they stay as they are
     shortages: Mapping[str, str] = field(default_factory=dict)  # why minInstances was lowered, by service
+
+    def at(self, now: datetime) -> Question:
+        """Returns the same question at another time with all that is known of it, which without jobs still holds."""
+        assert self.problem.state is not None
+        assert not self.problem.jobs
+        found = replace(self, problem=replace(self.problem, state=replace(self.problem.state, now=now)))
+        vars(found).update({name: known for name, known in vars(self).items() if name in KNOWN_AT_ANY_TIME})
+        return found
 
     @cached_property
     def fingerprint(self) -> bytes:
