@@ -117,9 +117,9 @@ class Chaos:
         getattr(self, chosen)()
         return chosen
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: float, tick_seconds: float = 1.0) -> None:
         """Lets time pass, ends faults that are due, and checks."""
-        for now in self.simulation.seconds(seconds):
+        for now in self.simulation.seconds(seconds, tick_seconds):
             due = [end for at, end in self._spells if at <= now]
             self._spells = [(at, end) for at, end in self._spells if at > now]
             for end in due:

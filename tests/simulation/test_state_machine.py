@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from simulation.run import simulated
 from tests.simulation.chaos import FAULTS, Chaos
 from tests.simulation.test_chaos import converged, settled, world
+from tests.simulation.worlds import CALM_TICK_SECONDS
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import SOAK, scaled
 
@@ -32,7 +33,7 @@ def machine(server: DatabaseServer) -> type[RuleBasedStateMachine]:
             url = server.create()
             self.stack.callback(server.drop, url)
             self.chaos = Chaos(self.stack.enter_context(simulated(url, world())), seed)
-            self.chaos.advance(90)
+            self.chaos.advance(90, CALM_TICK_SECONDS)
             assert settled(self.chaos) == []
 
         @rule(fault=st.sampled_from(sorted(FAULTS)), seconds=st.integers(1, 60))

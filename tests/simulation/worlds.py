@@ -13,6 +13,7 @@ from simulation.shapes import Shape, noisy
 from simulation.world import ACTOR, of_documents
 
 V1 = "gpuwright/v1"
+CALM_TICK_SECONDS = 5.0  # of a simulation in which nothing depends on the second
 Document = dict[str, Any]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents
-from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import CALM_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 
@@ -40,7 +40,7 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
     )
     try:
         with simulated(url, world) as simulation:
-            simulation.advance(seconds)
+            simulation.advance(seconds, CALM_TICK_SECONDS)
             postgres.stands_at(url, simulation.clock.now())  # or the server would take every node for lost
             rates = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_SIGN_INS_PER_HOUR": "1e6"}
             with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **rates) as server:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.control.domain.events import Reason
+from tests.simulation.worlds import CALM_TICK_SECONDS
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import Reply
@@ -147,19 +148,19 @@ def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgr
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         first = newest(fleet)["generation"]
         say(fleet, first, "approve")
-        fleet.simulation.advance(40)
+        fleet.simulation.advance(40, CALM_TICK_SECONDS)
         assert plan(fleet, first)["state"] == "done"
         service = fleet.server.request("GET", "/api/v1/services/shop/a").json
         spec = service["spec"] | {"ratePerSecond": 420.0}
         assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
-        fleet.simulation.advance(32)
+        fleet.simulation.advance(32, CALM_TICK_SECONDS)
         second = newest(fleet)
         assert (second["state"], second["base"]) == ("proposed", first)
         say(fleet, second["generation"], "approve")
-        fleet.simulation.advance(40)
+        fleet.simulation.advance(40, CALM_TICK_SECONDS)
         undone = say(fleet, second["generation"], "rollback")
         assert (undone.status, undone.json["to"]) == (202, first)
-        fleet.simulation.advance(40)
+        fleet.simulation.advance(40, CALM_TICK_SECONDS)
         items = fleet.server.request("GET", "/api/v1/plans").json["items"]
         back = next(one for one in items if one["lane"] == "rollback")
         assert back["base"] == second["generation"]

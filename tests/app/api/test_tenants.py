@@ -19,7 +19,7 @@ from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put
 from solvers.planning.problem import Problem
 from tests.app.api.test_isolation import routes
-from tests.simulation.worlds import Document, document, gpu_type, node, policy
+from tests.simulation.worlds import CALM_TICK_SECONDS, Document, document, gpu_type, node, policy
 from tests.simulation.worlds import profile as profile_of
 from tests.support.caller import until
 from tests.support.postgres import DatabaseServer
@@ -78,12 +78,12 @@ class SharedFleet:
 def fleet(postgres: DatabaseServer) -> Iterator[SharedFleet]:
     url = postgres.create()
     with simulated(url, documents(60.0)) as simulation:
-        simulation.advance(70)
+        simulation.advance(70, CALM_TICK_SECONDS)
         drain(simulation)
-        simulation.advance(40)
+        simulation.advance(40, CALM_TICK_SECONDS)
         simulation.planner.solver = Fails()
         put(simulation.database, documents(90.0))
-        assert any(blamed(simulation) == set(TENANTS) for _ in simulation.seconds(300))
+        assert any(blamed(simulation) == set(TENANTS) for _ in simulation.seconds(300, CALM_TICK_SECONDS))
         postgres.stands_at(url, simulation.clock.now())
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", GPUWRIGHT_RATE_BURST="100000") as server:
         plans = server.request("GET", "/api/v1/plans?limit=500").json["items"]

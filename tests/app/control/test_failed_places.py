@@ -17,7 +17,7 @@ from app.store.plans import plan_reads, plans
 from app.store.plans.plans import RecentFailures
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, of_store, put, truth_of
-from tests.simulation.worlds import Document, gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import CALM_TICK_SECONDS, Document, gpu_type, model, node, policy, profile, service
 
 Place = tuple[str, int]
 SETTLED_SECONDS = 80.0
@@ -35,7 +35,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 def settled(database_url: str, *documents: Document) -> Iterator[Simulation]:
     """A fleet in which everything of the world serves."""
     with simulated(database_url, of_documents([gpu_type(), gpu_type(BIG), policy(), *documents])) as simulation:
-        simulation.advance(SETTLED_SECONDS)
+        simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
         yield simulation
 

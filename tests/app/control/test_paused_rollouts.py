@@ -12,7 +12,7 @@ from app.control.domain.decision import PlanState
 from app.store.plans import plan_reads
 from app.store.plans.plans import Overtaken
 from simulation.run import Simulation, simulated
-from tests.simulation.worlds import small
+from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
 PERSON = "ops"
 
@@ -42,7 +42,7 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
         generation = rolling(simulation)
         given = rows(simulation, "SELECT node, generation FROM assignment ORDER BY node")
         simulation.post.silence(["node-0"])
-        simulation.advance(300)
+        simulation.advance(300, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT max(generation) FROM plan") == [(generation,)]
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("paused",)]
         assert rows(simulation, "SELECT node, generation FROM assignment ORDER BY node") == given
@@ -54,7 +54,7 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         assert {item["type"]: item["status"] for item in found.status["conditions"]}["Served"] == "False"
         change(simulation, generation, PlanState.PAUSED, PlanState.ROLLING)
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT max(generation) FROM plan") > [(generation,)]
         assert simulation.fleet.ready("shop/a")
 

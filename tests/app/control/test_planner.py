@@ -21,7 +21,17 @@ from app.manifests.model import Key, Kind
 from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put
-from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service, withdraw
+from tests.simulation.worlds import (
+    CALM_TICK_SECONDS,
+    document,
+    gpu_type,
+    model,
+    node,
+    policy,
+    profile,
+    service,
+    withdraw,
+)
 
 
 @contextmanager
@@ -52,18 +62,18 @@ def another(simulation: Simulation) -> Planner:
 
 def test_a_declared_fleet_is_served_and_then_left_alone(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.advance(90)
+        simulation.advance(90, CALM_TICK_SECONDS)
         assert simulation.fleet.ready("shop/a") >= 1
         assert simulation.fleet.ready("shop/b") >= 1
         before = rows(simulation, "SELECT max(generation) FROM assignment")
-        simulation.advance(300)
+        simulation.advance(300, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT max(generation) FROM assignment") == before
         assert rows(simulation, "SELECT state FROM plan ORDER BY generation DESC LIMIT 1") == [("done",)]
 
 
 def test_advisory_shows_a_plan_and_assigns_nothing(database_url: str) -> None:
     with fleet(database_url, mode="advisory") as simulation:
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
         assert simulation.post.delivered == 0, "no agent received anything"
         assert {state for (state,) in rows(simulation, "SELECT state FROM plan")} == {"advisory"}
@@ -71,19 +81,19 @@ def test_advisory_shows_a_plan_and_assigns_nothing(database_url: str) -> None:
 
 def test_a_plan_that_awaits_approval_is_acted_upon_once_it_has_it(database_url: str) -> None:
     with fleet(database_url, mode="approve") as simulation:
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
         (proposed,) = rows(simulation, "SELECT generation FROM plan WHERE state = 'proposed'")
         simulation.database.write(
             lambda c: c.execute(text(f"UPDATE plan SET state = 'rolling' WHERE generation = {proposed[0]}"))
         )
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         assert simulation.fleet.ready("shop/a") >= 1
 
 
 def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         old, new = simulation.planner, another(simulation)
         assert not new.lead(), "the old one holds the lease"
         simulation.plans = False
@@ -102,7 +112,7 @@ def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down
 
 def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         old, new = simulation.planner, another(simulation)
         simulation.plans = False
         generation = simulation.database.read(plan_reads.in_force)
@@ -141,7 +151,7 @@ def test_case_1_a_leader_that_dies_before_assigning_is_replaced_and_its_work_con
 
 def test_the_same_question_is_answered_once(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         outcomes = [row for (row,) in rows(simulation, "SELECT outcome FROM cycle ORDER BY id DESC LIMIT 2")]
         assert outcomes == [SolveOutcome.UNCHANGED, SolveOutcome.UNCHANGED]
         kept = rows(simulation, "SELECT jsonb_array_length(snapshot) FROM cycle ORDER BY id DESC LIMIT 1")
@@ -150,25 +160,25 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
 
 def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str) -> None:
     with fleet(database_url, nodes=3) as simulation:
-        simulation.advance(90)
+        simulation.advance(90, CALM_TICK_SECONDS)
         before = {
             name: {instance.id for instance in wanted.instances} for name, wanted in _assigned(simulation).items()
         }
         away = next(name for name, ids in before.items() if ids)
         simulation.post.silence([away])
-        simulation.advance(100)
+        simulation.advance(100, CALM_TICK_SECONDS)
         now = {name: {instance.id for instance in wanted.instances} for name, wanted in _assigned(simulation).items()}
         assert now[away] == before[away], "no replacement before lostAfterSeconds"
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         for name in ("shop/a", "shop/b"):
             assert simulation.fleet.ready(name) >= 1, "and then one elsewhere"
 
 
 def test_a_deleted_service_is_taken_down(database_url: str) -> None:
     with fleet(database_url) as simulation:
-        simulation.advance(90)
+        simulation.advance(90, CALM_TICK_SECONDS)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         assert not any(
             instance.service == "b" for wanted in _assigned(simulation).values() for instance in wanted.instances
         )
@@ -180,7 +190,7 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
     slo = {"latencyMs": 120, "percentile": 98}
     shown = document("Service", "b", {"model": "b", "slo": slo, "ratePerSecond": 50, "mode": "advisory"}, "shop")
     with simulated(database_url, of_documents([*documents, service("a", 100.0), shown])) as simulation:
-        simulation.advance(90)
+        simulation.advance(90, CALM_TICK_SECONDS)
         assert simulation.fleet.ready("shop/a") >= 1
         assert simulation.fleet.ready("shop/b") == 0
         assert "advisory" in {state for (state,) in rows(simulation, "SELECT state FROM plan")}

@@ -26,7 +26,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
 from tests.proofs.campaign.faults import spoiled
 from tests.simulation.chaos import Failing
-from tests.simulation.worlds import small, withdraw
+from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
 FOUR_TIMES = {"shop/a": spike(90.0)}
 
@@ -60,7 +60,7 @@ def services_told(simulation: Simulation) -> set[str]:
 
 def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_load(database_url: str) -> None:
     with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
-        simulation.advance(80)
+        simulation.advance(80, CALM_TICK_SECONDS)
         ready = {name: simulation.fleet.ready(name) for name in ("shop/a", "shop/b", "shop/c")}
         close(simulation, "drain")
         simulation.advance(90)
@@ -74,7 +74,7 @@ def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) ->
         solver = Failing()
         store = PlannerStore(simulation.database, "another", 30.0)
         simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
-        simulation.advance(89)
+        simulation.advance(89, CALM_TICK_SECONDS)
         solver.spoil = lambda plan: spoiled(plan, 0.0)
         simulation.advance(20)
         assert solver.spoil is None, "the step was asked for"
@@ -86,20 +86,20 @@ def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) ->
 
 def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        simulation.advance(80)
+        simulation.advance(80, CALM_TICK_SECONDS)
         close(simulation, "cordon")
         simulation.advance(35)
         delete(simulation, "b")
-        simulation.advance(120)
+        simulation.advance(120, CALM_TICK_SECONDS)
         assert services_told(simulation) == {"a", "c"}
 
 
 def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
-        simulation.advance(45)
+        simulation.advance(45, CALM_TICK_SECONDS)
         first = newest(simulation)
         delete(simulation, "c")
-        simulation.advance(45)
+        simulation.advance(45, CALM_TICK_SECONDS)
         unwanted = newest(simulation)
         assert unwanted > first
         simulation.database.write(lambda c: plan_reads.store_request(c, unwanted, "rollback", "night"))
@@ -133,7 +133,7 @@ class Flaky:
 
 def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
-        simulation.advance(300)
+        simulation.advance(300, CALM_TICK_SECONDS)
         planned = _planned_rate(simulation)
         assert planned > 600
         simulation.plans = False
@@ -161,7 +161,7 @@ def _planned_rate(simulation: Simulation) -> float:
 
 def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
-        simulation.advance(100)
+        simulation.advance(100, CALM_TICK_SECONDS)
         usual = simulation.fleet.ready("shop/a")
         _set_back(simulation)
         simulation.advance(90)

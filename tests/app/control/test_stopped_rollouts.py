@@ -9,7 +9,7 @@ from sqlalchemy import text
 from app.manifests.model import Key, Kind
 from app.store.plans import plans
 from simulation.run import Simulation, simulated
-from tests.simulation.worlds import small, withdraw
+from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
 SETTLED_SECONDS = 80.0
 STOPPED = """
@@ -27,7 +27,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 
 def stop(simulation: Simulation) -> int:
     """Lets the fleet settle, and stores its plan as one that stopped because a step of shop/a failed."""
-    simulation.advance(SETTLED_SECONDS)
+    simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
     simulation.database.write(lambda c: c.execute(text(STOPPED)))
     ((generation, state),) = rows(simulation, "SELECT generation, state FROM plan ORDER BY generation DESC LIMIT 1")
     assert state == "stopped"
@@ -42,7 +42,7 @@ def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: st
     with simulated(database_url, small(gpus=4)) as simulation:
         generation = stop(simulation)
         given = rows(simulation, "SELECT node, version FROM assignment ORDER BY node")
-        simulation.advance(65)
+        simulation.advance(65, CALM_TICK_SECONDS)
         assert rows(simulation, f"SELECT state, decided_by, message FROM plan WHERE generation >= {generation}") == [
             ("done", "planner", "nothing that its rollout left out is needed any more")
         ]
@@ -59,7 +59,7 @@ def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_chang
         (last,) = rows(simulation, "SELECT reason FROM cycle ORDER BY at DESC LIMIT 1")
         assert last.reason == "step_failed_lately"
         assert rows(simulation, f"SELECT state FROM plan WHERE generation >= {generation}") == [("stopped",)]
-        simulation.advance(600)
+        simulation.advance(600, CALM_TICK_SECONDS)
         ((after,),) = rows(simulation, f"SELECT state FROM plan WHERE generation > {generation}")
         assert after == "done"
 
@@ -67,11 +67,11 @@ def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_chang
 def test_a_plan_stays_stopped_while_load_is_unserved(database_url: str) -> None:
     load = [1.0]
     with simulated(database_url, small(gpus=2), {"shop/a": lambda seconds: load[-1]}) as simulation:
-        simulation.advance(SETTLED_SECONDS)
+        simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
         load.append(40.0)
-        simulation.advance(300)
+        simulation.advance(300, CALM_TICK_SECONDS)
         generation = stop(simulation)
-        simulation.advance(65)
+        simulation.advance(65, CALM_TICK_SECONDS)
         ((state,),) = rows(simulation, f"SELECT state FROM plan WHERE generation >= {generation}")
         assert state == "stopped"
         assert rows(simulation, COMPLETED) == []

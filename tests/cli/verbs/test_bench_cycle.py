@@ -15,7 +15,7 @@ def test_bench_cycle_prints_the_row_of_its_contract(
 ) -> None:
     for name, value in {"AGENT_SECONDS": 2.0, "QUIET_CYCLES": 1, "ROUNDS": 1}.items():
         monkeypatch.setattr(cycle, name, value)
-    size = ("--gpus", "8", "--services", "3", "--work", "2", "--cycles", "1", "--agents", "2")
+    size = ("--gpus", "8", "--services", "3", "--work", "2", "--cycles", "1", "--spikes", "2", "--agents", "2")
     assert main(["bench", "cycle", *size, "--json"]) == 0
     printed = capsys.readouterr()
     (row,) = json.loads(printed.out)["rows"]

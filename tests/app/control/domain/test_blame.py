@@ -19,7 +19,7 @@ from app.manifests.offline import DeclaredFiles
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put
 from solvers.planning.problem import Problem
-from tests.simulation.worlds import gpu_type, model, node, policy, profile, service, withdraw
+from tests.simulation.worlds import CALM_TICK_SECONDS, gpu_type, model, node, policy, profile, service, withdraw
 
 KNOWN = (DeclaredObject("Service", "shop", "a", {"rate": 1}), DeclaredObject("Model", "", "m", {}))
 
@@ -50,11 +50,11 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
 ) -> None:
     with simulated(database_url, world(service("a", 200.0))) as simulation:
         simulation.planner.solver = Dies()
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         before, ready = rows(simulation, "SELECT max(generation) FROM plan"), simulation.fleet.ready("shop/a")
         assert ready >= 1
         put(simulation.database, world(service("a", 200.0), service("b", 50.0)))
-        simulation.advance(70)
+        simulation.advance(70, CALM_TICK_SECONDS)
         message = "the solver's process ended with SIGSEGV; declared since it last answered: Service shop/b"
         assert {row for (row,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
             message
