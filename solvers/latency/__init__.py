@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from solvers.latency.limits import LatencyTable, OutsideTheTable, limits
-from solvers.latency.rates import busy_fraction, latency_at, max_rate, timeout_for
+from solvers.latency.rates import busy_fraction, latency_at, max_rate, patient_timeouts, timeout_for
 
-__all__ = ["LatencyTable", "OutsideTheTable", "busy_fraction", "latency_at", "limits", "max_rate", "timeout_for"]
+__all__ = [
+    "LatencyTable",
+    "OutsideTheTable",
+    "busy_fraction",
+    "latency_at",
+    "limits",
+    "max_rate",
+    "patient_timeouts",
+    "timeout_for",
+]

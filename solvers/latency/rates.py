@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.latency import grids, kernels
 from solvers.latency.limits import OutsideTheTable, row, table
+
+Array: TypeAlias = NDArray[np.float64]
 
 SHORT_OF = 1.0 - 1e-6  # shortens each timeout, so that rounding makes no request late
 
@@ -36,6 +39,20 @@ def timeout_for(
     return None
 
 
+def patient_timeouts(
+    batches: NDArray[np.int64], exec_ms: Array, slo_ms: Array, rates_per_second: Array, accepted: Array
+) -> Array:
+    """Returns `timeout_for` of rates that are not accepted at timeout 0; NaN where no timeout is enough.
+
+    `accepted` are the loads that are accepted with timeouts.
+    """
+    for index in np.flatnonzero(~(np.isfinite(exec_ms) & (exec_ms > 0) & np.isfinite(slo_ms) & (slo_ms > 0))):
+        _ratio(float(exec_ms[index]), float(slo_ms[index]))  # refuses the number by its name
+    ratio = slo_ms / exec_ms
+    load = 0.001 * rates_per_second * exec_ms / batches * (1.0 - 1e-12)
+    return np.where(load <= accepted, exec_ms * np.minimum(1.0, ratio - 1.0) * SHORT_OF, np.nan)
+
+
 def latency_at(
     batch: int, exec_ms: float, rate_per_second: float, percentile: float, timeout_ms: float = 0.0
 ) -> float:  # fmt: skip
@@ -55,7 +72,7 @@ def latency_at(
 
 
 @cache
-def none_left() -> NDArray[np.float64]:
+def none_left() -> Array:
     """Returns the rows for kernels.busy_at: the chance that a start empties the queue, by batch and load 0..1."""
     _, _, starts = table()
     at = np.linspace(0.0, 1.0, kernels.BUSY_POINTS)

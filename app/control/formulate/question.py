@@ -77,7 +77,8 @@ class Question:
     def falls_far_short(self) -> bool:
         """True if another plan is due before the one in force is rolled out: a small lack only shifts weights."""
         services = self.problem.services
-        return not self.verdict.is_right or any(
+        lacks = any(
             lack.rate_per_second >= SMALL_LACK_SHARE * services[lack.service].rate_per_second
             for lack in self.plan_in_force.unserved
         )
+        return lacks or not self.verdict.is_right  # where the lack is enough, the verdict is found beside the search

@@ -15,7 +15,7 @@ from solvers.planning.judge.plan_lines import PlanLines, line_of, shape_of, wher
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.judge.verdict import Verdict, Violation
-from solvers.planning.judge.violations import Violations
+from solvers.planning.judge.violations import Violations, is_broken
 from solvers.planning.plan import Cost, Plan, Unplaced, Unserved
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 
@@ -234,9 +234,10 @@ class JudgedPlan:
     def _judge_gpu(self, place: Place, gpu: JudgedGpu) -> None:
         problem, policy = self.problem, self.problem.policy
         slow_down(gpu, policy)
-        self._broken.note(("gpu", place), gpu.name, gpus.RULES, problem, gpu)
+        self._broken.note(("gpu", place), lambda: gpu.name, gpus.RULES, problem, gpu)
         for line in gpu.residents:
-            self._judge_load(line, gpu)
+            if self._broken or is_broken(shapes.LOAD_RULES, problem, line, gpu):
+                self._judge_load(line, gpu)
         busy_w = 0.0
         if self._watts_matter:
             busy_w = fsum([watts(line, gpu) * cost.busy_share(line) for line in gpu.residents])

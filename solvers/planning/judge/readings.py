@@ -180,7 +180,7 @@ def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
 def watts(line: Resident | JobResident, gpu: JudgedGpu) -> float:
     """powerW x (clock / highest) ** powerExponent: the watts above idle while it is busy."""
     clock = line.instance.clock_mhz if isinstance(line, Resident) else line.clock_mhz
-    if clock not in gpu.type.clocks_mhz:
+    if clock == gpu.type.top_clock_mhz or clock not in gpu.type.clocks_mhz:
         return line.top_w
     return line.top_w * power(clock / gpu.type.top_clock_mhz, line.demand.power_exponent)
 

@@ -9,6 +9,19 @@ from solvers.planning.judge.verdict import Violation
 Part = tuple[str, object]  # a scope, and what of it: ("gpu", place), ("service", name)
 
 
+Rules = Sequence[Callable[..., str | None]]
+
+
+def is_broken(rules: Rules, *about: object) -> bool:
+    """Returns whether any of the rules is broken here."""
+    for rule in rules:
+        if rule(*about) is not None:
+            break
+    else:
+        return False
+    return True
+
+
 class Violations:
     """The violations found so far, by part."""
 
@@ -27,14 +40,9 @@ class Violations:
     def forget(self, part: Part) -> None:
         self.by_part.pop(part, None)
 
-    def note(
-        self, part: Part, where: Callable[[], str] | str, rules: Sequence[Callable[..., str | None]], *about: object
-    ) -> None:
+    def note(self, part: Part, where: Callable[[], str] | str, rules: Rules, *about: object) -> None:
         """Keeps which of the rules are broken here; `where` is called only if there are any."""
-        for rule in rules:
-            if rule(*about) is not None:
-                break
-        else:
+        if not is_broken(rules, *about):
             if self.by_part:
                 self.by_part.pop(part, None)
             return

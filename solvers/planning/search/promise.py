@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isnan
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.compiled import njit
-from solvers.latency import OutsideTheTable, latency_at, limits, timeout_for
+from solvers.latency import OutsideTheTable, latency_at, limits, patient_timeouts
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge import Resident
 from solvers.planning.problem import Instance, Problem, Service
@@ -30,7 +31,16 @@ def timeouts(
     rates: Sequence[float],
 ) -> list[float | None]:  # fmt: skip
     """Returns the timeout under which each rate is accepted: 0 if that is enough, None if no timeout is."""
-    found: list[float | None] = [0.0] * len(rates)
+    found = _timeouts(percentiles, batches, judged_ms, slos_ms, rates).tolist()
+    return [None if isnan(timeout) else timeout for timeout in found]
+
+
+def _timeouts(
+    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float], slos_ms: Sequence[float],
+    rates: Sequence[float],
+) -> Floats:  # fmt: skip
+    """Returns what `timeout_for` finds for each, with NaN where no timeout is enough."""
+    found = np.zeros(len(rates))
     whole = np.array(batches, dtype=np.int64)
     exec_ms, rate, slo = (np.array(values, dtype=np.float64) for values in (judged_ms, rates, slos_ms))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -38,37 +48,46 @@ def timeouts(
     percentile = np.array(percentiles, dtype=np.float64)
     for value in np.unique(percentile):
         at = np.flatnonzero(percentile == value)
-        accepted = np.zeros(len(at))
-        rows = limits(float(value), set(whole[at].tolist())).prompt
-        accepted_loads(rows, whole[at], ratio[at], accepted)
-        for index in at[load[at] > accepted * (1 + SLACK_SHARE)]:
-            found[index] = timeout_for(
-                int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index])
-            )
+        table = limits(float(value), set(whole[at].tolist()))
+        late = at[load[at] > _accepted(table.prompt, whole[at], ratio[at]) * (1 + SLACK_SHARE)]
+        if len(late):
+            accepted = _accepted(table.loads, whole[late], ratio[late])
+            found[late] = patient_timeouts(whole[late], exec_ms[late], slo[late], rate[late], accepted)
     return found
+
+
+def _accepted(rows: Floats, batches: Ints, ratios: Floats) -> Floats:
+    accepted = np.zeros(len(batches))
+    accepted_loads(rows, batches, ratios, accepted)
+    return accepted
 
 
 def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
     """Tells which residents keep their SLO, as a judge may ask instead of simulating; their exec must be known."""
     margin = 1 + problem.policy.exec_margin
-    known = [(r.service, r.instance, r.exec_ms) for r in residents]
-    least = timeouts(
-        [service.percentile if service else 99.9 for service, _, _ in known],
-        [instance.batch for _, instance, _ in known],
-        [(exec_ms or 0.0) * margin for _, _, exec_ms in known],
-        [service.slo_ms if service else 0.0 for service, _, _ in known],
-        [instance.rate_per_second for _, instance, _ in known],
+    judged_ms = [(resident.exec_ms or 0.0) * margin for resident in residents]
+    lines = [resident.instance for resident in residents]
+    services = [resident.service for resident in residents]
+    wanted = _timeouts(
+        [service.percentile if service else 99.9 for service in services],
+        [line.batch for line in lines],
+        judged_ms,
+        [service.slo_ms if service else 0.0 for service in services],
+        [line.rate_per_second for line in lines],
     )
-    return [
-        _is_wanted(wanted, instance.batch_timeout_ms) or _holds(service, instance, (exec_ms or 0.0) * margin)
-        for wanted, (service, instance, exec_ms) in zip(least, known, strict=True)
-    ]
+    stated = np.array([line.batch_timeout_ms for line in lines], dtype=np.float64)
+    kept: list[bool] = _are_wanted(wanted, stated).tolist()
+    for other in (index for index, is_kept in enumerate(kept) if not is_kept):
+        kept[other] = _holds(services[other], lines[other], judged_ms[other])
+    return kept
 
 
-def _is_wanted(wanted: float | None, timeout_ms: float) -> bool:
-    if wanted is None or (wanted > 0) != (timeout_ms > 0):
-        return False
-    return abs(wanted - timeout_ms) <= 1e-6 * max(1.0, wanted)
+def _are_wanted(wanted: Floats, stated: Floats) -> NDArray[np.bool_]:
+    """Returns whether each stated timeout is the wanted one; NaN, where no timeout is enough, is none."""
+    with np.errstate(invalid="ignore"):
+        is_close = np.abs(wanted - stated) <= 1e-6 * np.maximum(1.0, wanted)
+    are_wanted: NDArray[np.bool_] = is_close & ((wanted > 0) == (stated > 0))
+    return are_wanted
 
 
 def _holds(service: Service | None, instance: Instance, judged_ms: float) -> bool:
