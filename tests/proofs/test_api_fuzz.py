@@ -24,8 +24,8 @@ from tests.support.soak import SOAK, scaled
 from tests.support.world import WORLD, declare_world
 
 SEED = 1
-REQUESTS = scaled(100_000, 4_400)
-WARM_UP = scaled(3_000, 600)
+REQUESTS = scaled(100_000, 2_000)
+WARM_UP = scaled(3_000, 300)
 GROWTH_MB = 60
 # Phases and examples of each operation. The boundary values are seven thousand, and always the same.
 PHASES = {"examples,fuzzing": scaled(100, 2), "stateful": scaled(1000, 150)} | ({"coverage": 1} if SOAK else {})

@@ -14,7 +14,7 @@ from tests.simulation.optimum import Day, PlanSequence, ServiceShape, optimum
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, service
 from tests.support.soak import SOAK
 
-STEPS = 24 if SOAK else 12
+STEPS = 24 if SOAK else 8
 STEP_SECONDS = 3600.0 if SOAK else 300.0
 TICK = 5.0
 PRICE, MOVE_PRICE, SLO_MS = 1.2, 0.05, 120.0

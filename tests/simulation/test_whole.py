@@ -11,7 +11,7 @@ from simulation.whole import WholeNode
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK
 
-SECONDS = 3600.0 if SOAK else 240.0
+SECONDS = 3600.0 if SOAK else 120.0
 
 
 def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_url: str, tmp_path: Path) -> None:

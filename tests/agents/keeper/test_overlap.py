@@ -13,7 +13,7 @@ from agents.keeper.room import over_full
 from agents.node.node import LocalNode
 from tests.agents.keeper.test_faults import HANGS
 from tests.agents.keeper.test_routing import Gateway
-from tests.support.caller import until
+from tests.support.caller import GIVE_UP_SECONDS, until
 from tests.support.nodes import Machine, assigned, copy_of, kill, machine, ready, running, served
 
 SECONDS = 1.0  # of a hand-over
@@ -56,8 +56,10 @@ def test_a_warm_copy_waits_for_a_gateway_that_is_away_beyond_the_time_and_no_lon
         node.offer(assigned(1, served("search-1", sm=60), handover="overlap", handover_seconds=SECONDS))
         until(lambda: ready(node, "search-1"), "it is ready")
         gateway.away = True
-        node.offer(assigned(2, served("search-1", sm=70), handover="overlap", handover_seconds=SECONDS))
+        changed = served("search-1", sm=70)
+        node.offer(assigned(2, changed, handover="overlap", handover_seconds=GIVE_UP_SECONDS))
         until(lambda: stages(node) == [Stage.READY, Stage.ROUTING], "the new one is warm")
+        node.offer(assigned(3, changed, handover="overlap", handover_seconds=SECONDS))
         _, new = sorted(node.keeper.copies(), key=lambda copy: copy.born)
         until(lambda: node.keeper._clock() - new.born > 2 * SECONDS, "the time is over")
         until(lambda: held(node) == {"search-1": "gateway_away"}, "what it waits for is named")

@@ -54,7 +54,7 @@ def served(desired: Desired, rates: Mapping[str, float]) -> dict[str, float]:
 def test_no_service_is_served_less_because_copies_of_it_failed_on_some_gpus() -> None:
     r = Random(5)
     avoided = 0
-    for case in range(scaled(2_000, 30)):
+    for case in range(scaled(2_000, 15)):
         rates = {name: rate * r.choice((0.6, 1.0, 1.5)) for name, rate in SERVICES.items()}
         now = in_force(r, rates)
         failed = {name: tuple(sorted(r.sample(PLACES, r.randint(1, 3)))) for name in r.sample(sorted(rates), 2)}
@@ -96,7 +96,7 @@ def test_a_declared_change_reaches_a_copy_where_an_earlier_change_failed() -> No
 def test_what_only_cost_decides_is_not_searched_again_for_gpus_that_failed() -> None:
     r = Random(5)
     searched = 0
-    for _ in range(scaled(200, 20)):
+    for _ in range(scaled(200, 10)):
         now = replace(in_force(r, SERVICES), resting={})
         question = formulate(now)
         if question.falls_short:

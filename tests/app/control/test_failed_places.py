@@ -68,7 +68,7 @@ def break_first_place(simulation: Simulation, name: str) -> Place:
 
 
 def wait_for_failure(simulation: Simulation, name: str, times: int = 1) -> RecentFailures:
-    for _ in simulation.seconds(FAILS_WITHIN_SECONDS):
+    for _ in simulation.seconds(FAILS_WITHIN_SECONDS, 2.0):
         found = failures(simulation).get(name)
         if found and found.times == times:
             return found

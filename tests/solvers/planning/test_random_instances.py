@@ -9,7 +9,7 @@ from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
-PROBLEMS = scaled(500, 20)
+PROBLEMS = scaled(500, 10)
 STEP = 500 // PROBLEMS  # every day others of the same 500 would be luck; these are spread over them
 
 

@@ -15,7 +15,7 @@ from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.test_workers import fleet
 from tests.support.soak import scaled
 
-SEEDS = range(scaled(60, 4))
+SEEDS = range(scaled(60, 2))
 
 
 def unbounded(plan: Plan) -> Plan:

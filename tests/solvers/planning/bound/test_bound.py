@@ -32,7 +32,7 @@ from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.tables import tables
 
 SMS = (20, 40, 60, 100)
-EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 15
+EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 6
 
 
 @cache

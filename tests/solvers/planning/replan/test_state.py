@@ -21,7 +21,7 @@ from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
 NOW = SolveBudget(seconds=None, work=0)
-quick = settings(max_examples=100 if SOAK else 6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100 if SOAK else 3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 policies = st.fixed_dictionaries(
     {
         "pricing": st.sampled_from(["gpu", "gpu", "share"]),
