@@ -49,12 +49,14 @@ def draft(
 
 def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
     """Returns the services and jobs whose assignment changes, apart from weights."""
-
     found: set[str] = set()
     for node in {*before, *after}:
         old, new = _lines(before.get(node)), _lines(after.get(node))
         if old != new:
-            found |= {name for name, _ in _weightless_lines(old) ^ _weightless_lines(new)}
+            was, now = {line.id: line for line in old}, {line.id: line for line in new}
+            gone = [line for line in old if now.get(line.id) != line]
+            come = [line for line in new if was.get(line.id) != line]
+            found |= {name for name, _ in _weightless_lines(gone) ^ _weightless_lines(come)}
     return tuple(sorted(found))
 
 

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
+from app.worker.values import pickle_by_values
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Demand, Instance, Node, Problem, Profile, Service
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
     from solvers.planning.replan import Replanner
+
+pickle_by_values(Instance, Service, Node, Profile, Demand)  # a problem and a plan have thousands of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from app.control.domain.policy import planner_policy
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.formulate.tenants import budget_accounts, terms_of, used_by_service, used_by_tenant
+from app.control.formulate.tenants import budget_accounts, terms_of
 from app.control.jobs import JobState, declared_work
 from app.control.jobs import job_status as said_of_job
 from app.control.jobs import rows as job_rows
@@ -32,6 +32,7 @@ from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
 from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
+from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
@@ -66,6 +67,7 @@ class Announcer:
     _rental: RentalAdvisor = field(init=False)
     _history: AnnouncedHistory = field(default_factory=AnnouncedHistory)
     _statuses: StatusWriter = field(default_factory=StatusWriter)
+    _sums: PlanSums | None = None
 
     def __post_init__(self) -> None:
         self._rental = RentalAdvisor(self.solver)
@@ -93,13 +95,14 @@ class Announcer:
             return False
         metrics.count_events(written.events)
         self._history.remember(announced, written.free)
-        facts = self._facts(announced)
+        sums = self._sums = add_up(problem, outcome.plan, self._sums)
+        facts = self._facts(announced, sums)
         statuses = {key: ObjectStatus(statements) for key, statements in make_statements(facts).items()} | written.jobs
         specs = {
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
         self._statuses.say(self.database, epoch, statuses, specs)
-        metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour))
+        metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour, sums))
         return True
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
@@ -121,7 +124,7 @@ class Announcer:
         events.record(connection, found)
         return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)
 
-    def _facts(self, announced: Announcement) -> CycleFacts:
+    def _facts(self, announced: Announcement, sums: PlanSums) -> CycleFacts:
         outcome = announced.outcome
         snapshot, problem, plan = outcome.snapshot, outcome.question.problem, outcome.plan
         terms = terms_of(snapshot.declared)
@@ -142,7 +145,7 @@ class Announcer:
             terms=terms,
             accounts=known,
             limits=problem.limits,
-            used=used_by_tenant(problem, used_by_service(problem, plan.instances)),
+            used=sums.used,
             mode=mode_of(snapshot),
             currency=self.currency,
         )

@@ -13,8 +13,9 @@ from app.control.tell.announcement import Announcement
 from app.control.tell.conditions import CycleFacts
 from app.control.tell.degrade import Shedding
 from app.control.tell.outcome import CycleOutcome
-from app.control.tell.rates import cost_rates, top_tenants
+from app.control.tell.rates import top_tenants
 from app.control.tell.slo import SloStatus
+from app.control.tell.sums import PlanSums
 from solvers.planning.plan import Certificate, Releasable, Unserved
 
 ATTAINED_IN = "1h"  # the window of the condition SloAttained and of the metric
@@ -38,7 +39,8 @@ class LastAnswer:
 
 
 def make_figures(
-    announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable], held_per_hour: float
+    announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable], held_per_hour: float,
+    sums: PlanSums,
 ) -> PlannerFigures:  # fmt: skip
     """Returns the figures of a cycle; costs and bound are those of the last plan that was made.
 
@@ -73,7 +75,7 @@ def make_figures(
             )
             for tenant, terms in facts.terms.items()
         },
-        cost_rates=top_tenants(cost_rates(outcome.question.problem, outcome.plan)),
+        cost_rates=top_tenants(sums.cost_rates),
         corrections={name: correction.latency_factor for name, correction in snapshot.corrections.items()},
     )
 
