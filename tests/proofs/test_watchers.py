@@ -24,7 +24,7 @@ from tests.support.soak import scaled
 from tests.support.world import gpu_type, model, profile, service
 
 SEED = 50
-WRITERS = 50
+WRITERS = scaled(50, 20)
 WATCHERS = 20
 WRITES_OF_EACH = scaled(60, 6)
 LATENCY_WRITES = scaled(400, 60)
