@@ -171,7 +171,7 @@ class JudgedPlan:
             line = line_of(gpu, instance)
             line.instance = after
             retuned.append(line)
-            if ("line", id(line)) in self._broken or any(rule(self.problem, line, gpu) for rule in shapes.TUNING_RULES):
+            if ("line", id(line)) in self._broken or is_broken(shapes.TUNING_RULES, self.problem, line, gpu):
                 self._judge_line(line, gpu)
             self._judge_load(line, gpu)
         for place in {line.instance.place for line in retuned}:

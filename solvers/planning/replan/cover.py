@@ -194,7 +194,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
                 slot = d.start(gpu, offer, sm, batch, float(d.w.memory_gib[d.w.offer_profile[offer], batch]))
             d.b.cap[gpu, slot] = d.x.rate[gpu, slot] = cap
             need -= cap - before
-            bear(d.w, d.b, d.x, np.array([gpu], dtype=np.int64))
+        bear(d.w, d.b, d.x, np.array(sorted(used), dtype=np.int64))
         if need <= enough:
             return 0.0
         if not used:

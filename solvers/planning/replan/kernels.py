@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.tables import Floats, Ints
 
@@ -154,14 +154,19 @@ def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
         x.headroom[gpu] = low
 
 
-@njit(I8(WORLD, BOARD, I8, I1, I1, I1))
-def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
-    """Lists GPU and slot of each instance of a service on these GPUs; returns how many."""
+@njit(I8(I1, I1, I2, I8, I1, I1, I1))
+def find(
+    offer_service: Ints, counts: Ints, offers: Ints, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints
+) -> int:
+    """Lists GPU and slot of each instance of a service on these GPUs; returns how many.
+
+    It takes the arrays that it reads alone: it is called so often that handing over whole boards would take longer.
+    """
     count = 0
     for k in range(gpus.shape[0]):
         gpu = gpus[k]
-        for slot in range(b.count[gpu]):
-            if w.offer_service[b.offer[gpu, slot]] == service and count < into_gpu.shape[0]:
+        for slot in range(counts[gpu]):
+            if offer_service[offers[gpu, slot]] == service and count < into_gpu.shape[0]:
                 into_gpu[count], into_slot[count] = gpu, slot
                 count += 1
     return count

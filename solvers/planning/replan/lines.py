@@ -76,20 +76,20 @@ def difference(d: RunningBoard, services: Iterable[int], serial: int, unserved: 
 def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
     """Returns the instances at these seats, the same objects where nothing changed; without latencies yet."""
     t, b, x = d.t, d.b, d.x
-    gpus, slots = [gpu for gpu, _ in seats], [slot for _, slot in seats]
-    exec_ms = d.exec_ms(gpus, slots)
-    offers = b.offer[gpus, slots] if seats else np.zeros(0, dtype=np.int64)
-    services = [t.services[number] for number in t.offer_service[offers]]
+    at = np.array(seats, dtype=np.int64).reshape(-1, 2).T
+    exec_ms = d.exec_ms(at[0], at[1])
+    offers, sms, memory = (rows[*at].tolist() for rows in (b.offer, b.sm, x.memory))
+    batches, rates = t.batches[b.batch[*at]].tolist(), x.rate[*at].tolist()
+    services = [t.services[number] for number in t.offer_service[offers].tolist()] if seats else []
     of = [t.problem.services[name] for name in services]
-    batches = [int(batch) for batch in t.batches[b.batch[gpus, slots]]] if seats else []
-    rates = [float(rate) for rate in x.rate[gpus, slots]] if seats else []
-    waits = timeouts([s.percentile for s in of], batches, list(exec_ms * t.margin), [s.slo_ms for s in of], rates)
+    waits = timeouts([s.percentile for s in of], batches, exec_ms * t.margin, [s.slo_ms for s in of], rates)
+    times = exec_ms.tolist()
     found = []
     for k, (gpu, slot) in enumerate(seats):
         old, wait = d.lines[gpu][slot], waits[k]
         if wait is None:
             wait = 0.0  # it carries too much: the judge refuses it, and the change is taken back
-        fields = (int(b.sm[gpu, slot]), float(x.memory[gpu, slot]))
+        fields = (sms[k], memory[k])
         if old is not None:
             if wait and abs(wait - old.batch_timeout_ms) <= 1e-9 * max(1.0, wait):
                 wait = old.batch_timeout_ms
@@ -99,7 +99,7 @@ def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int)
             found.append(
                 Instance(
                     old.id, old.service, old.node, old.gpu, old.variant, batches[k], wait, *fields, old.clock_mhz,
-                    rates[k], float(exec_ms[k]),
+                    rates[k], times[k],
                 )
             )  # fmt: skip
             continue
@@ -110,7 +110,7 @@ def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int)
         found.append(
             Instance(
                 f"{services[k]}/{serial}", services[k], node, index, t.offer_variant[offers[k]], batches[k], wait,
-                *fields, clock_mhz, rates[k], float(exec_ms[k]),
+                *fields, clock_mhz, rates[k], times[k],
             )
         )  # fmt: skip
     return found

@@ -183,7 +183,7 @@ class RunningBoard:
             gpus.sort()
             count = sum(home.values())
             known = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-            find(self.w, self.b, service, gpus, *known)
+            find(self.w.offer_service, self.b.count, self.b.offer, service, gpus, *known)
             self.seated[service] = known
         return known
 
@@ -200,10 +200,11 @@ class RunningBoard:
         pools = self.shop.pools
         stack(self.b, self.x, pools.start, pools.empty, pools.empties)
 
-    def exec_ms(self, gpus: Sequence[int], slots: Sequence[int]) -> Floats:
+    def exec_ms(self, gpus: Sequence[int] | Ints, slots: Sequence[int] | Ints) -> Floats:
         """Returns the execution times of these residents."""
         into = np.zeros(len(gpus))
-        execs(self.w, self.b, self.x, np.array(gpus, dtype=np.int64), np.array(slots, dtype=np.int64), into)
+        at = (np.array(gpus, dtype=np.int64), np.array(slots, dtype=np.int64))
+        execs(self.w, self.b, self.x, *at, into)
         return into
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isnan
+from math import inf, isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.compiled import njit
-from solvers.latency import OutsideTheTable, latency_at, limits, patient_timeouts
+from solvers.latency import OutsideTheTable, latency_at, limits, patient_timeouts, timeout_for
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge import Resident
 from solvers.planning.problem import Instance, Problem, Service
@@ -17,6 +17,7 @@ from solvers.planning.search.arrays import F1, F2, I1
 from solvers.planning.search.tables import Floats, Ints
 
 SLACK_SHARE = 1e-9  # of a rate: tolerance for sums of floats
+FEW_LINES = 10  # so many are looked up sooner one by one
 
 
 @njit((F2, I1, F1, F1))
@@ -27,7 +28,7 @@ def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) ->
 
 
 def timeouts(
-    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float], slos_ms: Sequence[float],
+    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float] | Floats, slos_ms: Sequence[float],
     rates: Sequence[float],
 ) -> list[float | None]:  # fmt: skip
     """Returns the timeout under which each rate is accepted: 0 if that is enough, None if no timeout is."""
@@ -36,7 +37,7 @@ def timeouts(
 
 
 def _timeouts(
-    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float], slos_ms: Sequence[float],
+    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float] | Floats, slos_ms: Sequence[float],
     rates: Sequence[float],
 ) -> Floats:  # fmt: skip
     """Returns what `timeout_for` finds for each, with NaN where no timeout is enough."""
@@ -50,7 +51,12 @@ def _timeouts(
         at = np.flatnonzero(percentile == value)
         table = limits(float(value), set(whole[at].tolist()))
         late = at[load[at] > _accepted(table.prompt, whole[at], ratio[at]) * (1 + SLACK_SHARE)]
-        if len(late):
+        if len(late) <= FEW_LINES:
+            for index in late:
+                line = (int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index]))
+                timeout = timeout_for(*line)
+                found[index] = nan if timeout is None else timeout
+        else:
             accepted = _accepted(table.loads, whole[late], ratio[late])
             found[late] = patient_timeouts(whole[late], exec_ms[late], slo[late], rate[late], accepted)
     return found

@@ -13,7 +13,7 @@ from solvers.planning.problem import Instance, Policy, Problem, Service
 from solvers.planning.search.promise import SLACK_SHARE, keep, timeouts
 from tests.support.soak import scaled
 
-LINES = 40
+LINES = 80
 PROBLEM = Problem({}, {}, {}, {}, {}, policy=Policy(exec_margin=0.0))
 
 
