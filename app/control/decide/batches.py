@@ -18,12 +18,13 @@ from app.control.formulate.question import Question
 from app.control.rollout import order
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
-from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
 from solvers.planning.plan import Plan
 
 log = logging.getLogger(__name__)
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
+URGENT_TRIES, URGENT_SECONDS = 8, 2.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
 RECIPE_KEY = "batches"
 
@@ -39,12 +40,13 @@ class BatchContext:
 
     @property
     def allows_batches(self) -> bool:
-        """False while more urgent changes are made, or while a person has paused the rollout."""
-        snapshot = self.snapshot
-        is_settled = not snapshot.is_rolling and snapshot.assigned is None and not draining_gpus(snapshot.nodes)
-        # What answers a lack is recorded before batches are searched, which takes seconds.
-        is_urgent = self.question.falls_short and self.decision.desired != snapshot.in_force
-        return bool(snapshot.in_force) and is_settled and not is_urgent
+        """False before there is a plan, and while GPUs are drained."""
+        return bool(self.snapshot.in_force) and not draining_gpus(self.snapshot.nodes)
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the decision answers a lack."""
+        return self.question.falls_short and self.decision.desired != self.snapshot.in_force
 
     @property
     def plan(self) -> Plan:
@@ -60,10 +62,11 @@ def add_due_batches(
     decision, now = context.decision, context.snapshot.at
     if not context.allows_batches:
         return decision, regrets
+    tries = URGENT_TRIES if context.is_urgent else TRIES
+    seconds = min(URGENT_SECONDS, context.seconds) if context.is_urgent else context.seconds
     answer = solver.find_batches(
-        context.question.problem, context.plan, regrets.groups, tries=TRIES, seed=int(now.timestamp()),
-        seconds=context.seconds,
-    )  # fmt: skip
+        context.question.problem, context.plan, regrets.groups, tries=tries, seed=int(now.timestamp()), seconds=seconds
+    )
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
@@ -78,7 +81,7 @@ def add_due_batches(
 def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
     """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there.
 
-    The steps are rehearsed from the plan in force, and every service keeps its capacity at each of them.
+    The steps are rehearsed from what nodes are assigned, and every service keeps its capacity at each of them.
     """
     snapshot, decision = context.snapshot, context.decision
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.seconds)
@@ -89,7 +92,7 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
     found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
         return None
-    if order(snapshot.in_force, found.desired, rules_of(snapshot.declared)).stuck:
+    if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
         return None
     return replace(found, held_back=decision.held_back)
 
@@ -120,11 +123,12 @@ def _spell(batch: Batch) -> str:
 def _to_json(group: BatchGroup) -> JSON:
     return {
         "gpus": [[node, index] for node, index in group.places],
-        "solved": group.is_solved,
+        "kind": group.kind,
         "leaving": list(group.leaving),
+        "seed": group.seed,
     }
 
 
 def _from_json(item: Mapping[str, Any]) -> BatchGroup:
     places = tuple((str(node), int(index)) for node, index in item["gpus"])
-    return BatchGroup(places, bool(item["solved"]), tuple(item.get("leaving", ())))
+    return BatchGroup(places, BatchKind(item["kind"]), tuple(item["leaving"]), int(item["seed"]))

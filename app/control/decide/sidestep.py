@@ -27,7 +27,7 @@ from app.control.rollout.changes import ChangeKind, InstanceChange, changes, wit
 from app.control.rollout.rehearsal import rehearsed
 from app.control.rollout.rules import RolloutRules
 from app.control.rollout.rules_of import rules_of
-from solvers.planning.batches.batch import BatchGroup
+from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.problem import Place, Problem
 
 MOST_MOVERS = 3  # copies that move aside
@@ -50,7 +50,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
     blocked = _BlockedChanges(context.snapshot, context.question.problem, wanted.desired)
     tries = min(MOST_TRIES, MOST_TRIED // max(len(context.plan.instances), 1) + 1)
     for movers, places in islice(blocked.candidates(), tries):
-        group = BatchGroup(places, is_solved=True, leaving=tuple(movers))
+        group = BatchGroup(places, BatchKind.SOLVED, leaving=tuple(movers))
         found = with_batches(context, (group,), solver)
         if (
             found
@@ -65,7 +65,8 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
 def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
     """Returns whether nothing changes although the wanted plan is better, and nothing else prevents it."""
     snapshot, now = context.snapshot, context.question.value_in_force
-    if not context.allows_batches or context.decision.desired != snapshot.in_force:
+    is_settled = not snapshot.is_rolling and snapshot.assigned is None
+    if not context.allows_batches or not is_settled or context.decision.desired != snapshot.in_force:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
     # What only saves cost does not start where its service failed lately; what is needed starts there after its rest.

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from solvers.planning.problem import Place
 
 
+class BatchKind(StrEnum):
+    """What becomes of the GPUs of a group."""
+
+    EMPTIED = "emptied"  # others carry their load
+    SOLVED = "solved"  # again from nothing, together with some spare GPUs
+    REFILLED = "refilled"  # a few of them at a time, from what runs there, together with some spare GPUs
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class BatchGroup:
-    """A few GPUs in use: emptied, so that others carry their load, or solved again together with some spare ones.
+    """A few GPUs in use, and what becomes of them.
 
     Instances in `leaving`, which run elsewhere, move to these GPUs too: such a group makes room and may save nothing.
     """
 
     places: tuple[Place, ...]
-    is_solved: bool
+    kind: BatchKind
     leaving: tuple[str, ...] = ()  # ids of instances
+    seed: int = 0  # of a refill
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from solvers.planning.batches.batch import BatchGroup
+from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.batches.trials import BatchTrials
 
-MOST_EMPTIED, MOST_SOLVED = 2, 5  # GPUs of a group
-EMPTIED_SHARE = 0.5  # of the groups
+KINDS = (BatchKind.EMPTIED, BatchKind.SOLVED, BatchKind.REFILLED, BatchKind.REFILLED)  # as often as they gain most
+SIZES = {BatchKind.EMPTIED: (1, 2), BatchKind.SOLVED: (2, 5), BatchKind.REFILLED: (4, 20)}  # GPUs of a group
+MOST_SEED = 1_000
 WORST_GPUS = 4  # of the fleet: a share of the groups begins with one of them
 WORST_FIRST_SHARE = 0.4  # of the groups
 LOOKED_AT_GPUS = 4  # chosen at random: each other group begins with the worst of them
@@ -25,14 +26,16 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
     rank = {gpu: place for place, gpu in enumerate(worst)}
     known: set[BatchGroup] = set()
     for _ in range(count if used else 0):
-        is_solved = bool(rng.random() >= EMPTIED_SHARE)
-        size = int(rng.integers(2, MOST_SOLVED + 1) if is_solved else rng.integers(1, MOST_EMPTIED + 1))
+        kind = KINDS[rng.integers(len(KINDS))]
+        least, most = SIZES[kind]
+        size = int(rng.integers(least, most + 1))
         if rng.random() < WORST_FIRST_SHARE:
             first = int(rng.choice(worst[:WORST_GPUS]))
         else:
             first = min(rng.choice(used, LOOKED_AT_GPUS).tolist(), key=rank.__getitem__)
         chosen = _with_others(trials, first, min(size, len(used)), used, rng)
-        group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), is_solved)
+        searched = int(rng.integers(MOST_SEED)) if kind is BatchKind.REFILLED else 0
+        group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), kind, seed=searched)
         if group not in known:
             known.add(group)
             yield group

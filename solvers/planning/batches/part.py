@@ -19,15 +19,11 @@ from solvers.planning.search.tables import tables
 CLOSE_SHARE = 1e-7  # of a rate: a smaller lack is rounding
 
 
-def solve_part(
-    d: RunningBoard, gpus: Sequence[int], services: Collection[int], running: Sequence[Instance], work: int
-) -> list[Instance] | None:
-    """Returns what these empty GPUs are to run at the least cost; None if they cannot carry what is needed.
+def solve_part(problem: Problem, work: int) -> list[Instance] | None:
+    """Returns what the empty GPUs of a part are to run at the least cost; None if no plan is found.
 
-    `services` are those that ran there or are to move there, as `running`. What the others of their instances can carry
-    is not needed.
+    It may carry less than is needed: whoever asks looks at all instances of a service.
     """
-    problem = _problem_of(d, gpus, services, running)
     if not problem.services:
         return []
     t = tables(problem)
@@ -39,13 +35,16 @@ def solve_part(
             break
     if best is None:
         return None
-    placed, unserved = instances(t, best.placed)
-    return None if unserved else match_running(t, placed)
+    placed, _ = instances(t, best.placed)
+    return match_running(t, placed)
 
 
-def _problem_of(
-    d: RunningBoard, gpus: Sequence[int], services: Collection[int], running: Sequence[Instance]
-) -> Problem:
+def problem_of(d: RunningBoard, gpus: Sequence[int], services: Collection[int], running: Sequence[Instance]) -> Problem:
+    """Returns the problem of these GPUs, which are empty on the board, and of the rates that nothing else can carry.
+
+    `services` are those that ran there or are to move there, as `running`. What the others of their instances can carry
+    is not needed.
+    """
     whole = d.t.problem
     nodes = dict(_nodes(d, gpus))
     wanted = {service.name: service for service in _services(d, services)}

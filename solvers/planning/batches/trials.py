@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from solvers.planning.batches.batch import Batch, BatchGroup
-from solvers.planning.batches.part import solve_part
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.part import problem_of, solve_part
+from solvers.planning.batches.refill import refill_part
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
@@ -86,12 +87,14 @@ class BatchTrials:
         if len(gpus) < len(group.places) or len(leaving) < len(group.leaving) or not running:
             return None
         services = sorted({d.t.number_of[line.service] for line in running})
-        spare = self._spare(gpus) if group.is_solved and not leaving else []
+        is_emptied = group.kind is BatchKind.EMPTIED
+        spare = [] if is_emptied or leaving else self._spare(gpus)
         stopped = {(gpu, slot) for gpu in gpus for slot in range(int(d.b.count[gpu]))} | set(leaving)
         for gpu, slot in sorted(stopped, reverse=True):  # the last slot first: it fills the gap
             d.stop(gpu, slot)
-        if group.is_solved:
-            placed = solve_part(d, [*gpus, *spare], services, running, PART_WORK)
+        if not is_emptied:
+            part = problem_of(d, [*gpus, *spare], services, running)
+            placed = refill_part(part, group.seed) if group.kind is BatchKind.REFILLED else solve_part(part, PART_WORK)
             if placed is None:
                 d.restore()
                 return None

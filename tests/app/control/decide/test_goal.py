@@ -16,7 +16,7 @@ from app.control.domain.decision import Decision
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from solvers.planning.batches.batch import Batch, BatchGroup
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import PlacedJob
 from tests.app.control.decide.conftest import wanted_in
 
@@ -123,7 +123,7 @@ def test_a_goal_keeps_its_account_through_small_changes_and_loses_what_it_would_
     assert regrets.goal.regret == pytest.approx(2.0 * hour)
     assert regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0).goal.regret == pytest.approx(1.0 * hour)
     assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0).goal.regret == 0.0
-    made = regrets.made(Batch((BatchGroup((("node-0", 0),), True),), 1.0, 0.1))
+    made = regrets.made(Batch((BatchGroup((("node-0", 0),), BatchKind.SOLVED),), 1.0, 0.1))
     assert made.goal.regret == pytest.approx(2.0 * hour * 2 / 3), "a third of it was saved by the batch"
 
 

@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 
 from app.control.decide.regret import LEAD_HOURS, NO_REGRETS, RegretAccounts
-from solvers.planning.batches.batch import Batch, BatchGroup
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from tests.support.soak import scaled
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ CASES = scaled(10_000, 1_000)
 
 
 def group(*gpus: int) -> tuple[BatchGroup, ...]:
-    return (BatchGroup(tuple(("node-0", gpu) for gpu in gpus), True),)
+    return (BatchGroup(tuple(("node-0", gpu) for gpu in gpus), BatchKind.SOLVED),)
 
 
 def moment(cycle: int) -> datetime:

@@ -1,0 +1,67 @@
+"""Searches on from what a part of a fleet runs: refills a few of its GPUs at a time while that lowers the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.replan.kernels import capacities
+from solvers.planning.replan.match import match_running
+from solvers.planning.replan.running_board import running_board
+from solvers.planning.replan.seat import seat
+from solvers.planning.search import dive
+from solvers.planning.search.drafts import STEPS_SM_PERCENT, prepare
+from solvers.planning.search.limits import enforce_limits
+from solvers.planning.search.prices import resource_prices
+from solvers.planning.search.realise import instances, leave_out, placed_instances, prune
+from solvers.planning.search.tables import Tables, tables
+from solvers.planning.search.workshop import Workshop
+
+PRICE_ROUNDS = 3  # of the LP whose prices guide the search
+TRIES_A_TURN = 50
+TRIES_PER_GPU = 10
+LEAST_SAVED_SHARE = 0.1  # of a usual GPU's price: refilling for less is mostly refused
+
+
+def refill_part(problem: Problem, seed: int) -> list[Instance]:
+    """Returns what the GPUs of a part are to run for less; it may carry less than is needed.
+
+    The search starts from what runs there, so that most of it stays as it is.
+    """
+    if not problem.services:
+        return []
+    t = tables(problem)
+    shop = prepare(t)
+    rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
+    course = dive.Dive(rate, extra)
+    for _ in dive.generate(shop, course, PRICE_ROUNDS):
+        pass
+    shop.clear_all()
+    used = _seat(t, shop, problem.state.running if problem.state else ())
+    rate = np.where(course.rate > 0, course.rate, course.rate[course.rate > 0].min(initial=np.inf))
+    least = LEAST_SAVED_SHARE * float(np.median([pool.price_per_hour for pool in t.pools]))
+    for turn in range(-(-TRIES_PER_GPU * used // TRIES_A_TURN)):
+        shop.look_at(STEPS_SM_PERCENT[turn % len(STEPS_SM_PERCENT)])
+        shop.improve(rate, course.extra, seed * 1_000_003 + turn, TRIES_A_TURN, -least)
+    prune(shop)
+    leave_out(shop)
+    enforce_limits(shop)
+    placed, _ = instances(t, placed_instances(shop))
+    return match_running(t, placed)
+
+
+def _seat(t: Tables, shop: Workshop, running: Sequence[Instance]) -> int:
+    """Puts on the workshop's board what runs, each with all that it may carry; returns how many GPUs that are."""
+    d, b = running_board(t, shop, ()), shop.board
+    seat(d, running)
+    b.cover[:] = 0.0
+    for service in range(len(t.services)):
+        gpus, slots = d.seats(service)
+        now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
+        capacities(d.w, b, d.x, gpus, slots, now, best, by)
+        b.cap[gpus, slots] = now
+        b.cover[service] = now.sum()
+    shop.restack()
+    return len(shop.used)
