@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.control.decide.batches import BatchContext, add_due_batches, batches_again
+from app.control.decide.batches import (
+    TRIES,
+    URGENT_SECONDS,
+    URGENT_TRIES,
+    BatchContext,
+    add_due_batches,
+    batches_again,
+)
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import NO_REGRETS
@@ -76,13 +83,30 @@ def context() -> BatchContext:
     return BatchContext(quiet, question, decision, SECONDS)
 
 
-class Unasked(Inline):
-    """Fails if batches are searched."""
+@pytest.fixture(scope="module")
+def urgent(context: BatchContext) -> BatchContext:
+    """The same fleet, still with most of what it planned for a busy hour, when one service's load rises over that."""
+    started = context.snapshot
+    name, service = max(context.question.problem.services.items(), key=lambda item: item[1].rate_per_second)
+    carried = sum(line.rate_per_second for line in context.question.plan_in_force.instances if line.service == name)
+    loads = {**started.expected, name: ExpectedLoad(max(carried, service.rate_per_second) * 3)}
+    snapshot = replace(started, expected=loads, is_rolling=True)
+    question = formulate(snapshot)
+    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+    return BatchContext(snapshot, question, draft_changes(snapshot, question, answer), SECONDS)
+
+
+class Listening(Inline):
+    """Keeps with how much a search for batches is asked."""
+
+    tries: int
+    seconds: float
 
     def find_batches(
         self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
     ) -> SolverAnswer:
-        raise AssertionError("batches are searched")
+        self.tries, self.seconds = tries, seconds
+        return super().find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
 
 
 @pytest.fixture(scope="module")
@@ -127,16 +151,38 @@ def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchCon
     assert found.verdict.is_right
 
 
-def test_an_answer_to_a_lack_does_not_wait_for_batches(context: BatchContext) -> None:
-    planned = replace(context.snapshot, in_force=context.decision.desired)
-    short = under_load(planned, BUSY_FACTOR)
-    question = formulate(short)
-    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
-    urgent = BatchContext(short, question, draft_changes(short, question, answer), SECONDS)
-    assert question.falls_short
-    assert add_due_batches(urgent, NO_REGRETS, Unasked()) == (urgent.decision, NO_REGRETS)
-    kept = replace(urgent.decision, desired=short.in_force)
-    assert replace(urgent, decision=kept).allows_batches
+def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgent: BatchContext) -> None:
+    solver = Listening()
+    assert urgent.question.falls_short
+    assert urgent.decision.desired != urgent.snapshot.in_force
+    assert add_due_batches(urgent, NO_REGRETS, OutOfTime()) == (urgent.decision, NO_REGRETS)
+    decision = add_due_batches(urgent, NO_REGRETS, solver)[0]
+    assert (solver.tries, solver.seconds) == (URGENT_TRIES, URGENT_SECONDS)
+    assert decision.desired != urgent.decision.desired
+    assert cost(decision) < cost(urgent.decision)
+    assert decision.value
+    assert urgent.decision.value
+    assert decision.value.unserved <= urgent.decision.value.unserved
+    kept = replace(urgent, decision=replace(urgent.decision, desired=urgent.snapshot.in_force))
+    add_due_batches(kept, NO_REGRETS, solver)
+    assert (solver.tries, solver.seconds) == (TRIES, SECONDS)
+
+
+def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned(
+    context: BatchContext, found: Decision
+) -> None:
+    snapshot = context.snapshot
+    steps = order(snapshot.in_force, found.desired, rules_of(snapshot.declared)).steps
+    for assigned in steps[:-1]:
+        rolling = replace(snapshot, assigned=assigned, in_force=found.desired, is_rolling=True)
+        question = formulate(rolling)
+        answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+        decision = hold_back(rolling, question, draft_changes(rolling, question, answer))
+        midway = BatchContext(rolling, question, decision, SECONDS)
+        after = add_due_batches(midway, NO_REGRETS, SOLVER)[0].desired
+        rehearsed = order(assigned, after, rules_of(snapshot.declared))
+        assert not rehearsed.stuck
+        assert list(lacking(assigned, rehearsed.steps, after)) == []
 
 
 def test_the_rehearsal_of_a_batch_keeps_each_services_capacity_at_every_step(
@@ -162,11 +208,9 @@ def test_a_batch_is_made_again_from_its_recipe(context: BatchContext, found: Dec
     assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
 
 
-def test_no_batch_is_made_during_a_rollout_a_pause_or_before_the_first_plan(context: BatchContext) -> None:
-    now = context.snapshot
-    for snapshot in (replace(now, is_rolling=True), replace(now, assigned={}), replace(now, in_force={})):
-        held = replace(context, snapshot=snapshot)
-        assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)
+def test_no_batch_is_made_before_the_first_plan(context: BatchContext) -> None:
+    held = replace(context, snapshot=replace(context.snapshot, in_force={}))
+    assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)
 
 
 def test_a_search_that_fails_changes_nothing(context: BatchContext) -> None:

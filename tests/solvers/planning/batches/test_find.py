@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -126,3 +126,26 @@ def _possible_moves(problem: Problem, plan: Plan) -> Iterator[tuple[Instance, Pl
 def test_an_instance_that_does_not_run_cannot_leave(dear: tuple[Problem, Plan]) -> None:
     problem, plan = dear
     assert make_batches(problem, plan, (BatchGroup((plan.instances[0].place,), BatchKind.SOLVED, ("gone",)),)) is None
+
+
+def test_a_refill_is_right_and_cheaper_and_leaves_services_alone_that_run_elsewhere(dear: tuple[Problem, Plan]) -> None:
+    problem, plan = dear
+    before = judge(problem, plan, simulate=False, keeps=keep)
+    used = sorted({line.place for line in plan.instances})
+    refilled = 0
+    for seed, first in enumerate(range(0, len(used), 2)):
+        places = set(used[first : first + 4])
+        made = make_batches(problem, plan, (BatchGroup(tuple(sorted(places)), BatchKind.REFILLED, seed=seed),))
+        if made is None:
+            continue
+        refilled += 1
+        after = judge(problem, made, keeps=keep)
+        assert after.is_right, after.violations
+        assert after.cost.total < before.cost.total
+        concerned = {line.service for line in plan.instances if line.place in places}
+        assert _seats(made, concerned) == _seats(plan, concerned)
+    assert refilled
+
+
+def _seats(plan: Plan, without: Collection[str]) -> set[tuple[str, Place, int]]:
+    return {(line.id, line.place, line.sm_percent) for line in plan.instances if line.service not in without}
