@@ -24,7 +24,7 @@ from solvers.planning.plan import Plan
 log = logging.getLogger(__name__)
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
-URGENT_TRIES, URGENT_SECONDS = 8, 2.0  # in a cycle that answers a lack, which is to be on record soon
+URGENT_TRIES, URGENT_SECONDS = 16, 4.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
 RECIPE_KEY = "batches"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from solvers.planning.batches.batch import Batch, GroupRow
+from solvers.planning.problem import Place
 
 LEAD_HOURS = 0.05  # for which the loads of a plan are predicted
 GOAL_LEAD_HOURS = 0.1  # a goal's saving is expected to last this long: the peaks of swings are planned for longer
@@ -36,6 +37,17 @@ class WaitingBatch:
     def is_due(self, hours: float) -> bool:
         """Returns whether it is to be made after so many hours more."""
         return self.is_possible and self.after(hours + LEAD_HOURS) >= self.batch.churn
+
+    def without(self, places: frozenset[Place]) -> WaitingBatch | None:
+        """Returns what is left once something else is made on these GPUs: the regret of its others; None without any.
+
+        Whether it is still possible is known when it is measured again.
+        """
+        own = self.batch.places
+        if own.isdisjoint(places):
+            return self
+        left = len(own - places) / len(own)
+        return replace(self, regret=self.regret * left, is_possible=False) if left else None
 
     @property
     def saved_per_churn(self) -> float:
@@ -148,8 +160,8 @@ class RegretAccounts:
         return tuple(sorted(due, key=lambda batch: (-batch.saved_per_hour, batch.churn, batch.groups)))
 
     def made(self, batch: Batch) -> RegretAccounts:
-        """Returns the accounts without the batches that have a GPU of this batch: it runs something else now."""
-        others = tuple(entry for entry in self.waiting if batch.places.isdisjoint(entry.batch.places))
+        """Returns the accounts after a batch. What another has waited for on the same GPUs has been waited for."""
+        others = tuple(left for entry in self.waiting if (left := entry.without(batch.places)))
         return replace(self, waiting=others, goal=self.goal.without(batch))
 
     def refused(self, batch: Batch) -> RegretAccounts:

@@ -10,7 +10,7 @@ from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.batches.trials import BatchTrials
 
 KINDS = (BatchKind.EMPTIED, BatchKind.SOLVED, BatchKind.REFILLED, BatchKind.REFILLED)  # as often as they gain most
-SIZES = {BatchKind.EMPTIED: (1, 2), BatchKind.SOLVED: (2, 5), BatchKind.REFILLED: (4, 20)}  # GPUs of a group
+SIZES = {BatchKind.EMPTIED: (1, 2), BatchKind.SOLVED: (2, 5), BatchKind.REFILLED: (3, 12)}  # GPUs of a group
 MOST_SEED = 1_000
 WORST_GPUS = 4  # of the fleet: a share of the groups begins with one of them
 WORST_FIRST_SHARE = 0.4  # of the groups

@@ -131,7 +131,12 @@ def test_a_batch_goes_on_to_cost_its_saving_while_the_question_stays_the_same() 
     assert not gone.waited(moment(100)).due(moment(100)), "it is not possible any more"
 
 
-def test_making_a_batch_ends_the_accounts_of_its_gpus_alone() -> None:
-    first, second, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1, 2), (3, 4)))
-    accounts: RegretAccounts = NO_REGRETS.measured(moment(0), [first, second, apart]).made(first)
-    assert accounts.groups == (apart.groups,)
+def test_making_a_batch_ends_what_others_waited_for_on_its_gpus_alone() -> None:
+    first, inside, half, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1,), (1, 2), (3, 4)))
+    accounts = NO_REGRETS.measured(moment(0), [first, inside, half, apart])
+    accounts = accounts.measured(moment(180), [first, inside, half, apart])
+    waiting = {entry.batch: entry for entry in accounts.made(first).waiting}
+    assert waiting.keys() == {half, apart}
+    assert waiting[apart].regret == pytest.approx(0.05)
+    assert waiting[half].regret == pytest.approx(0.025)
+    assert not waiting[half].is_possible, "until it is measured again"
