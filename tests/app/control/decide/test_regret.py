@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 from random import Random
 
-from app.control.decide.regret import LEAD_HOURS, NO_REGRETS, RegretAccounts
+import pytest
+
+from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from tests.support.soak import scaled
 
@@ -134,9 +136,9 @@ def test_a_batch_goes_on_to_cost_its_saving_while_the_question_stays_the_same() 
 def test_making_a_batch_ends_what_others_waited_for_on_its_gpus_alone() -> None:
     first, inside, half, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1,), (1, 2), (3, 4)))
     accounts = NO_REGRETS.measured(moment(0), [first, inside, half, apart])
-    accounts = accounts.measured(moment(180), [first, inside, half, apart])
+    accounts = accounts.measured(moment(1), [first, inside, half, apart])
     waiting = {entry.batch: entry for entry in accounts.made(first).waiting}
     assert waiting.keys() == {half, apart}
-    assert waiting[apart].regret == pytest.approx(0.05)
-    assert waiting[half].regret == pytest.approx(0.025)
+    assert waiting[apart].regret == pytest.approx(CYCLE_HOURS)
+    assert waiting[half].regret == pytest.approx(CYCLE_HOURS / 2)
     assert not waiting[half].is_possible, "until it is measured again"
