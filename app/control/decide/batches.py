@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.cordons import draining_gpus
-from app.control.decide.decide import draft_changes
+from app.control.decide.decide import draft_changes, has_one_mode
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
@@ -24,7 +24,7 @@ from solvers.planning.plan import Plan
 log = logging.getLogger(__name__)
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
-URGENT_TRIES, URGENT_SECONDS = 16, 4.0  # in a cycle that answers a lack, which is to be on record soon
+URGENT_TRIES, URGENT_SECONDS = 16, 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
 RECIPE_KEY = "batches"
 
@@ -40,13 +40,24 @@ class BatchContext:
 
     @property
     def allows_batches(self) -> bool:
-        """False before there is a plan, and while GPUs are drained."""
-        return bool(self.snapshot.in_force) and not draining_gpus(self.snapshot.nodes)
+        """False before there is a plan, while GPUs are drained, and while a rollout goes on or is paused.
+
+        A decision that changes something starts another rollout anyway: it may take batches along.
+        """
+        snapshot = self.snapshot
+        is_settled = not snapshot.is_rolling and snapshot.assigned is None
+        may_start = is_settled or self.decision.desired != snapshot.in_force
+        return bool(snapshot.in_force) and may_start and not snapshot.is_paused and not draining_gpus(snapshot.nodes)
 
     @property
     def is_urgent(self) -> bool:
         """True if the decision answers a lack."""
         return self.question.falls_short and self.decision.desired != self.snapshot.in_force
+
+    @property
+    def most_seconds(self) -> float:
+        """The most that one order to the solver may take."""
+        return min(URGENT_SECONDS, self.seconds) if self.is_urgent else self.seconds
 
     @property
     def plan(self) -> Plan:
@@ -63,15 +74,15 @@ def add_due_batches(
     if not context.allows_batches:
         return decision, regrets
     tries = URGENT_TRIES if context.is_urgent else TRIES
-    seconds = min(URGENT_SECONDS, context.seconds) if context.is_urgent else context.seconds
     answer = solver.find_batches(
-        context.question.problem, context.plan, regrets.groups, tries=tries, seed=int(now.timestamp()), seconds=seconds
-    )
+        context.question.problem, context.plan, regrets.groups, tries=tries, seed=int(now.timestamp()),
+        seconds=context.most_seconds,
+    )  # fmt: skip
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
-    for batch in regrets.due(now)[:MOST_REHEARSED]:
+    for batch in regrets.due(now)[: 1 if context.is_urgent else MOST_REHEARSED]:
         if found := with_batches(context, batch.groups, solver):
             return replace(found, message=_spell(batch)), regrets.made(batch)
         regrets = regrets.refused(batch)
@@ -84,13 +95,16 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
     The steps are rehearsed from what nodes are assigned, and every service keeps its capacity at each of them.
     """
     snapshot, decision = context.snapshot, context.decision
-    answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.seconds)
+    answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
         return None
     recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
     answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
     found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
+        return None
+    # What answers a lack is not to wait until a person approves of what a batch changes.
+    if context.is_urgent and not has_one_mode(snapshot, {*decision.services, *found.services}):
         return None
     if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
         return None

@@ -5,7 +5,7 @@ What is not worth its churn, what no order of steps leads to and what a mode for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from app.control.decide.churn import not_worth_it
@@ -101,6 +101,12 @@ def own_modes(snapshot: Snapshot) -> dict[str, str]:
     """Returns the modes of the services that have one of their own."""
     services = (manifest for manifest in snapshot.declared if manifest.kind == "Service")
     return {service.full_name: mode for service in services if (mode := own_mode(service.spec))}
+
+
+def has_one_mode(snapshot: Snapshot, owners: Collection[str]) -> bool:
+    """Returns whether one mode holds for all of them; else a part of a plan would be made at once."""
+    own = own_modes(snapshot)
+    return len({own.get(owner, mode_of(snapshot)) for owner in owners}) == 1
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:

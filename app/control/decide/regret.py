@@ -31,12 +31,16 @@ class WaitingBatch:
     is_possible: bool = True
 
     def after(self, hours: float) -> float:
-        """Returns the regret after so many hours more."""
-        return self.regret + self.batch.saved_per_hour * hours
+        """Returns the regret after so many hours more.
+
+        Unserved load is no regret: whatever serves it first ends it for all batches that would.
+        """
+        return self.regret + max(0.0, self.batch.saved_per_hour) * hours
 
     def is_due(self, hours: float) -> bool:
         """Returns whether it is to be made after so many hours more."""
-        return self.is_possible and self.after(hours + LEAD_HOURS) >= self.batch.churn
+        gain = max(0.0, self.batch.gain_per_hour) * LEAD_HOURS
+        return self.is_possible and self.after(hours) + gain >= self.batch.churn
 
     def without(self, places: frozenset[Place]) -> WaitingBatch | None:
         """Returns what is left once something else is made on these GPUs: the regret of its others; None without any.
@@ -51,7 +55,7 @@ class WaitingBatch:
 
     @property
     def saved_per_churn(self) -> float:
-        return self.batch.saved_per_hour / max(self.batch.churn, LEAST_CHURN)
+        return self.batch.gain_per_hour / max(self.batch.churn, LEAST_CHURN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Goal:
 
     def without(self, batch: Batch) -> Goal:
         """Returns the goal after a batch that saves a part of it: that part has been waited for."""
-        left = max(0.0, 1 - batch.saved_per_hour / self.saved_per_hour) if self.saved_per_hour > 0 else 1.0
+        left = min(1.0, max(0.0, 1 - batch.saved_per_hour / self.saved_per_hour)) if self.saved_per_hour > 0 else 1.0
         return replace(self, saved_per_hour=self.saved_per_hour * left, regret=self.regret * left)
 
     @property
@@ -101,7 +105,7 @@ class RegretAccounts:
         """
         hours = _hours(self.at, now)
         old = {entry.batch.groups: entry for entry in self.waiting}
-        new = {batch.groups: WaitingBatch(batch) for batch in found if batch.saved_per_hour > 0}
+        new = {batch.groups: WaitingBatch(batch) for batch in found if batch.gain_per_hour > 0}
         for row in old.keys() & new.keys():
             new[row] = replace(new[row], regret=old[row].after(hours))
         for entry in self.waiting:
@@ -110,8 +114,8 @@ class RegretAccounts:
             unclaimed = [waiting for waiting in new.values() if waiting.batch.groups not in old and not waiting.regret]
             heirs = [waiting for waiting in unclaimed if _is_akin(waiting, entry)]
             if heirs:
-                heir = max(heirs, key=lambda waiting: (waiting.batch.saved_per_hour, waiting.batch.groups))
-                share = min(1.0, heir.batch.saved_per_hour / entry.batch.saved_per_hour)
+                heir = max(heirs, key=lambda waiting: (waiting.batch.gain_per_hour, waiting.batch.groups))
+                share = min(1.0, heir.batch.gain_per_hour / entry.batch.gain_per_hour)
                 new[heir.batch.groups] = replace(heir, regret=entry.after(hours) * share)
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
@@ -157,10 +161,10 @@ class RegretAccounts:
         """Returns the batches that are due, those that save most first."""
         hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
-        return tuple(sorted(due, key=lambda batch: (-batch.saved_per_hour, batch.churn, batch.groups)))
+        return tuple(sorted(due, key=lambda batch: (-batch.gain_per_hour, batch.churn, batch.groups)))
 
     def made(self, batch: Batch) -> RegretAccounts:
-        """Returns the accounts after a batch. What another has waited for on the same GPUs has been waited for."""
+        """Returns the accounts after a batch: another that shares GPUs with it keeps the regret of its other GPUs."""
         others = tuple(left for entry in self.waiting if (left := entry.without(batch.places)))
         return replace(self, waiting=others, goal=self.goal.without(batch))
 
@@ -169,7 +173,7 @@ class RegretAccounts:
         return replace(
             self,
             waiting=tuple(
-                replace(entry, regret=entry.after(-LEAD_HOURS) - entry.regret) if entry.batch == batch else entry
+                replace(entry, regret=-entry.batch.gain_per_hour * LEAD_HOURS) if entry.batch == batch else entry
                 for entry in self.waiting
             ),
         )

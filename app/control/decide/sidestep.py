@@ -14,12 +14,11 @@ from itertools import islice, zip_longest
 import msgspec
 
 from app.control.decide.batches import BatchContext, with_batches
-from app.control.decide.decide import own_modes
+from app.control.decide.decide import has_one_mode
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
 from app.control.decide.resting import is_avoided, resting_changes
 from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.domain.mode import mode_of
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout import order
@@ -55,7 +54,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
         if (
             found
             and _pays(context, found, wanted)
-            and _has_one_mode(context.snapshot, {*wanted.services, *found.services})
+            and has_one_mode(context.snapshot, {*wanted.services, *found.services})
             and not order(found.desired, wanted.desired, blocked.rules).stuck
         ):
             return replace(found, message=_spell(blocked, movers, wanted))
@@ -65,8 +64,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
 def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
     """Returns whether nothing changes although the wanted plan is better, and nothing else prevents it."""
     snapshot, now = context.snapshot, context.question.value_in_force
-    is_settled = not snapshot.is_rolling and snapshot.assigned is None
-    if not context.allows_batches or not is_settled or context.decision.desired != snapshot.in_force:
+    if not context.allows_batches or context.decision.desired != snapshot.in_force:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
     # What only saves cost does not start where its service failed lately; what is needed starts there after its rest.
@@ -74,13 +72,7 @@ def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
         not context.question.falls_short and is_avoided(snapshot, wanted.desired, snapshot.in_force)
     )
     is_searched = handed_over(wanted.plan.changes) <= MOST_HANDOVERS
-    return is_better and not is_held and is_searched and _has_one_mode(snapshot, wanted.services)
-
-
-def _has_one_mode(snapshot: Snapshot, owners: Collection[str]) -> bool:
-    """Returns whether one mode holds for all of them; else a part would be made, and the copies would stay aside."""
-    own = own_modes(snapshot)
-    return len({own.get(owner, mode_of(snapshot)) for owner in owners}) == 1
+    return is_better and not is_held and is_searched and has_one_mode(snapshot, wanted.services)
 
 
 def _pays(context: BatchContext, found: Decision, wanted: Decision) -> bool:

@@ -66,6 +66,7 @@ class FindBatches:
     known: Sequence[GroupRow]
     tries: int
     seed: int
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,16 @@ def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
 
 
 def batches_found(order: FindBatches) -> SolverAnswer:
-    """Finds batches within the number of tries."""
+    """Finds batches within the number of tries and seconds."""
     from solvers.planning.batches.find import find_batches
 
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        found = find_batches(order.problem, order.plan, order.known, tries=order.tries, seed=order.seed)
+        found = find_batches(
+            order.problem, order.plan, order.known, tries=order.tries, seed=order.seed,
+            has_time=lambda: order.seconds is None or time.monotonic() < began + order.seconds,
+        )  # fmt: skip
         return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began, batches=found)
 
     return _as_outcome(made, {}, began)

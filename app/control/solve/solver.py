@@ -82,7 +82,7 @@ class Solver:
         seconds: float,
     ) -> SolverAnswer:
         """Returns batches of moves that make the plan cheaper."""
-        order = FindBatches(problem, plan, tuple(known), tries, seed)
+        order = FindBatches(problem, plan, tuple(known), tries, seed, seconds)
         return _answer_of(self.full, order, seconds + self._grace_seconds, {})
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:

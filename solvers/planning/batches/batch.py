@@ -38,8 +38,13 @@ class Batch:
     """The moves of one or more groups, one after the other: what they save an hour, and their price."""
 
     groups: GroupRow
-    saved_per_hour: float
+    saved_per_hour: float  # of GPUs
     churn: float
+    relief_per_hour: float = 0.0  # the price of the unserved load that they serve
+
+    @property
+    def gain_per_hour(self) -> float:
+        return self.saved_per_hour + self.relief_per_hour
 
     @property
     def places(self) -> frozenset[Place]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
@@ -19,11 +19,18 @@ CLIMBING_SHARE = 0.5  # of the tries: these start from the plan with the batches
 
 
 def find_batches(
-    problem: Problem, plan: Plan, known: Sequence[GroupRow] = (), *, tries: int, seed: int = 0
+    problem: Problem,
+    plan: Plan,
+    known: Sequence[GroupRow] = (),
+    *,
+    tries: int,
+    seed: int = 0,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Batch, ...]:
     """Returns batches that make this plan cheaper: known ones that still do, and new ones from `tries` groups of GPUs.
 
-    They are single groups, and rows of groups that begin with those that save most for their churn.
+    They are single groups, and rows of groups that begin with those that save most for their churn. Once there is no
+    time left no other group is tried.
     """
     trials = _trials(problem, plan)
     if not trials.is_right:
@@ -31,12 +38,12 @@ def find_batches(
     climbing = int(tries * CLIMBING_SHARE)
     singles = [row[0] for row in known if len(row) == 1]
     tried = dict.fromkeys([*singles, *groups(trials, tries - climbing, seed)])
-    found = [batch for group in tried if (batch := trials.measure(group))]
-    rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1)
+    found = [batch for group in tried if has_time() and (batch := trials.measure(group))]
+    rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1 and has_time())
     found += [batch for batch in rows if batch]
-    best = sorted(found, key=lambda batch: (-batch.saved_per_hour / max(batch.churn, 1e-6), batch.groups))
+    best = sorted(found, key=lambda batch: (-batch.gain_per_hour / max(batch.churn, 1e-6), batch.groups))
     first = [batch.groups[0] for batch in best if len(batch.groups) == 1]
-    found += _climbed(trials, first, climbing, seed)
+    found += _climbed(trials, [*first, *groups(trials, climbing, seed + 1)], has_time)
     return tuple({batch.groups: batch for batch in found}.values())
 
 
@@ -56,14 +63,15 @@ def _row(trials: BatchTrials, row: GroupRow) -> Batch | None:
 
 def _joined(parts: Sequence[Batch]) -> Batch:
     row = tuple(group for batch in parts for group in batch.groups)
-    return Batch(row, sum(batch.saved_per_hour for batch in parts), sum(batch.churn for batch in parts))
+    saved, relief = sum(batch.saved_per_hour for batch in parts), sum(batch.relief_per_hour for batch in parts)
+    return Batch(row, saved, sum(batch.churn for batch in parts), relief)
 
 
-def _climbed(trials: BatchTrials, first: Sequence[BatchGroup], tries: int, seed: int) -> Iterator[Batch]:
+def _climbed(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Callable[[], bool]) -> Iterator[Batch]:
     """Makes one batch after the other, and yields each row of them."""
     parts: list[Batch] = []
-    for group in [*first, *groups(trials, tries, seed + 1)]:
-        if len(parts) == MOST_IN_A_ROW:
+    for group in candidates:
+        if len(parts) == MOST_IN_A_ROW or not has_time():
             return
         if batch := trials.make(group):
             parts.append(batch)

@@ -34,8 +34,8 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
         else:
             first = min(rng.choice(used, LOOKED_AT_GPUS).tolist(), key=rank.__getitem__)
         chosen = _with_others(trials, first, min(size, len(used)), used, rng)
-        searched = int(rng.integers(MOST_SEED)) if kind is BatchKind.REFILLED else 0
-        group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), kind, seed=searched)
+        refill_seed = int(rng.integers(MOST_SEED)) if kind is BatchKind.REFILLED else 0
+        group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), kind, seed=refill_seed)
         if group not in known:
             known.add(group)
             yield group

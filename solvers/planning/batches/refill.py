@@ -1,4 +1,4 @@
-"""Searches on from what a part of a fleet runs: refills a few of its GPUs at a time while that lowers the cost."""
+"""Improves what a part of a fleet runs: refills a few of its GPUs at a time while that lowers the cost."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from solvers.planning.search.workshop import Workshop
 PRICE_ROUNDS = 3  # of the LP whose prices guide the search
 TRIES_A_TURN = 50
 TRIES_PER_GPU = 10
-LEAST_SAVED_SHARE = 0.1  # of a usual GPU's price: refilling for less is mostly refused
+LEAST_GAIN_SHARE = 0.1  # of a usual GPU's price: refilling for less is mostly refused
 
 
 def refill_part(problem: Problem, seed: int) -> list[Instance]:
     """Returns what the GPUs of a part are to run for less; it may carry less than is needed.
 
-    The search starts from what runs there, so that most of it stays as it is.
+    The search starts from what runs there, and changes a GPU only where that gains something.
     """
     if not problem.services:
         return []
@@ -41,7 +41,8 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
     shop.clear_all()
     used = _seat(t, shop, problem.state.running if problem.state else ())
     rate = np.where(course.rate > 0, course.rate, course.rate[course.rate > 0].min(initial=np.inf))
-    least = LEAST_SAVED_SHARE * float(np.median([pool.price_per_hour for pool in t.pools]))
+    least = LEAST_GAIN_SHARE * float(np.median([pool.price_per_hour for pool in t.pools]))
+    # A heat below nothing: a change is kept if it gains about so much, for each of them has its churn.
     for turn in range(-(-TRIES_PER_GPU * used // TRIES_A_TURN)):
         shop.look_at(STEPS_SM_PERCENT[turn % len(STEPS_SM_PERCENT)])
         shop.improve(rate, course.extra, seed * 1_000_003 + turn, TRIES_A_TURN, -least)

@@ -114,12 +114,13 @@ class BatchTrials:
 
     def _judge(self, group: BatchGroup, edit: PlanEdit) -> Batch | None:
         before, after = self._verdict.cost, self._judged.apply(edit)
-        saved = before.total - after.cost.total
+        gain = before.total - after.cost.total
         price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
-        saves = bool(group.leaving) or saved >= LEAST_SAVED_SHARE * price
+        saves = bool(group.leaving) or gain >= LEAST_SAVED_SHARE * price
         if not after.is_right or not saves or self._serves_less(edit):
             return None
-        return Batch((group,), saved, max(0.0, after.cost.churn - before.churn))
+        relief = max(0.0, before.unserved - after.cost.unserved)
+        return Batch((group,), gain - relief, max(0.0, after.cost.churn - before.churn), relief)
 
     def _seats_of(self, ids: Collection[str]) -> list[tuple[int, int]]:
         """Returns GPU and slot of these instances, as far as they are on the board."""

@@ -163,9 +163,27 @@ def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgen
     assert decision.value
     assert urgent.decision.value
     assert decision.value.unserved <= urgent.decision.value.unserved
+
+
+def test_a_rollout_under_way_is_not_replaced_for_batches_alone(urgent: BatchContext) -> None:
+    solver = Listening()
     kept = replace(urgent, decision=replace(urgent.decision, desired=urgent.snapshot.in_force))
-    add_due_batches(kept, NO_REGRETS, solver)
+    assert add_due_batches(kept, NO_REGRETS, solver) == (kept.decision, NO_REGRETS)
+    settled = replace(kept, snapshot=replace(kept.snapshot, is_rolling=False))
+    add_due_batches(settled, NO_REGRETS, solver)
     assert (solver.tries, solver.seconds) == (TRIES, SECONDS)
+
+
+def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent: BatchContext) -> None:
+    moved = set(add_due_batches(urgent, NO_REGRETS, SOLVER)[0].services) - set(urgent.decision.services)
+    assert moved
+    declared = tuple(
+        replace(item, spec={**item.spec, "mode": "approve"}) if f"{item.tenant}/{item.name}" in moved else item
+        for item in urgent.snapshot.declared
+    )
+    approved = replace(urgent, snapshot=replace(urgent.snapshot, declared=declared))
+    decision = add_due_batches(approved, NO_REGRETS, SOLVER)[0]
+    assert not moved & set(decision.services)
 
 
 def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned(
@@ -208,9 +226,10 @@ def test_a_batch_is_made_again_from_its_recipe(context: BatchContext, found: Dec
     assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
 
 
-def test_no_batch_is_made_before_the_first_plan(context: BatchContext) -> None:
-    held = replace(context, snapshot=replace(context.snapshot, in_force={}))
-    assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)
+def test_no_batch_is_made_before_the_first_plan_or_while_a_rollout_is_paused(context: BatchContext) -> None:
+    for snapshot in (replace(context.snapshot, in_force={}), replace(context.snapshot, is_paused=True)):
+        held = replace(context, snapshot=snapshot)
+        assert add_due_batches(held, NO_REGRETS, SOLVER) == (context.decision, NO_REGRETS)
 
 
 def test_a_search_that_fails_changes_nothing(context: BatchContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from random import Random
@@ -142,3 +142,11 @@ def test_making_a_batch_ends_what_others_waited_for_on_its_gpus_alone() -> None:
     assert waiting[apart].regret == pytest.approx(CYCLE_HOURS)
     assert waiting[half].regret == pytest.approx(CYCLE_HOURS / 2)
     assert not waiting[half].is_possible, "until it is measured again"
+
+
+def test_unserved_load_makes_a_batch_due_but_is_no_regret() -> None:
+    relief = Batch(group(0), 0.1, 0.4, relief_per_hour=900.0)
+    accounts = NO_REGRETS.measured(moment(0), [relief])
+    assert accounts.due(moment(0)) == (relief,)
+    served_since = replace(relief, relief_per_hour=0.0)
+    assert accounts.measured(moment(1), [served_since]).due(moment(1)) == ()
