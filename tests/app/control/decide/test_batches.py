@@ -175,15 +175,12 @@ def test_a_rollout_under_way_is_not_replaced_for_batches_alone(urgent: BatchCont
 
 
 def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent: BatchContext) -> None:
-    moved = set(add_due_batches(urgent, NO_REGRETS, SOLVER)[0].services) - set(urgent.decision.services)
-    assert moved
-    declared = tuple(
-        replace(item, spec={**item.spec, "mode": "approve"}) if f"{item.tenant}/{item.name}" in moved else item
-        for item in urgent.snapshot.declared
-    )
+    assert add_due_batches(urgent, NO_REGRETS, SOLVER)[0] != urgent.decision
+    asked = next(item for item in urgent.snapshot.declared if item.full_name in urgent.decision.services)
+    of_its_own = replace(asked, spec={**asked.spec, "mode": "approve"})
+    declared = tuple(of_its_own if item is asked else item for item in urgent.snapshot.declared)
     approved = replace(urgent, snapshot=replace(urgent.snapshot, declared=declared))
-    decision = add_due_batches(approved, NO_REGRETS, SOLVER)[0]
-    assert not moved & set(decision.services)
+    assert add_due_batches(approved, NO_REGRETS, SOLVER)[0] is urgent.decision
 
 
 def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned(
