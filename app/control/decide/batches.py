@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.cordons import draining_gpus
-from app.control.decide.decide import draft_changes, has_one_mode
+from app.control.decide.decide import draft_changes, modes_of
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
@@ -42,12 +42,14 @@ class BatchContext:
     def allows_batches(self) -> bool:
         """False before there is a plan, while GPUs are drained, and while a rollout goes on or is paused.
 
-        A decision that changes something starts another rollout anyway: it may take batches along.
+        What answers a lack starts another rollout anyway: it may take batches along, unless it waits for approval.
         """
         snapshot = self.snapshot
-        is_settled = not snapshot.is_rolling and snapshot.assigned is None
-        may_start = is_settled or self.decision.desired != snapshot.in_force
-        return bool(snapshot.in_force) and may_start and not snapshot.is_paused and not draining_gpus(snapshot.nodes)
+        if not snapshot.in_force or snapshot.is_paused or draining_gpus(snapshot.nodes):
+            return False
+        if self.is_urgent:
+            return modes_of(snapshot, self.decision.services) == {"auto"}
+        return not snapshot.is_rolling and snapshot.assigned is None
 
     @property
     def is_urgent(self) -> bool:
@@ -103,8 +105,8 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
     found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
         return None
-    # What answers a lack is not to wait until a person approves of what a batch changes.
-    if context.is_urgent and not has_one_mode(snapshot, {*decision.services, *found.services}):
+    # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
+    if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
     if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
         return None

@@ -103,10 +103,10 @@ def own_modes(snapshot: Snapshot) -> dict[str, str]:
     return {service.full_name: mode for service in services if (mode := own_mode(service.spec))}
 
 
-def has_one_mode(snapshot: Snapshot, owners: Collection[str]) -> bool:
-    """Returns whether one mode holds for all of them; else a part of a plan would be made at once."""
+def modes_of(snapshot: Snapshot, owners: Collection[str]) -> frozenset[str]:
+    """Returns the modes that hold for these services and jobs."""
     own = own_modes(snapshot)
-    return len({own.get(owner, mode_of(snapshot)) for owner in owners}) == 1
+    return frozenset(own.get(owner, mode_of(snapshot)) for owner in owners)
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:

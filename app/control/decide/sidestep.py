@@ -14,7 +14,7 @@ from itertools import islice, zip_longest
 import msgspec
 
 from app.control.decide.batches import BatchContext, with_batches
-from app.control.decide.decide import has_one_mode
+from app.control.decide.decide import modes_of
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
 from app.control.decide.resting import is_avoided, resting_changes
 from app.control.domain.decision import Decision
@@ -54,7 +54,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
         if (
             found
             and _pays(context, found, wanted)
-            and has_one_mode(context.snapshot, {*wanted.services, *found.services})
+            and len(modes_of(context.snapshot, {*wanted.services, *found.services})) == 1
             and not order(found.desired, wanted.desired, blocked.rules).stuck
         ):
             return replace(found, message=_spell(blocked, movers, wanted))
@@ -72,7 +72,8 @@ def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
         not context.question.falls_short and is_avoided(snapshot, wanted.desired, snapshot.in_force)
     )
     is_searched = handed_over(wanted.plan.changes) <= MOST_HANDOVERS
-    return is_better and not is_held and is_searched and has_one_mode(snapshot, wanted.services)
+    # Of more modes only a part would be made, and the copies would stay aside.
+    return is_better and not is_held and is_searched and len(modes_of(snapshot, wanted.services)) == 1
 
 
 def _pays(context: BatchContext, found: Decision, wanted: Decision) -> bool:
