@@ -12,7 +12,7 @@ from tests.proofs.campaign.removals import REMOVALS
 from tests.proofs.campaign.running import run_campaign
 from tests.support.soak import SOAK
 
-FAULTS = 1000 if SOAK else 20
+FAULTS = 1000 if SOAK else 40
 MOST_FAULTS = 400  # until a removal is noticed
 QUICK = ("fsync", "pid-identity", "isolation", "commit-reread")  # noticed within a few faults
 

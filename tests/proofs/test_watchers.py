@@ -135,23 +135,15 @@ def write(ports: list[int], token: str, number: int, accidents: list[str]) -> No
         if rng.random() < 0.25:
             cut_off(rng, port, token, method, path, data)
             continue
-        while (status := ask(port, token, method, path, data)) is None:
-            time.sleep(rng.expovariate(1 / 0.1))
-        if status >= 500:
-            accidents.append(f"{method} {path}: {status}")
-
-
-def ask(port: int, token: str, method: str, path: str, data: bytes) -> int | None:
-    """Returns the status of the answer; None if the server, which is busy, asks to come again."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    try:
-        connection.request(method, path, data, headers)
-        response = connection.getresponse()
-        is_busy = response.status == 503 and response.getheader("Retry-After") is not None
-        return None if is_busy else response.status
-    finally:
-        connection.close()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, data, headers)
+            status = connection.getresponse().status
+            if status >= 500:
+                accidents.append(f"{method} {path}: {status}")
+        finally:
+            connection.close()
 
 
 def request_of(rng: random.Random, number: int, count: int) -> tuple[str, str, object]:

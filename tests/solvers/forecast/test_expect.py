@@ -13,8 +13,8 @@ from solvers.forecast import Forecast, Forecaster, Sample, expect
 from tests.solvers.forecast.weather import Course, daily, follow, spike, steady
 from tests.support.soak import scaled
 
-SEEDS = range(scaled(100, 3))
-FEW_SEEDS = range(scaled(50, 1))
+SEEDS = range(scaled(100, 6))
+FEW_SEEDS = range(scaled(50, 3))
 
 
 def level(rate: float, until: int = 3600, start: int = 0, step: int = 10) -> list[Sample]:
