@@ -9,9 +9,10 @@ import numpy as np
 from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.batches.trials import BatchTrials
 
-KINDS = (BatchKind.EMPTIED, BatchKind.SOLVED, BatchKind.REFILLED, BatchKind.REFILLED)  # as often as they gain most
+# A refill gains most, so every second group is refilled.
+KINDS = (BatchKind.EMPTIED, BatchKind.SOLVED, BatchKind.REFILLED, BatchKind.REFILLED)
 SIZES = {BatchKind.EMPTIED: (1, 2), BatchKind.SOLVED: (2, 5), BatchKind.REFILLED: (3, 12)}  # GPUs of a group
-MOST_SEED = 1_000
+MOST_SEED = 1_000  # of a refill
 WORST_GPUS = 4  # of the fleet: a share of the groups begins with one of them
 WORST_FIRST_SHARE = 0.4  # of the groups
 LOOKED_AT_GPUS = 4  # chosen at random: each other group begins with the worst of them

@@ -22,7 +22,7 @@ CLOSE_SHARE = 1e-7  # of a rate: a smaller lack is rounding
 def solve_part(problem: Problem, work: int) -> list[Instance] | None:
     """Returns what the empty GPUs of a part are to run at the least cost; None if no plan is found.
 
-    It may carry less than is needed: whoever asks looks at all instances of a service.
+    It may carry less than is needed: the caller checks all instances of each service.
     """
     if not problem.services:
         return []

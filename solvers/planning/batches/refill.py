@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.running_board import running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import STEPS_SM_PERCENT, prepare
+from solvers.planning.search.drafts import LocalSearch, prepare
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import instances, leave_out, placed_instances, prune
@@ -40,12 +41,9 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
         pass
     shop.clear_all()
     used = _seat(t, shop, problem.state.running if problem.state else ())
-    rate = np.where(course.rate > 0, course.rate, course.rate[course.rate > 0].min(initial=np.inf))
-    least = LEAST_GAIN_SHARE * float(np.median([pool.price_per_hour for pool in t.pools]))
-    # A heat below nothing: a change is kept if it gains about so much, for each of them has its churn.
-    for turn in range(-(-TRIES_PER_GPU * used // TRIES_A_TURN)):
-        shop.look_at(STEPS_SM_PERCENT[turn % len(STEPS_SM_PERCENT)])
-        shop.improve(rate, course.extra, seed * 1_000_003 + turn, TRIES_A_TURN, -least)
+    local_search = LocalSearch(shop, seed, -LEAST_GAIN_SHARE, TRIES_A_TURN)
+    for _ in islice(local_search.run(course.rate, course.extra), -(-TRIES_PER_GPU * used // TRIES_A_TURN)):
+        pass
     prune(shop)
     leave_out(shop)
     enforce_limits(shop)

@@ -14,12 +14,7 @@ Rules = Sequence[Callable[..., str | None]]
 
 def is_broken(rules: Rules, *about: object) -> bool:
     """Returns whether any of the rules is broken here."""
-    for rule in rules:
-        if rule(*about) is not None:
-            break
-    else:
-        return False
-    return True
+    return any(rule(*about) is not None for rule in rules)
 
 
 class Violations:

@@ -52,7 +52,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
         return
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate, extra)
-    progress, local_search = _Progress(shop), _LocalSearch(shop, seed)
+    progress, local_search = _Progress(shop), LocalSearch(shop, seed)
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
@@ -125,7 +125,7 @@ def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[Sea
 
 
 def _dive_again(
-    progress: _Progress, local_search: _LocalSearch, course: dive.Dive, start: _DiveStart, rng: np.random.Generator
+    progress: _Progress, local_search: LocalSearch, course: dive.Dive, start: _DiveStart, rng: np.random.Generator
 ) -> Iterator[SearchDraft]:
     """Dives from shaken prices, each time with other limits, and searches around the result."""
     while True:
@@ -143,26 +143,31 @@ def _dive_again(
         yield from _search(progress, local_search, start, "best of several local searches")
 
 
-def _search(progress: _Progress, local_search: _LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
+def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
     for _ in local_search.run(start.rate, start.extra):
         progress.work += 1
         yield progress.draft(method) or progress.nothing()
 
 
 @dataclass
-class _LocalSearch:
-    """Refills a few GPUs at a time while that lowers the cost."""
+class LocalSearch:
+    """Refills a few GPUs at a time while that lowers the cost.
+
+    With a heat below nothing, a change is kept only if it gains about so much: where each change has its churn.
+    """
 
     shop: Workshop
     seed: int
+    heat_share: float = HEAT_SHARE
+    tries_a_turn: int | None = None  # none: by the GPUs in use
     turns: int = 0
 
     def run(self, rate: Floats, extra: Floats) -> Iterator[None]:
         """Searches at these prices, some tries a turn, until many tries in a row gained nothing."""
         shop, t = self.shop, self.shop.t
-        heat = HEAT_SHARE * float(np.median([pool.price_per_hour for pool in t.pools]))
+        heat = self.heat_share * float(np.median([pool.price_per_hour for pool in t.pools]))
         rate = np.where(rate > 0, rate, rate[rate > 0].min(initial=np.inf))
-        tries = TRIES + int(TRIES_PER_GPU * len(shop.used))
+        tries = self.tries_a_turn or TRIES + int(TRIES_PER_GPU * len(shop.used))
         least, since = shop.cost, 0
         while since < PATIENCE_TRIES + PATIENCE_TRIES_PER_GPU * len(shop.used):
             shop.look_at(STEPS_SM_PERCENT[self.turns % len(STEPS_SM_PERCENT)])
