@@ -113,7 +113,7 @@ class Scene:
             return self._obstacle_of_job(change)
         match change.kind:
             case ChangeKind.STOP:
-                return self._would_lack(change, 0.0, 1) or self._may_be_last(change)
+                return self._would_lack(change, 0.0, 1) or self._may_be_last(change) or self._is_awaited(change)
             case ChangeKind.RETUNE:
                 return self._too_early(change) or self._would_lack(change, change.instance.rate_per_second, 0)
             case ChangeKind.RESHAPE:
@@ -134,6 +134,12 @@ class Scene:
             return False
         so_far = self.now - step.since
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
+
+    def _is_awaited(self, change: InstanceChange) -> Shortfall | None:
+        """Refuses to end a starting copy while its service lacks what it will carry."""
+        if self.ledger.share(change.owner) >= 1.0 or change.id not in self.pending:
+            return None
+        return Shortfall(Reason.CAPACITY_AT_RISK, "it will serve soon, and its service lacks capacity until then")
 
     def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Shortfall | None:
         """Returns what the service would lack if the instance carried only this."""

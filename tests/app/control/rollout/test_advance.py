@@ -56,6 +56,22 @@ def test_the_old_copy_is_removed_when_the_new_copy_serves() -> None:
     assert not step.done  # it has still to go
 
 
+def test_a_starting_copy_that_another_plan_moves_goes_on_while_its_service_lacks_capacity() -> None:
+    both, elsewhere = {"n1": a_node(OLD), "n2": a_node(NEW)}, an_instance("elsewhere")
+    begun = first({"n1": a_node(OLD)}, both)
+    starting = on_its_way(begun.desired, new=InstanceStatus("warming"))
+    lacking = {"n1": a_node(OLD), "n3": a_node(elsewhere)}
+    step = advance(lacking, begun.desired, starting, begun.state, rules(), after(1))
+    assert step.made == ("elsewhere",)
+    assert [(change.instance, change.reason) for change in step.waiting] == [("new", "capacity_at_risk")]
+    still = on_its_way(step.desired, elsewhere=InstanceStatus("warming"))
+    assert ids(advance(lacking, step.desired, still, step.state, rules(), after(2)).desired, "n2") == ["new"]
+    there = advance(lacking, step.desired, all_serve(step.desired), step.state, rules(), after(3))
+    assert ids(there.desired, "n2") == []
+    served = advance({"n1": a_node(OLD)}, begun.desired, starting, begun.state, rules(), after(1))
+    assert ids(served.desired, "n2") == [], "its service lacks nothing any more"
+
+
 def test_a_copy_that_the_gateway_does_not_know_yet_carries_nothing() -> None:
     assigned = {"n1": a_node(OLD), "n2": a_node(NEW)}
     step = advance(
