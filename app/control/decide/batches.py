@@ -62,6 +62,11 @@ class BatchContext:
         return min(URGENT_SECONDS, self.seconds) if self.is_urgent else self.seconds
 
     @property
+    def most_rehearsed(self) -> int:
+        """The most batches of which one may be made: a single one if the lack is answered without it."""
+        return 1 if self.is_urgent and not self.decision.plan.unserved else MOST_REHEARSED
+
+    @property
     def plan(self) -> Plan:
         """The plan that batches start from."""
         is_unchanged = self.decision.desired == self.snapshot.in_force
@@ -84,7 +89,7 @@ def add_due_batches(
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
-    for batch in regrets.due(now)[: 1 if context.is_urgent else MOST_REHEARSED]:
+    for batch in regrets.due(now)[: context.most_rehearsed]:
         if found := with_batches(context, batch.groups, solver):
             return replace(found, message=_spell(batch)), regrets.made(batch)
         regrets = regrets.refused(batch)

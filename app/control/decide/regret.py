@@ -1,8 +1,8 @@
 """Decides when a batch of moves, or a whole cheaper plan, is made: once waiting for it has cost as much as its churn.
 
 How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
-Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. A
-batch is made earlier only if its churn is repaid within the time for which the loads of a plan are predicted.
+Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. It is
+made earlier only if its churn is repaid within the time for which planned rates remember the peaks of loads.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from solvers.forecast.peaks import DEFAULT
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.problem import Place
 
-LEAD_HOURS = 0.05  # for which the loads of a plan are predicted
-GOAL_LEAD_HOURS = 0.1  # a goal's saving is expected to last this long: the peaks of swings are planned for longer
+LEAD_HOURS = DEFAULT.swing_seconds / 3600  # for which a planned rate stays at the upper end of a swing
 BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
 MOST_WAITING = 6  # batches: those that save most for their churn
@@ -78,7 +78,7 @@ class Goal:
 
     @property
     def is_due(self) -> bool:
-        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * GOAL_LEAD_HOURS >= self.churn
+        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * LEAD_HOURS >= self.churn
 
 
 NO_GOAL = Goal()
@@ -137,7 +137,7 @@ class RegretAccounts:
     def goal_refused(self) -> RegretAccounts:
         """Returns the accounts with the goal not due before it has cost its whole churn again."""
         goal = self.goal
-        return replace(self, goal=replace(goal, regret=-goal.saved_per_hour * GOAL_LEAD_HOURS) if goal.is_due else goal)
+        return replace(self, goal=replace(goal, regret=-goal.saved_per_hour * LEAD_HOURS) if goal.is_due else goal)
 
     def goal_made(self) -> RegretAccounts:
         """Returns the accounts without a goal: what runs is the plan that was waited for."""

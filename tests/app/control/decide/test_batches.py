@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.control.decide.batches import (
+    MOST_REHEARSED,
     TRIES,
     URGENT_SECONDS,
     URGENT_TRIES,
@@ -31,7 +32,7 @@ from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import of_files
 from solvers.planning.batches.batch import GroupRow
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
@@ -163,6 +164,14 @@ def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgen
     assert decision.value
     assert urgent.decision.value
     assert decision.value.unserved <= urgent.decision.value.unserved
+
+
+def test_where_a_lack_is_left_more_batches_are_rehearsed(context: BatchContext, urgent: BatchContext) -> None:
+    def left(rate_per_second: float) -> BatchContext:
+        lacks = (Unserved("shop/search", rate_per_second),) if rate_per_second else ()
+        return replace(urgent, decision=replace(urgent.decision, plan=replace(urgent.decision.plan, unserved=lacks)))
+
+    assert [found.most_rehearsed for found in (left(0.0), left(1.0), context)] == [1, MOST_REHEARSED, MOST_REHEARSED]
 
 
 def test_a_rollout_under_way_is_not_replaced_for_batches_alone(urgent: BatchContext) -> None:

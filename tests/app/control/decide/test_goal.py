@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_struct
 
 from app.control.decide.decide import hold_back
 from app.control.decide.goal import kept_again, wait_for_goal
-from app.control.decide.regret import GOAL_LEAD_HOURS, NO_REGRETS
+from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
@@ -45,7 +45,7 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour * (GOAL_LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
+    dear = with_churn(wanted, saved_per_hour * (LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
     regrets, cycles, snapshot = NO_REGRETS, 0, full
     decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
     while decision.desired == full.in_force:
@@ -66,7 +66,7 @@ def test_the_same_question_calls_for_the_goal_when_it_is_due(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour * (GOAL_LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
+    dear = with_churn(wanted, saved_per_hour * (LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
     _, regrets = wait_for_goal(full, question, dear, dear, NO_REGRETS)
     due = []
     for cycle in range(10):
@@ -82,7 +82,7 @@ def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    cheap = with_churn(wanted, saved_per_hour * GOAL_LEAD_HOURS * 0.9)
+    cheap = with_churn(wanted, saved_per_hour * LEAD_HOURS * 0.9)
     assert wait_for_goal(full, question, cheap, cheap, NO_REGRETS)[0] is cheap
     name, load = next(iter(full.expected.items()))
     more = replace(full, expected={**full.expected, name: ExpectedLoad(load.rate_per_second * 3)})
