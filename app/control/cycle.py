@@ -123,9 +123,14 @@ class _Cycle:
             return paused
         if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
-        if self.before.still_answers(self.snapshot, self.asked) or self._is_proposed_already():
+        still_answers = self.before.still_answers(self.snapshot, self.asked)
+        if (still_answers and not self._may_be_bettered()) or self._is_proposed_already():
             return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
+
+    def _may_be_bettered(self) -> bool:
+        """Returns whether to ask the same question with another seed; not while a person reads the last answer."""
+        return self.before.may_be_bettered(self.snapshot.at) and not self.store.has_proposal()
 
     def _is_proposed_already(self) -> bool:
         """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
@@ -145,7 +150,7 @@ class _Cycle:
             self._problem(),
             seconds=self.budget.seconds,
             work=self.budget.work,
-            seed=self.budget.seed,
+            seed=self.budget.seed + self._repeats(),
             meanwhile=lambda: (self.question.verdict, meanwhile(self.snapshot, self.question)),
         )
         note(outcome=answer.outcome)
@@ -258,8 +263,15 @@ class _Cycle:
 
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
-            self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets
-        )
+            self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
+            repeats=self._repeats(),
+        )  # fmt: skip
+
+    def _repeats(self) -> int:
+        """Returns how often the question has been asked again, in a row."""
+        before = self.before
+        is_same = (before.fingerprint, before.around) == (self.asked.fingerprint, plan_conditions(self.snapshot))
+        return before.repeats + 1 if is_same else 0
 
 
 def _spell(held: Sequence[HeldBackChange]) -> str:

@@ -17,6 +17,8 @@ from solvers.planning.kept_bound import KeptBound
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
+BETTER_AFTER = timedelta(minutes=5)  # the same question is asked with another seed; each time after twice as long
+MOST_DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class LastQuestion:
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
     regrets: RegretAccounts = NO_REGRETS
     rests: Mapping[str, Rest] = field(default_factory=dict)  # around which a plan was proposed
+    repeats: int = 0  # of the same question, each with another seed
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
         """Returns whether asking again would give the same answer."""
@@ -41,6 +44,10 @@ class LastQuestion:
         if self.regrets.due(now) or self.regrets.goal.waited(now).is_due:
             return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
+
+    def may_be_bettered(self, now: datetime) -> bool:
+        """Returns whether to search for a better answer to the same question, with another seed."""
+        return self.at is not None and now >= self.at + BETTER_AFTER * 2 ** min(self.repeats, MOST_DOUBLINGS)
 
     def as_proposed(self, snapshot: Snapshot) -> Snapshot:
         """Returns the snapshot with the rests that a proposal was made around.

@@ -5,11 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from app.control.decide.last_question import LastQuestion, plan_conditions
+from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide.last_question import BETTER_AFTER, LastQuestion, plan_conditions
+from app.control.domain.decision import SolverAnswer
+from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import Rest, Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
+from app.control.solve.inline import Inline
+from solvers.planning.problem import Problem
 from tests.app.control.answer.whatif.worlds import snapshot
+from tests.app.control.test_certificates import OneMoment
+
+
+class Asked(Inline):
+    """Keeps the seeds with which it is asked."""
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
+        self.seeds.append(seed)
+        return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
+
+
+class MaybeProposed(OneMoment):
+    """A moment at which a plan may wait for approval."""
+
+    def __init__(self, moment: Snapshot, has_proposal: bool) -> None:
+        super().__init__(moment)
+        self.is_proposed = has_proposal
+
+    def has_proposal(self) -> bool:
+        return self.is_proposed
 
 
 def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None:
@@ -35,3 +65,25 @@ def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() ->
     last = replace(last, rests=first)
     assert is_proposed(last, first) and is_proposed(last, {})
     assert not is_proposed(last, second) and not is_proposed(last, {"shop/b": Rest(until)})
+
+
+def asked_after(now: Snapshot, minutes: list[float], *, has_proposal: bool = False) -> list[int]:
+    """Returns the seeds with which a fleet that runs its plan is asked about in cycles at these minutes."""
+    first, solver, last = OneMoment(now), Asked(), LastQuestion()
+    run_cycle(first, Inline(), lambda known: now.expected, last, CycleBudget(work=2))
+    running = replace(now, in_force=first.decisions[0].desired, target=1)
+    for minute in minutes:
+        store = MaybeProposed(replace(running, at=now.at + timedelta(minutes=minute)), has_proposal)
+        last = run_cycle(store, solver, lambda known: now.expected, last, CycleBudget(work=2, seed=7)).last_question
+        assert not store.decisions
+    return solver.seeds
+
+
+def test_a_question_that_stays_the_same_is_asked_with_another_seed_each_time_after_twice_as_long() -> None:
+    pause = BETTER_AFTER.total_seconds() / 60
+    moments = [pause * quarter / 4 for quarter in range(4 * 15)]
+    assert asked_after(snapshot(a=10.0), moments) == [7, 8, 9, 10]  # after 0, 1, 3 and 7 pauses
+
+
+def test_nothing_is_asked_again_while_a_person_reads_a_proposal() -> None:
+    assert asked_after(snapshot(a=10.0), [0.0, 10.0, 1_000.0], has_proposal=True) == [7]
