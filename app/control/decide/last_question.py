@@ -18,6 +18,7 @@ from solvers.planning.kept_bound import KeptBound
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
 BETTER_AFTER = timedelta(minutes=5)  # the same question is asked with another seed; each time after twice as long
+POSSIBLE_AFTER = timedelta(seconds=30)  # sooner, where what was due has no order of steps: another plan may have one
 MOST_DOUBLINGS = 6
 
 
@@ -47,7 +48,8 @@ class LastQuestion:
 
     def may_be_bettered(self, now: datetime) -> bool:
         """Returns whether to search for a better answer to the same question, with another seed."""
-        return self.at is not None and now >= self.at + BETTER_AFTER * 2 ** min(self.repeats, MOST_DOUBLINGS)
+        pause = POSSIBLE_AFTER if self.regrets.is_refused else BETTER_AFTER
+        return self.at is not None and now >= self.at + pause * 2 ** min(self.repeats, MOST_DOUBLINGS)
 
     def as_proposed(self, snapshot: Snapshot) -> Snapshot:
         """Returns the snapshot with the rests that a proposal was made around.

@@ -122,6 +122,11 @@ class RegretAccounts:
         best = sorted(new.values(), key=lambda waiting: (-waiting.saved_per_churn, waiting.batch.groups))
         return replace(self, at=now, waiting=tuple(best[:MOST_WAITING]))
 
+    @property
+    def is_refused(self) -> bool:
+        """True if something that was due had no order of steps, and has not cost its churn again since then."""
+        return self.goal.regret < 0 or any(entry.regret < 0 for entry in self.waiting)
+
     def towards(self, now: datetime, saved_per_hour: float, churn: float) -> RegretAccounts:
         """Returns the accounts with this goal, which continues the account of the one before it.
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 from app.control.cycle import CycleBudget, run_cycle
-from app.control.decide.last_question import BETTER_AFTER, LastQuestion, plan_conditions
+from app.control.decide.last_question import BETTER_AFTER, POSSIBLE_AFTER, LastQuestion, plan_conditions
+from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import Rest, Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import Problem
 from tests.app.control.answer.whatif.worlds import snapshot
 from tests.app.control.test_certificates import OneMoment
@@ -83,6 +85,18 @@ def test_a_question_that_stays_the_same_is_asked_with_another_seed_each_time_aft
     pause = BETTER_AFTER.total_seconds() / 60
     moments = [pause * quarter / 4 for quarter in range(4 * 15)]
     assert asked_after(snapshot(a=10.0), moments) == [7, 8, 9, 10]  # after 0, 1, 3 and 7 pauses
+
+
+def test_what_had_no_order_of_steps_is_looked_for_again_soon() -> None:
+    now = snapshot(a=10.0).at
+    batch = Batch((BatchGroup((("node-0", 0),), BatchKind.SOLVED),), 1.0, LEAD_HOURS)
+    waiting = NO_REGRETS.measured(now, [batch])
+    assert waiting.due(now) and not waiting.is_refused
+    soon = now + POSSIBLE_AFTER
+    assert not LastQuestion(at=now, regrets=waiting).may_be_bettered(soon)
+    refused = LastQuestion(at=now, regrets=waiting.refused(batch))
+    assert refused.may_be_bettered(soon)
+    assert not replace(refused, repeats=1).may_be_bettered(soon)
 
 
 def test_nothing_is_asked_again_while_a_person_reads_a_proposal() -> None:
