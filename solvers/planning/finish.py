@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
@@ -15,7 +16,7 @@ from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
-from solvers.planning.search.tables import Tables
+from solvers.planning.search.tables import Tables, tables
 
 MOST_SIMULATED_INSTANCES = 300  # beyond it a simulation takes longer than a caller waits for a plan
 REPAIR_ROUNDS = 4
@@ -43,6 +44,14 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Pl
     )
 
 
+def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
+    """Returns the plan with the batches of these groups; None if none of them saves anything."""
+    from solvers.planning.batches.find import with_batches  # most plans have none
+
+    services = with_batches(problem, plan, row)
+    return finish_services(tables(problem), services, None) if services else None
+
+
 def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
     """Adds what still fits to the draft's instances, or repairs the running ones, whichever costs less."""
     problem = t.problem
@@ -57,9 +66,10 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
 
         services = add_services(problem, services)
     if is_running:
-        from solvers.planning.replan.running import beside_running  # most problems begin with nothing
+        from solvers.planning.batches.find import refill_worst  # most problems begin with nothing
+        from solvers.planning.replan.running import beside_running
 
-        choice = beside_running(t, services.instances, services.unserved)
+        choice = beside_running(t, services.instances, services.unserved, refill_worst)
         services = replace(choice, origin=choice.origin or method)
     return services
 

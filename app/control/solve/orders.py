@@ -169,7 +169,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
 
 def batches_made(order: MakeBatches) -> SolverAnswer:
     """Makes batches one after the other; without a plan if they save nothing."""
-    from solvers.planning.batches.find import make_batches
+    from solvers.planning.finish import make_batches
 
     began = time.monotonic()
 

@@ -22,8 +22,8 @@ STRANGER_SHARE = 0.25  # of the others in a group; the rest have a service in co
 def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
     """Yields at most `count` groups, each once."""
     d, rng = trials.board, np.random.default_rng(seed)
-    used = [gpu for gpu in np.flatnonzero(d.b.count).tolist() if d.place_of[gpu] not in trials.closed]
-    worst = sorted(used, key=lambda gpu: (_worth(trials, gpu), gpu))
+    worst = worst_first(trials)
+    used = sorted(worst)
     rank = {gpu: place for place, gpu in enumerate(worst)}
     known: set[BatchGroup] = set()
     for _ in range(count if used else 0):
@@ -40,6 +40,13 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
         if group not in known:
             known.add(group)
             yield group
+
+
+def worst_first(trials: BatchTrials) -> list[int]:
+    """Returns the GPUs in use that batches may change, first those that are worth least for their price."""
+    d = trials.board
+    used = [gpu for gpu in np.flatnonzero(d.b.count).tolist() if d.place_of[gpu] not in trials.closed]
+    return sorted(used, key=lambda gpu: (_worth(trials, gpu), gpu))
 
 
 def _with_others(trials: BatchTrials, first: int, size: int, used: list[int], rng: np.random.Generator) -> set[int]:

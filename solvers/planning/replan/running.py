@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -23,17 +23,24 @@ PASSES = 5
 AS_IT_RUNS = "the running plan"
 
 
-def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
-    """Chooses among the plan as it runs, the same repaired and the cold plan fitted onto it, by least value.
+def beside_running(
+    t: Tables,
+    cold: Sequence[Instance],
+    unserved: Sequence[Unserved],
+    improve: Callable[[Tables, ServicePlan], ServicePlan | None],
+) -> ServicePlan:
+    """Chooses among the plan as it runs, the same repaired, that improved, and the cold plan fitted onto it, by value.
 
     Value is cost x horizon / 60 + churn. Of equal plans it takes the one that changes less, so that a plan is a fixed
     point of whatever finds it again.
     """
     state = t.problem.state
     assert state
+    least_change = repaired(t)
     choices = [
         ServicePlan(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
-        repaired(t),
+        least_change,
+        *filter(None, [improve(t, least_change)]),
         ServicePlan(match_running(t, cold), list(unserved), ""),
     ]
     best, least = choices[-1], inf
@@ -50,7 +57,7 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
         from solvers.planning.explain import add_services
 
         alone = replace(t.problem, jobs={}, state=RunningState(None, state.running))
-        for choice in {id(choice): choice for choice in (best, choices[1])}.values():
+        for choice in {id(choice): choice for choice in (best, least_change)}.values():
             weigh(add_services(alone, choice))
     return best
 

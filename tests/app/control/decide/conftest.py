@@ -13,6 +13,8 @@ from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
+from solvers.planning.replan.match import match_running
+from solvers.planning.search.tables import tables
 from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
 
 WORK = 12
@@ -26,9 +28,12 @@ def under_loads(snapshot: Snapshot, draw: Random, least: float, most: float) -> 
 
 
 def wanted_in(snapshot: Snapshot) -> Decision:
-    """Drafts the cheapest plan that a search finds."""
+    """Drafts the cheapest plan that a search from nothing finds, laid over what runs."""
     question = formulate(snapshot)
-    return draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=WORK))
+    answer = SOLVER.solve(replace(question.problem, state=None), seconds=SECONDS, work=WORK)
+    assert answer.plan
+    laid_over = tuple(match_running(tables(question.problem), answer.plan.instances))
+    return draft_changes(snapshot, question, replace(answer, plan=replace(answer.plan, instances=laid_over)))
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,15 @@ import pytest
 
 from benchmarks.families import family
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
-from solvers.planning.batches.find import find_batches, make_batches
+from solvers.planning.batches.find import find_batches, refill_worst
+from solvers.planning.finish import finish_services, make_batches
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Instance, Place, Problem, RunningState
 from solvers.planning.replan import Replanner
+from solvers.planning.replan.match import match_running
 from solvers.planning.search.promise import keep
+from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
 
 TRIES = 16
@@ -51,6 +54,23 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.is_right, after.violations
         assert after.cost.total == pytest.approx(before.cost.total - batch.saved_per_hour)
         assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
+
+
+def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scratch(dear: tuple[Problem, Plan]) -> None:
+    problem, plan = dear
+    before = judge(problem, plan, simulate=False, keeps=keep)
+    services = refill_worst(tables(problem), ServicePlan(list(plan.instances), list(plan.unserved), ""))
+    assert services
+    refilled = finish_services(tables(problem), services, None)
+    after = judge(problem, refilled, keeps=keep)
+    assert after.is_right, after.violations
+    assert after.cost.total < before.cost.total
+    fresh = find(replace(problem, state=None), SolveBudget(None, 4), alone=True).plan
+    fitted = replace(plan, instances=tuple(match_running(tables(problem), fresh.instances)))
+    assert after.cost.churn < judge(problem, fitted, simulate=False).cost.churn
+    chosen = find(problem, SolveBudget(None, 4), alone=True).plan
+    values = [judge(problem, found, simulate=False).cost.value(problem.policy) for found in (chosen, refilled)]
+    assert values[0] <= values[1] * (1 + 1e-9)
 
 
 @pytest.fixture(scope="module")
