@@ -57,7 +57,8 @@ class ConvexSharing:
             if resident.latency_ms[-1][1] * slowed > resident.most_exec_ms * (1 + SLACK):
                 return None
         self.pressure.value = pressures
-        self.problem.solve(solver=cp.HIGHS)
+        # HiGHS has one scheduler in a process: after a solve with more threads, all that ask for one would fail.
+        self.problem.solve(solver=cp.HIGHS, threads=1)
         found: Floats | None = self.percent.value
         if found is None:
             raise RuntimeError(f"the convex solver reports {self.problem.status} for a problem that has an answer")

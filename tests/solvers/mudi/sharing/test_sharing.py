@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -51,6 +52,15 @@ def test_two_who_press_on_each_other_raise_each_other() -> None:
     answer = share(SharedGpu(pair))
     assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 43, "b": 43}  # 18.7 x (1 + 0.2 x 0.33) = 19.93 ms; at 42 %, 20.003
+
+
+def test_the_convex_solver_leaves_other_solves_of_its_process_their_single_thread() -> None:
+    assert ConvexSharing((resident(),)).least_percents(np.zeros(1)) is not None
+    other = highspy.Highs()
+    other.setOptionValue("output_flag", False)
+    other.setOptionValue("threads", 1)
+    other.addVar(0.0, 1.0)
+    assert other.run() == highspy.HighsStatus.kOk
 
 
 def test_requests_outstanding_may_be_stated() -> None:
