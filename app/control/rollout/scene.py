@@ -113,7 +113,7 @@ class Scene:
             return self._obstacle_of_job(change)
         match change.kind:
             case ChangeKind.STOP:
-                return self._would_lack(change, 0.0, 1) or self._may_be_last(change) or self._is_awaited(change)
+                return self._would_lack(change, 0.0, 1) or self._may_be_last(change) or self._would_end_start(change)
             case ChangeKind.RETUNE:
                 return self._too_early(change) or self._would_lack(change, change.instance.rate_per_second, 0)
             case ChangeKind.RESHAPE:
@@ -135,9 +135,19 @@ class Scene:
         so_far = self.now - step.since
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
 
-    def _is_awaited(self, change: InstanceChange) -> Shortfall | None:
-        """Refuses to end a starting copy while its service lacks what it will carry."""
-        if self.ledger.share(change.owner) >= 1.0 or change.id not in self.pending:
+    def _would_end_start(self, change: InstanceChange) -> Shortfall | None:
+        """Refuses to end a starting copy while its service lacks what it will carry.
+
+        It ends where its start is in doubt, or where a service without any copy needs its place.
+        """
+        step = self.pending.get(change.id)
+        is_starting = step is not None and (step.before is None or step.is_new) and not step.returns
+        if step is None or not is_starting or self.ledger.share(change.owner) >= 1.0:
+            return None
+        if step.held_since or change.place in self.observed.ailing:
+            return None
+        others = (other for other in self.all if other.place == change.place and other.takes_room)
+        if any(other.owner in self.urgent - {change.owner} for other in others):
             return None
         return Shortfall(Reason.CAPACITY_AT_RISK, "it will serve soon, and its service lacks capacity until then")
 

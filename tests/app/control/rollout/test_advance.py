@@ -70,6 +70,16 @@ def test_a_starting_copy_that_another_plan_moves_goes_on_while_its_service_lacks
     assert ids(there.desired, "n2") == []
     served = advance({"n1": a_node(OLD)}, begun.desired, starting, begun.state, rules(), after(1))
     assert ids(served.desired, "n2") == [], "its service lacks nothing any more"
+    ailing = replace(starting, ailing=frozenset({("n2", 0)}))
+    assert ids(advance(lacking, begun.desired, ailing, begun.state, rules(), after(1)).desired, "n2") == []
+
+
+def test_a_starting_copy_gives_way_to_a_service_without_any_copy() -> None:
+    begun = first({"n1": a_node(OLD)}, {"n1": a_node(OLD), "n2": a_node(replace_struct(NEW, sm_percent=80.0))})
+    starting = on_its_way(begun.desired, new=InstanceStatus("warming"))
+    target = {"n1": a_node(OLD), "n2": a_node(an_instance("vital", "vital")), "n3": a_node(an_instance("elsewhere"))}
+    step = advance(target, begun.desired, starting, begun.state, rules(), after(1))
+    assert ids(step.desired, "n2") == [], "it has to be gone before another copy takes its room"
 
 
 def test_a_copy_that_the_gateway_does_not_know_yet_carries_nothing() -> None:
