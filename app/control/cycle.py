@@ -123,14 +123,12 @@ class _Cycle:
             return paused
         if waiting := rollout_in_progress(self.snapshot, self.question):
             return waiting
-        still_answers = self.before.still_answers(self.snapshot, self.asked)
-        if (still_answers and not self._may_be_bettered()) or self._is_proposed_already():
+        is_better_possible = self.before.is_worth_another_seed(self.snapshot.at)
+        if self._is_proposed_already() or (
+            self.before.still_answers(self.snapshot, self.asked) and not is_better_possible
+        ):
             return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
-
-    def _may_be_bettered(self) -> bool:
-        """Returns whether to ask the same question with another seed; not while a person reads the last answer."""
-        return self.before.may_be_bettered(self.snapshot.at) and not self.store.has_proposal()
 
     def _is_proposed_already(self) -> bool:
         """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
@@ -150,7 +148,7 @@ class _Cycle:
             self._problem(),
             seconds=self.budget.seconds,
             work=self.budget.work,
-            seed=self.budget.seed + self._repeats(),
+            seed=self.budget.seed + self.before.count_other_seeds(self.snapshot, self.asked),
             meanwhile=lambda: (self.question.verdict, meanwhile(self.snapshot, self.question)),
         )
         note(outcome=answer.outcome)
@@ -237,8 +235,9 @@ class _Cycle:
         if not generations:
             return self._unchanged(decision)
         last = self._last_question(decision.answer.outcome, self.snapshot.declared)
-        is_proposed = any(part.state is PlanState.PROPOSED for part in parts)
-        last = replace(last, rests=rests_to_keep(self.snapshot, decision, is_proposed))
+        states = {part.state for part in parts}
+        rests = rests_to_keep(self.snapshot, decision, PlanState.PROPOSED in states)
+        last = replace(last, rests=rests, is_shown=bool(states & {PlanState.PROPOSED, PlanState.ADVISORY}))
         return CycleResult(decision.answer.outcome, last, generations[0], parts[0], self.snapshot, self.question)
 
     def fail(self, answer: SolverAnswer) -> CycleResult:
@@ -264,14 +263,8 @@ class _Cycle:
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
             self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
-            repeats=self._repeats(),
+            other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
         )  # fmt: skip
-
-    def _repeats(self) -> int:
-        """Returns how often the question has been asked again, in a row."""
-        before = self.before
-        is_same = (before.fingerprint, before.around) == (self.asked.fingerprint, plan_conditions(self.snapshot))
-        return before.repeats + 1 if is_same else 0
 
 
 def _spell(held: Sequence[HeldBackChange]) -> str:

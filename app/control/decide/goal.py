@@ -41,7 +41,8 @@ def wait_for_goal(
     if aim.verdict is None or aim.value is None:
         return decision, regrets
     saved = question.verdict.cost.total - aim.verdict.cost.total
-    regrets = regrets.towards(snapshot.at, saved if handed_over(aim.plan.changes) else 0.0, aim.value.churn)
+    rate = saved if handed_over(aim.plan.changes) else 0.0
+    regrets = regrets.towards(snapshot.at, rate, aim.value.churn, is_possible=not changes_little)
     if changes_little or saved <= 0:
         return decision, regrets
     if regrets.goal.is_due:

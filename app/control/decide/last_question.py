@@ -17,14 +17,15 @@ from solvers.planning.kept_bound import KeptBound
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
-BETTER_AFTER = timedelta(minutes=5)  # the same question is asked with another seed; each time after twice as long
-POSSIBLE_AFTER = timedelta(seconds=30)  # sooner, where what was due has no order of steps: another plan may have one
+OTHER_SEED_AFTER = timedelta(minutes=5)  # each time after twice as long
+REFUSED_AGAIN_AFTER = timedelta(seconds=30)  # where what was due has no order of steps: another plan may have one
 MOST_DOUBLINGS = 6
+FAILED = (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG)
 
 
 @dataclass(frozen=True, slots=True)
 class LastQuestion:
-    """The last question and its outcome: asked again at once, it has the same answer."""
+    """The last question and its outcome: asked again with the same seed, it has the same answer."""
 
     fingerprint: bytes = b""
     outcome: SolveOutcome = SolveOutcome.UNCHANGED
@@ -33,23 +34,42 @@ class LastQuestion:
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
     regrets: RegretAccounts = NO_REGRETS
     rests: Mapping[str, Rest] = field(default_factory=dict)  # around which a plan was proposed
-    repeats: int = 0  # of the same question, each with another seed
+    is_shown: bool = False  # its answer, or a part of it, was recorded for people to read
+    other_seeds: int = 0  # that the question has been asked with since it was new
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
-        """Returns whether asking again would give the same answer."""
+        """Returns whether asking again with the same seed would give the same answer."""
         now = snapshot.at
-        if question.fingerprint != self.fingerprint or self.at is None or self.around != plan_conditions(snapshot):
+        if self.at is None or not self._is_about(snapshot, question):
             return False
-        if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
+        if self.outcome in FAILED:
             return now < self.at + AGAIN_AFTER
-        if self.regrets.due(now) or self.regrets.goal.waited(now).is_due:
+        if self._has_due(now):
             return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
 
-    def may_be_bettered(self, now: datetime) -> bool:
-        """Returns whether to search for a better answer to the same question, with another seed."""
-        pause = POSSIBLE_AFTER if self.regrets.is_refused else BETTER_AFTER
-        return self.at is not None and now >= self.at + pause * 2 ** min(self.repeats, MOST_DOUBLINGS)
+    def is_worth_another_seed(self, now: datetime) -> bool:
+        """Returns whether to search for a better answer to the same question.
+
+        People who read an answer, or have rejected it, do not get another one every few minutes.
+        """
+        if self.at is None or self.is_shown or self.outcome in FAILED:
+            return False
+        pause = REFUSED_AGAIN_AFTER if self.regrets.is_refused else OTHER_SEED_AFTER
+        return now >= self.at + pause * (1 << min(self.other_seeds, MOST_DOUBLINGS))
+
+    def count_other_seeds(self, snapshot: Snapshot, question: Question) -> int:
+        """Returns how many other seeds the question will have been asked with, if it is asked now."""
+        if not self._is_about(snapshot, question):
+            return 0
+        keeps_seed = self.is_shown or self.outcome in FAILED or self._has_due(snapshot.at)
+        return self.other_seeds if keeps_seed else self.other_seeds + 1
+
+    def _is_about(self, snapshot: Snapshot, question: Question) -> bool:
+        return (self.fingerprint, self.around) == (question.fingerprint, plan_conditions(snapshot))
+
+    def _has_due(self, now: datetime) -> bool:
+        return bool(self.regrets.due(now)) or self.regrets.goal.waited(now).is_due
 
     def as_proposed(self, snapshot: Snapshot) -> Snapshot:
         """Returns the snapshot with the rests that a proposal was made around.

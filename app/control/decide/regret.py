@@ -2,7 +2,7 @@
 
 How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. It is
-made earlier only if its churn is repaid within the time for which planned rates remember the peaks of loads.
+made earlier only if its churn is repaid within the time for which planned rates stay at the upper end of a swing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from solvers.forecast.peaks import DEFAULT
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.problem import Place
 
-LEAD_HOURS = DEFAULT.swing_seconds / 3600  # for which a planned rate stays at the upper end of a swing
+LEAD_HOURS = DEFAULT.swing_seconds / 3600
 BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
 MOST_WAITING = 6  # batches: those that save most for their churn
@@ -124,19 +124,24 @@ class RegretAccounts:
 
     @property
     def is_refused(self) -> bool:
-        """True if something that was due had no order of steps, and has not cost its churn again since then."""
-        return self.goal.regret < 0 or any(entry.regret < 0 for entry in self.waiting)
+        """True if something that still pays was due lately and had no order of steps."""
+        is_goal = self.goal.saved_per_hour > 0 and self.goal.regret < 0
+        return is_goal or any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
 
-    def towards(self, now: datetime, saved_per_hour: float, churn: float) -> RegretAccounts:
+    def towards(
+        self, now: datetime, saved_per_hour: float, churn: float, *, is_possible: bool = False
+    ) -> RegretAccounts:
         """Returns the accounts with this goal, which continues the account of the one before it.
 
-        A goal that would cost more by now loses as much as it would have gained, as batches do.
+        A goal that would cost more by now loses as much as it would have gained, as batches do. One that is possible,
+        as it has an order of steps, does not wait because another had none.
         """
         before = self.goal
         regret = before.waited(now).regret
         if saved_per_hour <= 0:
             lost = -saved_per_hour * _hours(before.at, now)
             regret = min(before.regret, max(0.0, before.regret - lost))
+        regret = max(0.0, regret) if is_possible else regret
         return replace(self, goal=Goal(max(0.0, saved_per_hour), churn, regret, now))
 
     def goal_refused(self) -> RegretAccounts:

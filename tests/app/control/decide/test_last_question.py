@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from app.control.cycle import CycleBudget, run_cycle
-from app.control.decide.last_question import BETTER_AFTER, POSSIBLE_AFTER, LastQuestion, plan_conditions
+from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
 from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
-from app.control.domain.decision import SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.domain.snapshot import Rest, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Rest, Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
+from app.control.observe.observer import ForecastInput
 from app.control.solve.inline import Inline
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import Problem
@@ -20,7 +23,7 @@ from tests.app.control.answer.whatif.worlds import snapshot
 from tests.app.control.test_certificates import OneMoment
 
 
-class Asked(Inline):
+class SeedRecorder(Inline):
     """Keeps the seeds with which it is asked."""
 
     def __init__(self) -> None:
@@ -31,17 +34,6 @@ class Asked(Inline):
     ) -> SolverAnswer:
         self.seeds.append(seed)
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
-
-
-class MaybeProposed(OneMoment):
-    """A moment at which a plan may wait for approval."""
-
-    def __init__(self, moment: Snapshot, has_proposal: bool) -> None:
-        super().__init__(moment)
-        self.is_proposed = has_proposal
-
-    def has_proposal(self) -> bool:
-        return self.is_proposed
 
 
 def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None:
@@ -69,22 +61,55 @@ def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() ->
     assert not is_proposed(last, second) and not is_proposed(last, {"shop/b": Rest(until)})
 
 
-def asked_after(now: Snapshot, minutes: list[float], *, has_proposal: bool = False) -> list[int]:
-    """Returns the seeds with which a fleet that runs its plan is asked about in cycles at these minutes."""
-    first, solver, last = OneMoment(now), Asked(), LastQuestion()
-    run_cycle(first, Inline(), lambda known: now.expected, last, CycleBudget(work=2))
-    running = replace(now, in_force=first.decisions[0].desired, target=1)
-    for minute in minutes:
-        store = MaybeProposed(replace(running, at=now.at + timedelta(minutes=minute)), has_proposal)
-        last = run_cycle(store, solver, lambda known: now.expected, last, CycleBudget(work=2, seed=7)).last_question
-        assert not store.decisions
-    return solver.seeds
+def asked(moments: Sequence[Snapshot]) -> tuple[list[int], LastQuestion]:
+    """Returns the seeds with which cycles at these moments ask the solver, and the last question."""
+    solver, last = SeedRecorder(), LastQuestion()
+    for moment in moments:
+        store = OneMoment(moment)
+        found = run_cycle(store, solver, partial(expected, moment), last, CycleBudget(work=2, seed=7))
+        last = found.last_question
+    return solver.seeds, last
+
+
+def expected(moment: Snapshot, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
+    return moment.expected
+
+
+def running(now: Snapshot) -> Snapshot:
+    """Returns the snapshot of a fleet that runs what is planned for it."""
+    store = OneMoment(now)
+    run_cycle(store, Inline(), partial(expected, now), LastQuestion(), CycleBudget(work=2))
+    return replace(now, in_force=store.decisions[0].desired, target=1)
+
+
+def in_mode(now: Snapshot, mode: str) -> Snapshot:
+    others = tuple(item for item in now.declared if item.kind != "Policy")
+    return replace(now, declared=(*others, DeclaredObject("Policy", "", "default", {"mode": mode})))
+
+
+def after(now: Snapshot, minutes: float) -> Snapshot:
+    return replace(now, at=now.at + timedelta(minutes=minutes))
 
 
 def test_a_question_that_stays_the_same_is_asked_with_another_seed_each_time_after_twice_as_long() -> None:
-    pause = BETTER_AFTER.total_seconds() / 60
-    moments = [pause * quarter / 4 for quarter in range(4 * 15)]
-    assert asked_after(snapshot(a=10.0), moments) == [7, 8, 9, 10]  # after 0, 1, 3 and 7 pauses
+    pause, now = OTHER_SEED_AFTER.total_seconds() / 60, running(snapshot(a=10.0))
+    seeds, last = asked([after(now, pause * quarter / 4) for quarter in range(4 * 15)])
+    assert seeds == [7, 8, 9, 10]  # after 0, 1, 3 and 7 pauses
+    other = formulate(replace(now, expected={"shop/a": ExpectedLoad(20.0)}))
+    assert last.count_other_seeds(now, other) == 0, "another question"
+
+
+def test_people_who_read_a_plan_or_have_rejected_it_get_no_other_every_few_minutes() -> None:
+    now = in_mode(snapshot(a=10.0), "approve")
+    seeds, last = asked([after(now, minutes) for minutes in (0.0, 10.0, 1_000.0)])
+    assert last.is_shown
+    assert seeds == [7]
+
+
+def test_a_question_that_the_solver_failed_on_waits_its_minute() -> None:
+    now = snapshot(a=10.0)
+    failed = LastQuestion(at=now.at, outcome=SolveOutcome.CRASHED)
+    assert not failed.is_worth_another_seed(now.at + timedelta(hours=1))
 
 
 def test_what_had_no_order_of_steps_is_looked_for_again_soon() -> None:
@@ -92,12 +117,8 @@ def test_what_had_no_order_of_steps_is_looked_for_again_soon() -> None:
     batch = Batch((BatchGroup((("node-0", 0),), BatchKind.SOLVED),), 1.0, LEAD_HOURS)
     waiting = NO_REGRETS.measured(now, [batch])
     assert waiting.due(now) and not waiting.is_refused
-    soon = now + POSSIBLE_AFTER
-    assert not LastQuestion(at=now, regrets=waiting).may_be_bettered(soon)
+    soon = now + REFUSED_AGAIN_AFTER
+    assert not LastQuestion(at=now, regrets=waiting).is_worth_another_seed(soon)
     refused = LastQuestion(at=now, regrets=waiting.refused(batch))
-    assert refused.may_be_bettered(soon)
-    assert not replace(refused, repeats=1).may_be_bettered(soon)
-
-
-def test_nothing_is_asked_again_while_a_person_reads_a_proposal() -> None:
-    assert asked_after(snapshot(a=10.0), [0.0, 10.0, 1_000.0], has_proposal=True) == [7]
+    assert refused.is_worth_another_seed(soon)
+    assert not replace(refused, other_seeds=1).is_worth_another_seed(soon)
