@@ -57,7 +57,7 @@ class ConvexSharing:
             if resident.latency_ms[-1][1] * slowed > resident.most_exec_ms * (1 + SLACK):
                 return None
         self.pressure.value = pressures
-        # HiGHS has one scheduler in a process: after a solve with more threads, all that ask for one would fail.
+        # HiGHS has one scheduler in a process. Once it has several threads, a solve that asks for one fails.
         self.problem.solve(solver=cp.HIGHS, threads=1)
         found: Floats | None = self.percent.value
         if found is None:

@@ -1,4 +1,4 @@
-"""Finds batches that make a running plan cheaper, bounded by work, and what they make of its services."""
+"""Finds batches that make a running plan cheaper, bounded by work, and applies them to its services."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def find_batches(
 def with_batches(problem: Problem, plan: Plan, row: GroupRow) -> ServicePlan | None:
     """Returns the services with the batches of these groups, one after the other; None if none of them saves anything.
 
-    Its jobs are to be placed again.
+    The caller places the jobs again.
     """
     trials = _trials(problem, plan)
     made = [group for group in row if trials.is_right and trials.make(group)]

@@ -29,8 +29,9 @@ def beside_running(
     unserved: Sequence[Unserved],
     improve: Callable[[Tables, ServicePlan], ServicePlan | None],
 ) -> ServicePlan:
-    """Chooses among the plan as it runs, the same repaired, that improved, and the cold plan fitted onto it, by value.
+    """Chooses by value: the plan as it runs, the same repaired, this one improved, or the cold plan fitted onto it.
 
+    `improve` returns None where it saves too little.
     Value is cost x horizon / 60 + churn. Of equal plans it takes the one that changes less, so that a plan is a fixed
     point of whatever finds it again.
     """
