@@ -169,6 +169,7 @@ def test_a_copy_starts_with_a_clean_slate(runtime: ProcessRuntime) -> None:
 def test_a_template_cannot_lift_its_limits(runtime: ProcessRuntime) -> None:
     filled = Filled("t", ("/bin/sh", "-c", SLEEPER), {"CUDA_VISIBLE_DEVICES": "0,1", "GPUWRIGHT_COPY": "b"})
     running = runtime.start(Launch("a-1", "GPU-7", filled, 0))
+    until(lambda: bool(proc.read_variable(running.pid, "CUDA_VISIBLE_DEVICES")), "empty while it becomes its program")
     assert proc.read_variable(running.pid, "CUDA_VISIBLE_DEVICES") == "GPU-7"
     assert proc.read_variable(running.pid, "GPUWRIGHT_COPY") == "a-1"
 

@@ -54,7 +54,7 @@ def served(desired: Desired, rates: Mapping[str, float]) -> dict[str, float]:
 def test_no_service_is_served_less_because_copies_of_it_failed_on_some_gpus() -> None:
     r = Random(5)
     avoided = 0
-    for case in range(scaled(2_000, 15)):
+    for case in range(scaled(2_000, 40)):
         rates = {name: rate * r.choice((0.6, 1.0, 1.5)) for name, rate in SERVICES.items()}
         now = in_force(r, rates)
         failed = {name: tuple(sorted(r.sample(PLACES, r.randint(1, 3)))) for name in r.sample(sorted(rates), 2)}
