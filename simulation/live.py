@@ -56,6 +56,9 @@ class Live:
         truth = worlds.truth_of(world)
         others = left_out | (truth.problem.nodes.keys() - nodes)
         self.fleet = SimulatedFleet(truth, self.clock, seed=seed, left_out=others, patient=True)
+        started = int(time.time())  # as with a real agent: the reports of an earlier run do not count as newer
+        for node in self.fleet.nodes.values():
+            node.memory.incarnation = started
         self.post = Post(self.fleet, database)
         self.gateway = Gateway(self.fleet, database)
         self._look_at = self._note_at = 0.0
