@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,16 +17,20 @@ from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.rollout import order
+from app.control.rollout.changes import changes
+from app.control.rollout.rehearsal import rehearsed
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Place
 
 log = logging.getLogger(__name__)
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
 URGENT_TRIES, URGENT_SECONDS = 16, 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
+MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
 RECIPE_KEY = "batches"
 
 
@@ -67,6 +72,12 @@ class BatchContext:
         return 1 if self.is_urgent and not self.decision.plan.unserved else MOST_REHEARSED
 
     @property
+    def churn(self) -> float:
+        """The churn of the decision without batches."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        return 0.0 if is_unchanged or self.decision.value is None else self.decision.value.churn
+
+    @property
     def plan(self) -> Plan:
         """The plan that batches start from."""
         is_unchanged = self.decision.desired == self.snapshot.in_force
@@ -89,18 +100,65 @@ def add_due_batches(
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
+    shifts = MOST_SHIFTED
     for batch in regrets.due(now)[: context.most_rehearsed]:
-        if found := with_batches(context, batch.groups, solver):
+        found = draft_batches(context, batch.groups, solver)
+        if found and is_stuck(context.snapshot, found):
+            found = _shifted(context, batch, found, regrets.most_churn(batch, now), solver) if shifts else None
+            shifts = 0
+        if found:
             return replace(found, message=_spell(batch)), regrets.made(batch)
         regrets = regrets.refused(batch)
     return decision, regrets
 
 
-def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
-    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there.
+def _shifted(
+    context: BatchContext, batch: Batch, found: Decision, most_churn: float, solver: BatchMaker
+) -> Decision | None:
+    """Returns the decision with what some of its GPUs shall run on empty ones instead; None if that has no order either.
 
-    The steps are rehearsed from what nodes are assigned, and every service keeps its capacity at each of them.
+    In a full group of GPUs each change waits for room that another one holds. On an empty GPU nothing waits.
     """
+    groups = batch.groups
+    for _ in range(MOST_SHIFTED):
+        place = _most_blocked(context.snapshot, found)
+        if place is None:
+            return None
+        groups = (*groups, BatchGroup((place,), BatchKind.SHIFTED))
+        other = draft_batches(context, groups, solver)
+        if other is None or other.value is None or other.value.churn - context.churn > most_churn:
+            return None
+        if not is_stuck(context.snapshot, other):
+            return other
+        found = other
+    return None
+
+
+def _most_blocked(snapshot: Snapshot, found: Decision) -> Place | None:
+    """Returns the GPU on which most copies wait for room."""
+    rules = rules_of(snapshot.declared)
+    todo = {change.id: change for change in changes(snapshot.assignments, found.desired)}
+    waiting = [todo[entry.instance] for entry in rehearsed(snapshot.assignments, found.desired, rules).waiting]
+    blocked = Counter(change.place for change in waiting if change.takes_room)
+    return max(blocked, key=lambda place: (blocked[place], place), default=None)
+
+
+def is_stuck(snapshot: Snapshot, found: Decision) -> bool:
+    """Returns whether no order of steps leads to the decision: each keeps every service's capacity.
+
+    The steps are rehearsed from what nodes are assigned.
+    """
+    return bool(order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck)
+
+
+def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
+    found = draft_batches(context, groups, solver)
+    return None if found is None or is_stuck(context.snapshot, found) else found
+
+
+def draft_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches, which may have no order of steps; None if they save nothing."""
     snapshot, decision = context.snapshot, context.decision
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
@@ -112,8 +170,6 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
         return None
     # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
     if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
-        return None
-    if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
         return None
     return replace(found, held_back=decision.held_back)
 

@@ -39,8 +39,11 @@ class WaitingBatch:
 
     def is_due(self, hours: float) -> bool:
         """Returns whether it is to be made after so many hours more."""
-        gain = max(0.0, self.batch.gain_per_hour) * LEAD_HOURS
-        return self.is_possible and self.after(hours) + gain >= self.batch.churn
+        return self.is_possible and self.most_churn(hours) >= self.batch.churn
+
+    def most_churn(self, hours: float) -> float:
+        """Returns the churn at which it is to be made after so many hours more."""
+        return self.after(hours) + max(0.0, self.batch.gain_per_hour) * LEAD_HOURS
 
     def without(self, places: frozenset[Place]) -> WaitingBatch | None:
         """Returns what is left once something else is made on these GPUs: the regret of its others; None without any.
@@ -172,6 +175,11 @@ class RegretAccounts:
         hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
         return tuple(sorted(due, key=lambda batch: (-batch.gain_per_hour, batch.churn, batch.groups)))
+
+    def most_churn(self, batch: Batch, now: datetime) -> float:
+        """Returns the churn at which this batch is due."""
+        hours = _hours(self.at, now)
+        return max((entry.most_churn(hours) for entry in self.waiting if entry.batch == batch), default=0.0)
 
     def made(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts after a batch: another that shares GPUs with it keeps the regret of its other GPUs."""

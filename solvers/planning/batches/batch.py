@@ -15,19 +15,26 @@ class BatchKind(StrEnum):
     EMPTIED = "emptied"  # others carry their load
     SOLVED = "solved"  # again from nothing, together with some spare GPUs
     REFILLED = "refilled"  # a few of them at a time, from what runs there, together with some spare GPUs
+    SHIFTED = "shifted"  # an empty GPU of the same pool runs what this one does
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchGroup:
     """A few GPUs in use, and what becomes of them.
 
-    Instances in `leaving`, which run elsewhere, move to these GPUs too: such a group makes room and may save nothing.
+    Instances in `leaving`, which run elsewhere, move to these GPUs too. Such a group makes room and may save nothing, as
+    one that is shifted.
     """
 
     places: tuple[Place, ...]
     kind: BatchKind
     leaving: tuple[str, ...] = ()  # ids of instances
     seed: int = 0  # of a refill
+
+    @property
+    def makes_room(self) -> bool:
+        """True if it serves others, and need not save anything itself."""
+        return bool(self.leaving) or self.kind is BatchKind.SHIFTED
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]

@@ -87,6 +87,8 @@ class BatchTrials:
         if len(gpus) < len(group.places) or len(leaving) < len(group.leaving) or not running:
             return None
         services = sorted({d.t.number_of[line.service] for line in running})
+        if group.kind is BatchKind.SHIFTED:
+            return self._edit(services) if self._shift(gpus) else None
         is_emptied = group.kind is BatchKind.EMPTIED
         spare = [] if is_emptied or leaving else self._spare(gpus)
         stopped = {(gpu, slot) for gpu in gpus for slot in range(int(d.b.count[gpu]))} | set(leaving)
@@ -103,6 +105,32 @@ class BatchTrials:
             carry(d, services)
         else:
             settle(d, services, self.prices)
+        return self._edit(services)
+
+    def _shift(self, gpus: Sequence[int]) -> bool:
+        """Starts what these GPUs run on empty ones of their pools; False, with the board as it was, if there are none."""
+        d, b = self.board, self.board.b
+        for gpu in gpus:
+            empty = [other for other in self._spare(gpus) if b.pool[other] == b.pool[gpu] and not b.count[other]]
+            if not empty:
+                d.restore()
+                return False
+            there = empty[-1]
+            d.save(there)
+            b.clock[there] = b.clock[gpu]
+            for slot in range(int(b.count[gpu])):
+                new = d.start(
+                    there, int(b.offer[gpu, slot]), int(b.sm[gpu, slot]), int(b.batch[gpu, slot]),
+                    float(d.x.memory[gpu, slot]),
+                )  # fmt: skip
+                b.cap[there, new], d.x.rate[there, new] = b.cap[gpu, slot], d.x.rate[gpu, slot]
+            for slot in reversed(range(int(b.count[gpu]))):
+                d.stop(gpu, slot)
+        return True
+
+    def _edit(self, services: Sequence[int]) -> PlanEdit:
+        """Returns the change of the plan since the board was last at rest; these services changed."""
+        d = self.board
         found = difference(d, services, self._serial, assign(d, services))
         names = d.t.services
         unserved = {
@@ -116,7 +144,7 @@ class BatchTrials:
         before, after = self._verdict.cost, self._judged.apply(edit)
         gain = before.total - after.cost.total
         price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
-        saves = bool(group.leaving) or gain >= LEAST_SAVED_SHARE * price
+        saves = group.makes_room or gain >= LEAST_SAVED_SHARE * price
         if not after.is_right or not saves or self._serves_less(edit):
             return None
         relief = max(0.0, before.unserved - after.cost.unserved)

@@ -167,5 +167,43 @@ def test_a_refill_is_right_and_cheaper_and_leaves_services_alone_that_run_elsewh
     assert refilled
 
 
+def test_what_a_gpu_runs_goes_to_an_empty_one_of_its_pool_as_it_is(dear: tuple[Problem, Plan]) -> None:
+    problem, plan = dear
+    before = judge(problem, plan, simulate=False, keeps=keep)
+    shifted = 0
+    for place in sorted({line.place for line in plan.instances}):
+        made = make_batches(problem, plan, (BatchGroup((place,), BatchKind.SHIFTED),))
+        if made is None:
+            continue
+        shifted += 1
+        after = judge(problem, made, keeps=keep)
+        assert after.is_right, after.violations
+        assert after.cost.total == pytest.approx(before.cost.total)
+        (there,) = {line.place for line in made.instances} - {line.place for line in plan.instances}
+        assert place not in {line.place for line in made.instances}
+        assert problem.nodes[there[0]].gpu_type == problem.nodes[place[0]].gpu_type
+        assert _shapes(made, there) == _shapes(plan, place)
+        here = {line.id for line in plan.instances if line.place == place}
+        assert {line.id for line in made.instances if line.place == there}.isdisjoint(here)
+        others = [line for line in plan.instances if line.place != place]
+        assert [line for line in made.instances if line.place != there] == pytest.approx(others)
+    assert shifted
+
+
+def test_a_gpu_whose_pool_has_no_empty_one_is_not_shifted(dear: tuple[Problem, Plan]) -> None:
+    problem, plan = dear
+    used = {line.place for line in plan.instances}
+    in_use = {name: tuple(index for index in node.gpus if (name, index) in used) for name, node in problem.nodes.items()}
+    nodes = {name: replace(problem.nodes[name], gpus=gpus) for name, gpus in in_use.items() if gpus}
+    for place in used:
+        row = (BatchGroup((place,), BatchKind.SHIFTED),)
+        assert make_batches(replace(problem, nodes=nodes), plan, row) is None
+
+
+def _shapes(plan: Plan, place: Place) -> list[tuple[str, str, int, int]]:
+    lines = (line for line in plan.instances if line.place == place)
+    return sorted((line.service, line.variant, line.sm_percent, line.batch) for line in lines)
+
+
 def _seats(plan: Plan, without: Collection[str]) -> set[tuple[str, Place, int]]:
     return {(line.id, line.place, line.sm_percent) for line in plan.instances if line.service not in without}
