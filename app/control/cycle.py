@@ -13,6 +13,7 @@ from app.control.decide.decide import draft_changes, rollout_in_progress, rollou
 from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
+from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
 from app.control.domain.blame import describe_suspects, suspects
@@ -74,6 +75,7 @@ def run_cycle(
     answering = cycle.answering(meanwhile)
     found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
+    found = answer_midway(snapshot, question, found, cycle.following(found.answer))
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
         return cycle.fail(found.answer)
@@ -102,6 +104,10 @@ class _Cycle:
     def answering(self, meanwhile: Callable[[Snapshot, Question], object]) -> Answering:
         """Returns what answers a question about this snapshot or a part of it."""
         return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).answer(meanwhile)
+
+    def following(self, large: SolverAnswer) -> Following:
+        """Returns what drafts the least change for a snapshot."""
+        return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).follow(large, False)
 
     def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> FoundAnswer:
         """Solves, drafts and holds back."""

@@ -1,4 +1,4 @@
-"""Decides around GPUs where steps failed a short while ago, and writes such a decision for the whole fleet."""
+"""Decides around GPUs where steps failed a short while ago, and writes such a decision for the fleet as it is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.failed_places import avoid_failed_places, close_again, closed_places
+from app.control.formulate.failed_places import as_assigned, avoid_failed_places, close_again, closed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, without_bound
 
 AROUND_KEY = "aroundFailedPlaces"  # in the recipe of a plan: the GPUs that were closed, by node
+ASSIGNED_KEY = "fromAssignments"  # in the recipe of a plan that gives a rollout up where it is
 LEAST_LACK_SHARE = 1e-6  # of an unserved rate: less is rounding
 
 
@@ -78,21 +79,28 @@ def _jobs(decision: Decision) -> set[str]:
 
 
 def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> Decision | None:
-    """Returns a decision made around closed GPUs, judged with what runs there; None if the judge refuses it."""
+    """Returns a decision made around closed GPUs, or from assignments, judged in the fleet as it is.
+
+    None if the judge refuses it.
+    """
     found = rejudge(snapshot, decision, decision.desired, ())
     if found is None:
         return None
-    plan = found.plan
-    if plan.certificate:
-        why = "GPUs where steps failed were closed to the search"
-        plan = replace(plan, certificate=without_bound(plan.certificate, why))
-    answer = replace(found.answer, plan=plan, recipe={**found.answer.recipe, AROUND_KEY: closed_places(around)})
-    return replace(found, plan=plan, answer=answer)
+    plan, recipe = found.plan, dict(found.answer.recipe)
+    if around.nodes != snapshot.nodes:
+        recipe[AROUND_KEY] = closed_places(around)
+        if plan.certificate:
+            why = "GPUs where steps failed were closed to the search"
+            plan = replace(plan, certificate=without_bound(plan.certificate, why))
+    if around.in_force is not snapshot.in_force:
+        recipe[ASSIGNED_KEY] = True
+    return replace(found, plan=plan, answer=replace(found.answer, plan=plan, recipe=recipe))
 
 
 def asked_about(snapshot: Snapshot, recipe: Mapping[str, Any]) -> Snapshot:
     """Returns the snapshot that the plan of this recipe was searched for."""
-    return close_again(snapshot, recipe.get(AROUND_KEY, {}))
+    around = close_again(snapshot, recipe.get(AROUND_KEY, {}))
+    return as_assigned(around) if recipe.get(ASSIGNED_KEY) else around
 
 
 def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:

@@ -44,6 +44,11 @@ def close_again(snapshot: Snapshot, closed: Mapping[str, Any]) -> Snapshot:
     return _close(snapshot, closed.keys(), lambda place: place[1] in closed[place[0]])
 
 
+def as_assigned(snapshot: Snapshot) -> Snapshot:
+    """Returns the snapshot with what nodes are assigned as its plan in force."""
+    return replace(snapshot, in_force=snapshot.assignments, assigned=None)
+
+
 def _close(snapshot: Snapshot, names: Collection[str], is_closed: Callable[[Place], bool]) -> Snapshot:
     """Returns the snapshot with GPUs of these nodes closed to everything new, besides those that are closed already."""
     nodes = dict(snapshot.nodes)

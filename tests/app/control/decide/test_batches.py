@@ -84,17 +84,21 @@ def context() -> BatchContext:
     return BatchContext(quiet, question, decision, SECONDS)
 
 
-@pytest.fixture(scope="module")
-def urgent(context: BatchContext) -> BatchContext:
+def answer_of_a_rise(context: BatchContext, factor: float) -> BatchContext:
     """The same fleet, still with most of what it planned for a busy hour, when one service's load rises over that."""
     started = context.snapshot
     name, service = max(context.question.problem.services.items(), key=lambda item: item[1].rate_per_second)
     carried = sum(line.rate_per_second for line in context.question.plan_in_force.instances if line.service == name)
-    loads = {**started.expected, name: ExpectedLoad(max(carried, service.rate_per_second) * 3)}
+    loads = {**started.expected, name: ExpectedLoad(max(carried, service.rate_per_second) * factor)}
     snapshot = replace(started, expected=loads, is_rolling=True)
     question = formulate(snapshot)
     answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
     return BatchContext(snapshot, question, draft_changes(snapshot, question, answer), SECONDS)
+
+
+@pytest.fixture(scope="module")
+def urgent(context: BatchContext) -> BatchContext:
+    return answer_of_a_rise(context, 2.5)
 
 
 class Listening(Inline):
@@ -164,6 +168,12 @@ def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgen
     assert decision.value
     assert urgent.decision.value
     assert decision.value.unserved <= urgent.decision.value.unserved
+
+
+def test_services_that_slow_each_other_down_in_their_new_places_look_for_room_again(context: BatchContext) -> None:
+    risen = answer_of_a_rise(context, 3.0)
+    assert risen.question.plan_in_force.unserved
+    assert not risen.decision.plan.unserved
 
 
 def test_where_a_lack_is_left_more_batches_are_rehearsed(context: BatchContext, urgent: BatchContext) -> None:

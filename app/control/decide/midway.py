@@ -1,0 +1,38 @@
+"""Answers a lack in the middle of a rollout from what nodes are assigned, where the plan in force is in the way.
+
+A plan that serves more may have no order of steps only because the rest of the rollout has to be made first, which the
+lack forbids: copies that were to stop are needed now. Then the rollout is given up where it is, and what nodes are
+assigned follows the rates by the least change, most of which starts copies in room that is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.control.decide.around import FoundAnswer, asked_about, in_whole_fleet, lacks_of, serves_more
+from app.control.decide.decide import hold_back
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.failed_places import as_assigned
+from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
+
+Following = Callable[[Snapshot, Question], Decision | None]  # drafts the least change
+
+
+def answer_midway(snapshot: Snapshot, question: Question, found: FoundAnswer, following: Following) -> FoundAnswer:
+    """Returns the answer; one that gives the rollout up where more was wanted, and that serves more."""
+    decision, wanted = found.decision, found.wanted
+    if snapshot.assigned is None or not question.falls_short or decision is None or wanted is None:
+        return found
+    lacks = lacks_of(snapshot, question, decision)
+    if not serves_more(lacks_of(snapshot, question, wanted), lacks):
+        return found
+    around = as_assigned(asked_about(snapshot, decision.answer.recipe))
+    asked = formulate(around)
+    least = following(around, asked)
+    other = least and in_whole_fleet(snapshot, hold_back(around, asked, least), around)
+    if other is None or not serves_more(lacks_of(snapshot, question, other), lacks):
+        return found
+    return replace(found, decision=other)
