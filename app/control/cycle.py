@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from app.control.decide.around import AROUND_KEY, Answering, FoundAnswer, answer_around_rests, answer_elsewhere
-from app.control.decide.batches import BatchContext, add_due_batches
+from app.control.decide.batch_drafts import BatchContext
+from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.goal import differs_by_cost_alone, wait_for_goal

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.decide.around import asked_about, in_whole_fleet
-from app.control.decide.batches import BatchContext, batches_again
+from app.control.decide.batch_drafts import BatchContext, batches_again
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.goal import kept_again
 from app.control.decide.least_change import follow_rates

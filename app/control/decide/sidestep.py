@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 
 import msgspec
 
-from app.control.decide.batches import BatchContext, with_batches
+from app.control.decide.batch_drafts import BatchContext, with_batches
 from app.control.decide.decide import modes_of
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over
 from app.control.decide.resting import is_avoided, resting_changes

@@ -22,8 +22,8 @@ class BatchKind(StrEnum):
 class BatchGroup:
     """A few GPUs in use, and what becomes of them.
 
-    Instances in `leaving`, which run elsewhere, move to these GPUs too. Such a group makes room and may save nothing, as
-    one that is shifted.
+    Instances in `leaving`, which run elsewhere, move to these GPUs too. Such a group makes room and may save nothing;
+    so does one that is shifted.
     """
 
     places: tuple[Place, ...]

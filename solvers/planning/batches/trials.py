@@ -108,7 +108,7 @@ class BatchTrials:
         return self._edit(services)
 
     def _shift(self, gpus: Sequence[int]) -> bool:
-        """Starts what these GPUs run on empty ones of their pools; False, with the board as it was, if there are none."""
+        """Starts what these GPUs run on empty ones of their pools; False, with nothing changed, if there are none."""
         d, b = self.board, self.board.b
         for gpu in gpus:
             empty = [other for other in self._spare(gpus) if b.pool[other] == b.pool[gpu] and not b.count[other]]

@@ -93,8 +93,9 @@ def test_a_rollout_that_is_in_the_way_of_load_is_given_up_where_it_is() -> None:
             continue
         given_up += 1
         assert not order(now.assignments, decision.desired, rules_of(now.declared)).stuck
+        answer = decision.answer
         record = Record(
-            3, decision.lane, decision.answer.outcome, now, dict(decision.answer.recipe), versions(), decision.plan,
+            3, decision.lane, answer.outcome, now, dict(answer.recipe), dict(versions()), decision.plan,
             dict(decision.desired),
         )  # fmt: skip
         assert replay(from_json(to_json(record)), SOLVER).is_identical

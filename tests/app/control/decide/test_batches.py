@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.control.decide.batches import (
-    MOST_REHEARSED,
-    TRIES,
-    URGENT_SECONDS,
-    URGENT_TRIES,
-    BatchContext,
-    add_due_batches,
-    batches_again,
-)
+from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, batches_again
+from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import NO_REGRETS

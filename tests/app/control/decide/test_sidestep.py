@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.control.decide.batches import BatchContext, batches_again
+from app.control.decide.batch_drafts import BatchContext, batches_again
 from app.control.decide.decide import hold_back, keep_in_force
 from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision

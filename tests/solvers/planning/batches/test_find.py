@@ -193,7 +193,9 @@ def test_what_a_gpu_runs_goes_to_an_empty_one_of_its_pool_as_it_is(dear: tuple[P
 def test_a_gpu_whose_pool_has_no_empty_one_is_not_shifted(dear: tuple[Problem, Plan]) -> None:
     problem, plan = dear
     used = {line.place for line in plan.instances}
-    in_use = {name: tuple(index for index in node.gpus if (name, index) in used) for name, node in problem.nodes.items()}
+    in_use = {
+        name: tuple(index for index in node.gpus if (name, index) in used) for name, node in problem.nodes.items()
+    }
     nodes = {name: replace(problem.nodes[name], gpus=gpus) for name, gpus in in_use.items() if gpus}
     for place in used:
         row = (BatchGroup((place,), BatchKind.SHIFTED),)

@@ -1,0 +1,145 @@
+"""Drafts a decision with batches of moves, and makes it again from its recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.decide.cordons import draining_gpus
+from app.control.decide.decide import draft_changes, modes_of
+from app.control.decide.resting import is_avoided
+from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.ports import BatchMaker
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Question
+from app.control.rollout import order
+from app.control.rollout.rules_of import rules_of
+from app.manifests.model import JSON
+from solvers.planning.batches.batch import BatchGroup, BatchKind, GroupRow
+from solvers.planning.plan import Plan
+
+URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
+MOST_REHEARSED = 3  # batches in a cycle
+RECIPE_KEY = "batches"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """A decision as it is without batches, and what it was made from."""
+
+    snapshot: Snapshot
+    question: Question
+    decision: Decision
+    seconds: float  # the most that the solver may take
+
+    @property
+    def allows_batches(self) -> bool:
+        """False before there is a plan, while GPUs are drained, and while a rollout goes on or is paused.
+
+        What answers a lack starts another rollout anyway: it may take batches along, unless it waits for approval.
+        """
+        snapshot = self.snapshot
+        if not snapshot.in_force or snapshot.is_paused or draining_gpus(snapshot.nodes):
+            return False
+        if self.is_urgent:
+            return modes_of(snapshot, self.decision.services) == {"auto"}
+        return not snapshot.is_rolling and snapshot.assigned is None
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the decision answers a lack."""
+        return self.question.falls_short and self.decision.desired != self.snapshot.in_force
+
+    @property
+    def most_seconds(self) -> float:
+        """The most that one order to the solver may take."""
+        return min(URGENT_SECONDS, self.seconds) if self.is_urgent else self.seconds
+
+    @property
+    def most_rehearsed(self) -> int:
+        """The most batches of which one may be made: a single one if the lack is answered without it."""
+        return 1 if self.is_urgent and not self.decision.plan.unserved else MOST_REHEARSED
+
+    @property
+    def churn(self) -> float:
+        """The churn of the decision without batches."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        return 0.0 if is_unchanged or self.decision.value is None else self.decision.value.churn
+
+    @property
+    def cost(self) -> float:
+        """The cost an hour of the decision without batches."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        verdict = None if is_unchanged else self.decision.verdict
+        return (verdict or self.question.verdict).cost.total
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that batches start from."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        return self.question.plan_in_force if is_unchanged else self.decision.plan
+
+
+def is_stuck(snapshot: Snapshot, found: Decision) -> bool:
+    """Returns whether no order of steps leads to the decision: each keeps every service's capacity.
+
+    The steps are rehearsed from what nodes are assigned.
+    """
+    return bool(order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck)
+
+
+def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
+    found = draft_batches(context, groups, solver)
+    return None if found is None or is_stuck(context.snapshot, found) else found
+
+
+def draft_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches, which may have no order of steps; None if they save nothing."""
+    snapshot, decision = context.snapshot, context.decision
+    answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
+    if answer.plan is None:
+        return None
+    recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
+    answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
+    found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
+    if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
+        return None
+    # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
+    if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
+        return None
+    return replace(found, held_back=decision.held_back)
+
+
+def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:
+    """Returns the decision with the batches of a recipe, as it was made."""
+    groups = tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
+    return (with_batches(context, groups, solver) if groups else None) or context.decision
+
+
+def _with_bound(plan: Plan, searched: Plan | None) -> Plan:
+    """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
+    known, own = searched.certificate if searched else None, plan.certificate
+    if known is None or own is None:
+        return plan
+    if known.bound is not None and known.bound > own.cost.total:
+        return replace(plan, certificate=replace(own, no_bound_reason="the bound of the search exceeds the cost"))
+    certificate = replace(
+        own, bound=known.bound, bound_age_seconds=known.bound_age_seconds, no_bound_reason=known.no_bound_reason
+    )
+    return replace(plan, certificate=certificate)
+
+
+def _to_json(group: BatchGroup) -> JSON:
+    return {
+        "gpus": [[node, index] for node, index in group.places],
+        "kind": group.kind,
+        "leaving": list(group.leaving),
+        "seed": group.seed,
+    }
+
+
+def _from_json(item: Mapping[str, Any]) -> BatchGroup:
+    places = tuple((str(node), int(index)) for node, index in item["gpus"])
+    return BatchGroup(places, BatchKind(item["kind"]), tuple(item["leaving"]), int(item["seed"]))
