@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
@@ -75,6 +75,13 @@ class CapacityLedger:
         self._rate[service] += rate - (before or 0.0)
         self._count[service] += before is None
         self.now[instance] = rate
+
+    def recount(self, service: str, serving: Sequence[AssignedInstance]) -> None:
+        """Notes that these instances serve, and no others of the service."""
+        self._rate[service] = 0.0
+        for instance in serving:  # one after the other, as at first: another order would change the last digits
+            self._rate[service] += instance.rate_per_second
+        self._count[service] = len(serving)
 
     def serves(self, service: str) -> bool:
         """Returns whether any copy of the service serves."""

@@ -60,9 +60,7 @@ class Scene:
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
         self._coming = Counter(change.place for change in todo if change.takes_room and change.instance.service)
-        self._job_starts = {
-            change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START
-        }
+        self._job_starts = job_starts(todo)
         self._look(services)
 
     def _look(self, services: set[str]) -> None:
@@ -286,3 +284,8 @@ class Scene:
             if key in self._unproven and change.owner in self._trusted and (not first or first.instance == instance.id):
                 self.canaries[key] = Canary(instance.id, 0.0, change.before)
         self._holding[change.place].append(instance)
+
+
+def job_starts(todo: Sequence[InstanceChange]) -> dict[str, InstanceChange]:
+    """Returns the changes that start a job on another GPU, by the job."""
+    return {change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START}

@@ -8,11 +8,11 @@ from dataclasses import replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import NOTHING, InstanceChange
+from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, with_instance
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutRules, RolloutState
-from app.control.rollout.scene import Scene
+from app.control.rollout.scene import Scene, job_starts
 
 MOST_CHANGES = 40  # that block each other; larger groups keep the usual order
 MOST_LOOKS = 30_000
@@ -24,7 +24,8 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
     `start` and `goal` are those that `narrowed` gives for the part.
     """
     start = {node: _fast(wanted, goal.get(node)) for node, wanted in start.items()}
-    return _deeper(start, goal, usually(part), rules, _Looks(), set())
+    todo = usually(part)
+    return _deeper(Knot(start, goal, rules, todo), todo, {}, _Looks(), set())
 
 
 def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
@@ -53,33 +54,88 @@ class _Looks:
     remaining = MOST_LOOKS
 
 
+class Knot(Scene):
+    """A scene in which a change is made as if its node had applied it, and is taken back where it leads nowhere.
+
+    What is found of a change depends on its node, its service, and for a job on all of the job's changes. So it holds
+    until one of these is changed; a search looks at thousands of changes, and finds nearly all of it known.
+    """
+
+    def __init__(self, start: Desired, goal: Desired, rules: RolloutRules, part: Sequence[InstanceChange]) -> None:
+        super().__init__(start, goal, RolloutState(), AT_ONCE, rules, part, 0.0)
+        self.before = self.assigned
+        self.near = {change.id: _near(change, part) for change in part}
+        homes: dict[str, set[str]] = {change.owner: set() for change in part}
+        for desired in (start, goal):
+            for node, wanted in desired.items():
+                for owner in {instance.owner for instance in wanted.instances} & homes.keys():
+                    homes[owner].add(node)
+        self._homes = {owner: [node for node in start if node in nodes] for owner, nodes in homes.items()}
+
+    def apply(self, change: InstanceChange) -> None:
+        """Makes the change at once."""
+        del self.todo[change.id]
+        self._set(change, change.after)
+        self._count(change, -1)
+
+    def take_back(self, change: InstanceChange) -> None:
+        """Takes back the change that was made last."""
+        self.todo[change.id] = change
+        self._set(change, change.before)
+        self._count(change, 1)
+
+    def _set(self, change: InstanceChange, instance: AssignedInstance | None) -> None:
+        node, gpu = change.place
+        self.assigned[node] = with_instance(self.assigned[node], change.id, instance)
+        self._holding[node, gpu] = [line for line in self.assigned[node].instances if line.gpu == gpu]
+        if change.instance.service:
+            lines = (line for home in self._homes[change.owner] for line in self.assigned[home].instances)
+            self.ledger.recount(change.owner, [line for line in lines if line.owner == change.owner])
+            self.ledger.now[change.id] = instance.rate_per_second if instance else None
+        elif change.kind in (ChangeKind.START, ChangeKind.STOP):
+            self._jobs[change.owner] += 1 if instance else -1
+
+    def _count(self, change: InstanceChange, more: int) -> None:
+        """Counts a change more or less among those to come."""
+        if change.takes_room and change.instance.service:
+            self._coming[change.place] += more
+        if change.instance.job:
+            self._job_starts = job_starts([other for other in self.all if other.id in self.todo])
+
+
+def _near(change: InstanceChange, part: Sequence[InstanceChange]) -> frozenset[str]:
+    """Returns the changes of which something else may be found once this one is made."""
+    found = [other for other in part if other.node == change.node or other.owner == change.owner]
+    jobs = {other.owner for other in found if other.instance.job}
+    return frozenset([*(other.id for other in found), *(other.id for other in part if other.owner in jobs)])
+
+
 def _deeper(
-    here: Desired,
-    goal: Desired,
-    todo: list[InstanceChange],
-    rules: RolloutRules,
-    looks: _Looks,
-    tried: set[frozenset[str]],
+    knot: Knot, todo: list[InstanceChange], known: dict[str, bool], looks: _Looks, tried: set[frozenset[str]]
 ) -> list[str] | None:
+    """Returns an order of the changes that are left. `known`: whether they are possible, as far as that was found."""
     if not todo:
         return []
-    mark = frozenset(change.id for change in todo)
+    mark = frozenset([change.id for change in todo])
     if mark in tried:
         return None
     tried.add(mark)
-    scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
     for change in todo:
         looks.remaining -= 1
         if looks.remaining < 0:
             return None
-        if scene.obstacle(change) is not None:
+        is_possible = known.get(change.id)
+        if is_possible is None:
+            is_possible = known[change.id] = knot.obstacle(change) is None
+        if not is_possible:
             continue
-        scene.make(change)
-        rest = [other for other in todo if other.id != change.id]
-        found = _deeper(scene.assigned, goal, rest, rules, looks, tried)
+        near = knot.near[change.id]
+        knot.apply(change)
+        rest = [other for other in todo if other is not change]
+        found = _deeper(knot, rest, {id_: fact for id_, fact in known.items() if id_ not in near}, looks, tried)
         if found is not None:
             return [change.id, *found]
-        scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)  # as it was
+        knot.take_back(change)
     return None
 
 
