@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.cordons import draining_gpus
-from app.control.decide.decide import draft_changes, modes_of
+from app.control.decide.decide import judge_changes, modes_of, write_changes
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
@@ -107,15 +107,16 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
         return None
     recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
     answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
-    found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
-    if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
+    found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
+    if is_avoided(snapshot, found.desired, decision.desired):
         return None
     # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
     if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
     if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
         return None
-    return replace(found, held_back=decision.held_back)
+    found = judge_changes(context.question, found)  # last: that takes longest, and many have no order
+    return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=decision.held_back)
 
 
 def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:

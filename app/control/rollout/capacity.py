@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import reduce
+from operator import add
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
@@ -76,12 +78,14 @@ class CapacityLedger:
         self._count[service] += before is None
         self.now[instance] = rate
 
-    def recount(self, service: str, serving: Sequence[AssignedInstance]) -> None:
-        """Notes that these instances serve, and no others of the service."""
-        self._rate[service] = 0.0
-        for instance in serving:  # one after the other, as at first: another order would change the last digits
-            self._rate[service] += instance.rate_per_second
-        self._count[service] = len(serving)
+    def recount(self, service: str, instance: str, rates: Mapping[str, float], *, is_there: bool) -> None:
+        """Notes that an instance serves or does not, and the rates of all copies of its service by now.
+
+        They are added up one after the other, as at first: another order would change the last digits.
+        """
+        self._rate[service] = reduce(add, rates.values(), 0.0)
+        self._count[service] += is_there - (self.now.get(instance) is not None)
+        self.now[instance] = rates[instance] if is_there else None
 
     def serves(self, service: str) -> bool:
         """Returns whether any copy of the service serves."""

@@ -56,6 +56,7 @@ class Scene:
             ]
             watched = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
+        self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
@@ -189,12 +190,19 @@ class Scene:
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """Returns what its new copy lacks on its GPU now, or without the given instance."""
-        memory_gib = self.rules.memory_gib.get(change.node)
-        if memory_gib is None or change.node in self.observed.lost:
+        limits = self._limits(change.node)
+        if limits is None or change.node in self.observed.lost:
             return Shortfall("no_node", f"node {change.node} is missing")
-        wanted = self.target.get(change.node, NOTHING)
         there = [instance for instance in self._holding[change.place] if instance.id != without]
-        return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.instance, there)
+        return shortfall_on(limits, change.instance, there)
+
+    def _limits(self, node: str) -> GpuLimits | None:
+        """Returns the limits of a node's GPUs; None if its memory is not known."""
+        if node not in self._limits_of:
+            memory_gib, wanted = self.rules.memory_gib.get(node), self.target.get(node, NOTHING)
+            known = None if memory_gib is None else GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu)
+            self._limits_of[node] = known
+        return self._limits_of[node]
 
     def _on_trial(self, change: InstanceChange) -> Shortfall | None:
         key = change.instance.profile_key(self.rules.gpu_types.get(change.node, ""))

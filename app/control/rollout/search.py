@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, with_instance
+from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutRules, RolloutState
@@ -63,14 +64,8 @@ class Knot(Scene):
 
     def __init__(self, start: Desired, goal: Desired, rules: RolloutRules, part: Sequence[InstanceChange]) -> None:
         super().__init__(start, goal, RolloutState(), AT_ONCE, rules, part, 0.0)
-        self.before = self.assigned
         self.near = {change.id: _near(change, part) for change in part}
-        homes: dict[str, set[str]] = {change.owner: set() for change in part}
-        for desired in (start, goal):
-            for node, wanted in desired.items():
-                for owner in {instance.owner for instance in wanted.instances} & homes.keys():
-                    homes[owner].add(node)
-        self._homes = {owner: [node for node in start if node in nodes] for owner, nodes in homes.items()}
+        self._rates = _rates_of(start, part)
 
     def apply(self, change: InstanceChange) -> None:
         """Makes the change at once."""
@@ -85,13 +80,12 @@ class Knot(Scene):
         self._count(change, 1)
 
     def _set(self, change: InstanceChange, instance: AssignedInstance | None) -> None:
-        node, gpu = change.place
-        self.assigned[node] = with_instance(self.assigned[node], change.id, instance)
-        self._holding[node, gpu] = [line for line in self.assigned[node].instances if line.gpu == gpu]
+        there = [line for line in self._holding[change.place] if line.id != change.id]
+        self._holding[change.place] = sorted([*there, instance], key=attrgetter("id")) if instance else there
         if change.instance.service:
-            lines = (line for home in self._homes[change.owner] for line in self.assigned[home].instances)
-            self.ledger.recount(change.owner, [line for line in lines if line.owner == change.owner])
-            self.ledger.now[change.id] = instance.rate_per_second if instance else None
+            rates = self._rates[change.owner]
+            rates[change.id] = instance.rate_per_second if instance else 0.0
+            self.ledger.recount(change.owner, change.id, rates, is_there=instance is not None)
         elif change.kind in (ChangeKind.START, ChangeKind.STOP):
             self._jobs[change.owner] += 1 if instance else -1
 
@@ -101,6 +95,25 @@ class Knot(Scene):
             self._coming[change.place] += more
         if change.instance.job:
             self._job_starts = job_starts([other for other in self.all if other.id in self.todo])
+
+
+def _rates_of(start: Desired, part: Sequence[InstanceChange]) -> dict[str, dict[str, float]]:
+    """Returns, by service of these changes, the rates of all its copies in the order in which a ledger adds them up.
+
+    Copies to come have their places in it, and carry 0 until they start: that changes no sum.
+    """
+    services = {change.owner for change in part if change.instance.service}
+    nodes = {node: number for number, node in enumerate(start)}
+    lines = [(nodes[node], line.id, line) for node, wanted in start.items() for line in wanted.instances]
+    lines += [(nodes[change.node], change.id, change.instance) for change in part if change.kind is ChangeKind.START]
+    rates: dict[str, dict[str, float]] = {service: {} for service in services}
+    for _, id_, line in sorted(lines, key=lambda entry: entry[:2]):
+        if line.owner in services:
+            rates[line.owner][id_] = line.rate_per_second
+    for change in part:
+        if change.kind is ChangeKind.START and change.owner in services:
+            rates[change.owner][change.id] = 0.0
+    return rates
 
 
 def _near(change: InstanceChange, part: Sequence[InstanceChange]) -> frozenset[str]:
