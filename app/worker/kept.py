@@ -40,8 +40,9 @@ class KeptObjects:
         at = self._count[cls] % MOST_KEPT
         self._count[cls] += 1
         sent[at : at + 1] = [made]
-        create, arguments, *rest = made.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return _keep, (cls.__name__, at, create, arguments, *rest[:1])
+        parts = made.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        assert not isinstance(parts, str)
+        return _keep, (cls.__name__, at, *parts[:3])
 
 
 def _keep(name: str, at: int, create: Callable[..., Any], arguments: tuple[Any, ...], state: Any = None) -> Any:

@@ -15,7 +15,7 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import order
+from app.control.rollout import has_order
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
@@ -113,7 +113,7 @@ def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) ->
     # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
     if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
-    if order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck:
+    if not has_order(snapshot.assignments, found.desired, rules_of(snapshot.declared)):
         return None
     found = judge_changes(context.question, found)  # last: that takes longest, and many have no order
     return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=decision.held_back)
