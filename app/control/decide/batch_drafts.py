@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.control.decide.cordons import draining_gpus
-from app.control.decide.decide import draft_changes, modes_of
+from app.control.decide.decide import judge_changes, modes_of, write_changes
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import order
+from app.control.rollout import has_order
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
 from solvers.planning.batches.batch import BatchGroup, BatchKind, GroupRow
@@ -81,35 +81,41 @@ class BatchContext:
         return self.question.plan_in_force if is_unchanged else self.decision.plan
 
 
-def is_stuck(snapshot: Snapshot, found: Decision) -> bool:
-    """Returns whether no order of steps leads to the decision: each keeps every service's capacity.
+def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
+    found = write_batches(context, groups, solver)
+    return judge_batches(context, found) if found and leads_to(context, found) else None
+
+
+def leads_to(context: BatchContext, found: Decision) -> bool:
+    """Returns whether an order of steps leads to the decision, each of which keeps every service's capacity.
 
     The steps are rehearsed from what nodes are assigned.
     """
-    return bool(order(snapshot.assignments, found.desired, rules_of(snapshot.declared)).stuck)
+    return has_order(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
 
 
-def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
-    """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
-    found = draft_batches(context, groups, solver)
-    return None if found is None or is_stuck(context.snapshot, found) else found
-
-
-def draft_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
-    """Returns the decision with these batches, which may have no order of steps; None if they save nothing."""
+def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with these batches, before it is judged; None if they save nothing."""
     snapshot, decision = context.snapshot, context.decision
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
         return None
     recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
     answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
-    found = draft_changes(snapshot, context.question, answer, decision.lane, decision.reason)
-    if found.answer.outcome is SolveOutcome.WRONG or is_avoided(snapshot, found.desired, decision.desired):
+    found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
+    if is_avoided(snapshot, found.desired, decision.desired):
         return None
     # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
     if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
-    return replace(found, held_back=decision.held_back)
+    return found
+
+
+def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
+    """Returns the decision judged, which takes longest; None if the judge refuses it."""
+    found = judge_changes(context.question, found)
+    return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=context.decision.held_back)
 
 
 def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from dataclasses import replace
 
-from app.control.decide.batch_drafts import BatchContext, draft_batches, is_stuck
+from app.control.decide.batch_drafts import BatchContext, judge_batches, leads_to, write_batches
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
 URGENT_TRIES = 16
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
-MOST_DRAFTS = 4  # of a batch whose changes block each other
+MOST_DRAFTS = 5  # of a batch whose changes block each other
 
 
 def add_due_batches(
@@ -42,25 +42,27 @@ def add_due_batches(
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
     for batch in regrets.due(now)[: context.most_rehearsed]:
-        found = draft_batches(context, batch.groups, solver)
-        if found and is_stuck(context.snapshot, found):
-            found = _unblocked(context, batch, found, regrets.most_churn(batch, now), solver)
-        if found:
+        if found := _possible(context, batch, regrets.most_churn(batch, now), solver):
             return replace(found, message=_spell(context, found)), regrets.made(batch)
         regrets = regrets.refused(batch)
     return decision, regrets
 
 
-def _unblocked(
-    context: BatchContext, batch: Batch, found: Decision, most_churn: float, solver: BatchMaker
-) -> Decision | None:
-    """Returns as much of a batch as has an order of steps; None if nothing is left that is due.
+def _possible(context: BatchContext, batch: Batch, most_churn: float, solver: BatchMaker) -> Decision | None:
+    """Returns the decision with as much of a batch as has an order of steps; None if nothing is left that is due.
 
     In a full group of GPUs each change waits for room that another one holds. On an empty GPU nothing waits: what a
     few blocked GPUs shall run goes to empty ones. Of many, the groups that they belong to are left out.
     """
     groups, shifts = batch.groups, MOST_SHIFTED
     for _ in range(MOST_DRAFTS):
+        found = write_batches(context, groups, solver) if groups else None
+        if found is None:
+            return None
+        if leads_to(context, found):
+            found = judge_batches(context, found)
+            is_whole = groups == batch.groups
+            return found if found and (is_whole or _is_due(context, batch, found, most_churn)) else None
         blocked = _blocked_places(context.snapshot, found)
         if not blocked:
             return None
@@ -69,12 +71,6 @@ def _unblocked(
             shifts -= 1
         else:
             groups = tuple(group for group in groups if not {*group.places} & {*blocked})
-        other = draft_batches(context, groups, solver) if groups else None
-        if other is None or not _is_due(context, batch, other, most_churn):
-            return None
-        if not is_stuck(context.snapshot, other):
-            return other
-        found = other
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import draining_gpus, keep_undrainable
-from app.control.decide.drafting import changed_owners, draft
+from app.control.decide.drafting import changed_owners, judged, unjudged
 from app.control.decide.resting import resting_changes
 from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, SolverAnswer
@@ -43,11 +43,23 @@ def draft_changes(
     reason: str = Reason.CYCLE,
 ) -> Decision:
     """Drafts the decision of an answer: jobs that would move for next to nothing stay, resting jobs are named."""
+    return judge_changes(question, write_changes(snapshot, question, answer, lane, reason))
+
+
+def write_changes(
+    snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str
+) -> Decision:
+    """Writes the same decision, without verdict and value."""
     if answer.plan is not None:
         queue = queue_jobs(snapshot)
         plan = queue.add_resting(keep_jobs_steady(question.problem, answer.plan, queue.units_left))
         answer = replace(answer, plan=plan)
-    decision = draft(snapshot, question, answer, lane, reason)
+    return unjudged(snapshot, question, answer, lane, reason)
+
+
+def judge_changes(question: Question, decision: Decision) -> Decision:
+    """Returns a decision that was written with the judge's verdict and its value."""
+    decision = judged(question, decision)
     return replace(decision, value=value_plan(question.problem, decision.plan, decision.verdict))
 
 
@@ -130,18 +142,18 @@ def rejudge(
     nodes = without_drains(snapshot.nodes)
     question = formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
     plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
-    judged = JudgedPlan(problem, plan, keep)
-    verdict = judged.verdict()
+    judged_plan = JudgedPlan(problem, plan, keep)
+    verdict = judged_plan.verdict()
     if not verdict.is_right:
         return None
-    predicted = predict_instances(problem, judged.residents)  # running lines have no predictions
+    predicted = predict_instances(problem, judged_plan.residents)  # running lines have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
         if nodes != snapshot.nodes:  # the search knew nothing of the GPUs that are being drained
             certificate = without_bound(certificate, "GPUs that are being drained may still serve")
     instances = tuple(predicted.get(id(line), line) for line in plan.instances)
-    jobs = predict_paces(plan, judged.job_residents)
+    jobs = predict_paces(plan, judged_plan.job_residents)
     changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved, changes=verdict.changes)
     return replace(
         decision,

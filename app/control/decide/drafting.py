@@ -25,15 +25,15 @@ def draft(
     reason: str = "",
 ) -> Decision:
     """Drafts the decision of an answer; its outcome is WRONG if the judge refuses it."""
+    return judged(question, unjudged(snapshot, question, answer, lane, reason))
+
+
+def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str) -> Decision:
+    """Writes an answer as a decision that has yet to be judged: a caller may drop it for less than a judgement."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
     if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they keep running, perhaps among others
         plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(question.problem, plan).job_residents))
-    verdict = judge(question.problem, plan, simulate=False, keeps=keep)
-    if not verdict.is_right:
-        wrong = "; ".join(str(violation) for violation in verdict.violations[:3])
-        answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")
-    plan = replace(plan, changes=verdict.changes)
     desired = desired_of(snapshot, question, plan)
     return Decision(
         lane=lane,
@@ -43,8 +43,16 @@ def draft(
         reason=reason,
         base=snapshot.target,
         services=changed_owners(snapshot.in_force, desired),
-        verdict=verdict,
     )
+
+
+def judged(question: Question, decision: Decision) -> Decision:
+    """Returns the decision with the judge's verdict; its outcome is WRONG if that refuses the plan."""
+    answer, verdict = decision.answer, judge(question.problem, decision.plan, simulate=False, keeps=keep)
+    if not verdict.is_right:
+        wrong = "; ".join(str(violation) for violation in verdict.violations[:3])
+        answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")
+    return replace(decision, plan=replace(decision.plan, changes=verdict.changes), answer=answer, verdict=verdict)
 
 
 def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:

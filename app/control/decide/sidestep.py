@@ -21,7 +21,7 @@ from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
-from app.control.rollout import order
+from app.control.rollout import has_order
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, with_instance
 from app.control.rollout.rehearsal import rehearsed
 from app.control.rollout.rules import RolloutRules
@@ -55,7 +55,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
             found
             and _pays(context, found, wanted)
             and len(modes_of(context.snapshot, {*wanted.services, *found.services})) == 1
-            and not order(found.desired, wanted.desired, blocked.rules).stuck
+            and has_order(found.desired, wanted.desired, blocked.rules)
         ):
             return replace(found, message=_spell(blocked, movers, wanted))
     return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import reduce
+from operator import add
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
@@ -75,6 +77,15 @@ class CapacityLedger:
         self._rate[service] += rate - (before or 0.0)
         self._count[service] += before is None
         self.now[instance] = rate
+
+    def recount(self, service: str, instance: str, rates: Mapping[str, float], *, is_there: bool) -> None:
+        """Notes that an instance serves or does not, and the rates of all copies of its service by now.
+
+        They are added up one after the other, as at first: another order would change the last digits.
+        """
+        self._rate[service] = reduce(add, rates.values(), 0.0)
+        self._count[service] += is_there - (self.now.get(instance) is not None)
+        self.now[instance] = rates[instance] if is_there else None
 
     def serves(self, service: str) -> bool:
         """Returns whether any copy of the service serves."""

@@ -28,14 +28,23 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
     goal: Desired = _possible(assigned, target, held, rules)
     turn = 0
     while True:
-        walk = rehearsed(assigned, goal, rules)
-        if walk.waiting:
-            walk = _searched(assigned, goal, rules, walk)
+        walk = _best_walk(assigned, goal, rules)
         if not walk.waiting:
             return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, walk.made))
         turn += 1
         held |= {change.service: change for change in _stuck(assigned, goal, walk, rules, turn > GENTLE_ROUNDS)}
         goal = _possible(assigned, target, held, rules)
+
+
+def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
+    """Returns whether steps lead to the whole target: then `order` finds nothing stuck."""
+    return not _best_walk(assigned, target, replace(rules, unproven=frozenset())).waiting
+
+
+def _best_walk(assigned: Desired, goal: Desired, rules: RolloutRules) -> Walk:
+    """Returns a rehearsal as usual; where changes are stuck, one whose order was searched, if that is better."""
+    walk = rehearsed(assigned, goal, rules)
+    return _searched(assigned, goal, rules, walk) if walk.waiting else walk
 
 
 def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:

@@ -56,13 +56,12 @@ class Scene:
             ]
             watched = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
+        self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
         self._coming = Counter(change.place for change in todo if change.takes_room and change.instance.service)
-        self._job_starts = {
-            change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START
-        }
+        self._job_starts = job_starts(todo)
         self._look(services)
 
     def _look(self, services: set[str]) -> None:
@@ -191,12 +190,19 @@ class Scene:
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """Returns what its new copy lacks on its GPU now, or without the given instance."""
-        memory_gib = self.rules.memory_gib.get(change.node)
-        if memory_gib is None or change.node in self.observed.lost:
+        limits = self._limits(change.node)
+        if limits is None or change.node in self.observed.lost:
             return Shortfall("no_node", f"node {change.node} is missing")
-        wanted = self.target.get(change.node, NOTHING)
         there = [instance for instance in self._holding[change.place] if instance.id != without]
-        return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.instance, there)
+        return shortfall_on(limits, change.instance, there)
+
+    def _limits(self, node: str) -> GpuLimits | None:
+        """Returns the limits of a node's GPUs; None if its memory is not known."""
+        if node not in self._limits_of:
+            memory_gib, wanted = self.rules.memory_gib.get(node), self.target.get(node, NOTHING)
+            known = None if memory_gib is None else GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu)
+            self._limits_of[node] = known
+        return self._limits_of[node]
 
     def _on_trial(self, change: InstanceChange) -> Shortfall | None:
         key = change.instance.profile_key(self.rules.gpu_types.get(change.node, ""))
@@ -286,3 +292,8 @@ class Scene:
             if key in self._unproven and change.owner in self._trusted and (not first or first.instance == instance.id):
                 self.canaries[key] = Canary(instance.id, 0.0, change.before)
         self._holding[change.place].append(instance)
+
+
+def job_starts(todo: Sequence[InstanceChange]) -> dict[str, InstanceChange]:
+    """Returns the changes that start a job on another GPU, by the job."""
+    return {change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START}

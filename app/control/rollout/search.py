@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import NOTHING, InstanceChange
+from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutRules, RolloutState
-from app.control.rollout.scene import Scene
+from app.control.rollout.scene import Scene, job_starts
 
 MOST_CHANGES = 40  # that block each other; larger groups keep the usual order
 MOST_LOOKS = 30_000
@@ -24,7 +25,8 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
     `start` and `goal` are those that `narrowed` gives for the part.
     """
     start = {node: _fast(wanted, goal.get(node)) for node, wanted in start.items()}
-    return _deeper(start, goal, usually(part), rules, _Looks(), set())
+    todo = usually(part)
+    return _deeper(Knot(start, goal, rules, todo), todo, {}, _Looks(), set())
 
 
 def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
@@ -53,33 +55,100 @@ class _Looks:
     remaining = MOST_LOOKS
 
 
+class Knot(Scene):
+    """A scene in which a change is made as if its node had applied it, and is taken back where it leads nowhere.
+
+    What is found of a change depends on its node, its service, and for a job on all of the job's changes. So it holds
+    until one of these is changed; a search looks at thousands of changes, and finds nearly all of it known.
+    """
+
+    def __init__(self, start: Desired, goal: Desired, rules: RolloutRules, part: Sequence[InstanceChange]) -> None:
+        super().__init__(start, goal, RolloutState(), AT_ONCE, rules, part, 0.0)
+        self.near = {change.id: _near(change, part) for change in part}
+        self._rates = _rates_of(start, part)
+
+    def apply(self, change: InstanceChange) -> None:
+        """Makes the change at once."""
+        del self.todo[change.id]
+        self._set(change, change.after)
+        self._count(change, -1)
+
+    def take_back(self, change: InstanceChange) -> None:
+        """Takes back the change that was made last."""
+        self.todo[change.id] = change
+        self._set(change, change.before)
+        self._count(change, 1)
+
+    def _set(self, change: InstanceChange, instance: AssignedInstance | None) -> None:
+        there = [line for line in self._holding[change.place] if line.id != change.id]
+        self._holding[change.place] = sorted([*there, instance], key=attrgetter("id")) if instance else there
+        if change.instance.service:
+            rates = self._rates[change.owner]
+            rates[change.id] = instance.rate_per_second if instance else 0.0
+            self.ledger.recount(change.owner, change.id, rates, is_there=instance is not None)
+        elif change.kind in (ChangeKind.START, ChangeKind.STOP):
+            self._jobs[change.owner] += 1 if instance else -1
+
+    def _count(self, change: InstanceChange, more: int) -> None:
+        """Counts a change more or less among those to come."""
+        if change.takes_room and change.instance.service:
+            self._coming[change.place] += more
+        if change.instance.job:
+            self._job_starts = job_starts([other for other in self.all if other.id in self.todo])
+
+
+def _rates_of(start: Desired, part: Sequence[InstanceChange]) -> dict[str, dict[str, float]]:
+    """Returns, by service of these changes, the rates of all its copies in the order in which a ledger adds them up.
+
+    Copies to come have their places in it, and carry 0 until they start: that changes no sum.
+    """
+    services = {change.owner for change in part if change.instance.service}
+    nodes = {node: number for number, node in enumerate(start)}
+    lines = [(nodes[node], line.id, line) for node, wanted in start.items() for line in wanted.instances]
+    lines += [(nodes[change.node], change.id, change.instance) for change in part if change.kind is ChangeKind.START]
+    rates: dict[str, dict[str, float]] = {service: {} for service in services}
+    for _, id_, line in sorted(lines, key=lambda entry: entry[:2]):
+        if line.owner in services:
+            rates[line.owner][id_] = line.rate_per_second
+    for change in part:
+        if change.kind is ChangeKind.START and change.owner in services:
+            rates[change.owner][change.id] = 0.0
+    return rates
+
+
+def _near(change: InstanceChange, part: Sequence[InstanceChange]) -> frozenset[str]:
+    """Returns the changes of which something else may be found once this one is made."""
+    found = [other for other in part if other.node == change.node or other.owner == change.owner]
+    jobs = {other.owner for other in found if other.instance.job}
+    return frozenset([*(other.id for other in found), *(other.id for other in part if other.owner in jobs)])
+
+
 def _deeper(
-    here: Desired,
-    goal: Desired,
-    todo: list[InstanceChange],
-    rules: RolloutRules,
-    looks: _Looks,
-    tried: set[frozenset[str]],
+    knot: Knot, todo: list[InstanceChange], known: dict[str, bool], looks: _Looks, tried: set[frozenset[str]]
 ) -> list[str] | None:
+    """Returns an order of the changes that are left. `known`: whether they are possible, as far as that was found."""
     if not todo:
         return []
-    mark = frozenset(change.id for change in todo)
+    mark = frozenset([change.id for change in todo])
     if mark in tried:
         return None
     tried.add(mark)
-    scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
     for change in todo:
         looks.remaining -= 1
         if looks.remaining < 0:
             return None
-        if scene.obstacle(change) is not None:
+        is_possible = known.get(change.id)
+        if is_possible is None:
+            is_possible = known[change.id] = knot.obstacle(change) is None
+        if not is_possible:
             continue
-        scene.make(change)
-        rest = [other for other in todo if other.id != change.id]
-        found = _deeper(scene.assigned, goal, rest, rules, looks, tried)
+        near = knot.near[change.id]
+        knot.apply(change)
+        rest = [other for other in todo if other is not change]
+        found = _deeper(knot, rest, {id_: fact for id_, fact in known.items() if id_ not in near}, looks, tried)
         if found is not None:
             return [change.id, *found]
-        scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)  # as it was
+        knot.take_back(change)
     return None
 
 

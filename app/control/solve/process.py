@@ -7,7 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.worker.kept import KeptObjects
 from app.worker.process import WorkerDied, WorkerProcess
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
 
 COMPILE_SECONDS = 600.0  # a fresh install compiles its loops first, at a low priority
 # How a sum is split among threads changes its last digits, and plans with them.
@@ -26,6 +29,7 @@ class SolverProcess:
     cores: int
     _is_closed: bool = False
     _process: WorkerProcess | None = None
+    _kept: KeptObjects = field(init=False)  # what the process has of earlier orders
     _thread: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +58,7 @@ class SolverProcess:
     def _ask(self, order: object, seconds: float) -> Any:
         process = self._started()
         with process.within(seconds):
-            process.send(order)
+            process.send_pickled(self._kept.pickled(order))
             return process.receive()
 
     def _started(self) -> WorkerProcess:
@@ -65,6 +69,7 @@ class SolverProcess:
         self._end()
         words = ["app.control.solve.child", f"{os.getpid()}", f"{self.nice}", f"{self.cores}"]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})
+        self._kept = KeptObjects(Problem, Plan)
         with process.within(COMPILE_SECONDS):
             process.receive()  # its loops are ready
         return process
