@@ -1,0 +1,77 @@
+"""A batch whose changes block each other is made as far as an order of steps leads to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from app.control.decide.batch_drafts import BatchContext, batches_again, leads_to, with_batches, write_batches
+from app.control.decide.batches import _possible
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.least_change import follow_rates
+from app.control.formulate.formulate import formulate
+from solvers.planning.batches.batch import Batch, BatchKind
+from solvers.planning.judge import judge
+from solvers.planning.search.promise import keep
+from tests.app.control.decide.conftest import under_loads
+from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
+
+SEED = 5  # of loads after which some batches have no order of steps
+TRIES = 64
+MOST_CHURN = 1e3
+
+
+@pytest.fixture(scope="module")
+def context() -> BatchContext:
+    """The demo's fleet after its loads have fallen, with some GPUs empty and the others full."""
+    draw = Random(SEED)
+    snapshot = under_loads(fleet(), draw, 0.9, 1.4)
+    question = formulate(snapshot)
+    first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, 0.4, 1.0)
+    question = formulate(snapshot)
+    followed = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
+    full = replace(snapshot, in_force=hold_back(snapshot, question, followed).desired, target=2)
+    question = formulate(full)
+    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+    return BatchContext(full, question, hold_back(full, question, draft_changes(full, question, answer)), SECONDS)
+
+
+@pytest.fixture(scope="module")
+def blocked(context: BatchContext) -> list[Batch]:
+    question = context.question
+    found = SOLVER.find_batches(question.problem, context.plan, (), tries=TRIES, seed=1, seconds=SECONDS).batches
+    return [
+        batch
+        for batch in found
+        if (written := write_batches(context, batch.groups, SOLVER)) and not leads_to(context, written)
+    ]
+
+
+def test_what_blocked_gpus_shall_run_starts_on_empty_ones(context: BatchContext, blocked: list[Batch]) -> None:
+    shifted = 0
+    for batch in blocked:
+        assert with_batches(context, batch.groups, SOLVER) is None
+        found = _possible(context, batch, MOST_CHURN, SOLVER)
+        if found is None:
+            continue
+        assert leads_to(context, found)
+        verdict = judge(context.question.problem, found.plan, keeps=keep)
+        assert verdict.is_right, verdict.violations
+        assert verdict.cost.total < context.cost
+        assert not found.plan.unserved
+        assert batches_again(context, found.answer.recipe, SOLVER) == found
+        kinds = [group["kind"] for group in found.answer.recipe["batches"]]  # type: ignore[index, union-attr, call-overload]
+        shifted += BatchKind.SHIFTED in kinds
+    assert shifted
+
+
+def test_a_part_of_a_batch_is_not_made_for_more_churn_than_it_may_cost(
+    context: BatchContext, blocked: list[Batch]
+) -> None:
+    for batch in blocked:
+        found = _possible(context, batch, MOST_CHURN, SOLVER)
+        if found and found.value and found.value.churn:
+            assert _possible(context, batch, found.value.churn / 2, SOLVER) is None
