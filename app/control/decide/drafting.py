@@ -17,20 +17,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.search.promise import keep
 
 
-def draft(
-    snapshot: Snapshot,
-    question: Question,
-    answer: SolverAnswer,
-    lane: PlanningLane = PlanningLane.FULL,
-    reason: str = "",
-) -> Decision:
-    """Drafts the decision of an answer; its outcome is WRONG if the judge refuses it."""
-    return judged(question, unjudged(snapshot, question, answer, lane, reason))
-
-
-def unjudged(
-    snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str
-) -> Decision:
+def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str) -> Decision:
     """Writes an answer as a decision that has yet to be judged: a caller may drop it for less than a judgement."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
