@@ -80,8 +80,8 @@ class _Ids:
                     self._held[node, instance.gpu, instance.owner].append(instance.id)
 
     def of(self, node: str, gpu: int, owner: str) -> str:
-        if self._held[node, gpu, owner]:
-            return self._held[node, gpu, owner].pop(0)
+        if held := self._held.get((node, gpu, owner)):
+            return held.pop(0)
         self._made += 1
         digest = blake2b(f"{self._target} {node} {gpu} {owner} {self._made}".encode(), digest_size=ID_BYTES)
         return f"{owner.rpartition('/')[2]}-{digest.hexdigest()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.assigning import desired_of
@@ -16,16 +17,8 @@ from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan
 from solvers.planning.search.promise import keep
 
-
-def draft(
-    snapshot: Snapshot,
-    question: Question,
-    answer: SolverAnswer,
-    lane: PlanningLane = PlanningLane.FULL,
-    reason: str = "",
-) -> Decision:
-    """Drafts the decision of an answer; its outcome is WRONG if the judge refuses it."""
-    return judged(question, unjudged(snapshot, question, answer, lane, reason))
+WEIGHTS = ("rate_per_second", "batch", "args")  # of the batch and the arguments, less than all is compared
+_values = attrgetter(*(name for name in AssignedInstance.__struct_fields__ if name not in WEIGHTS))
 
 
 def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str) -> Decision:
@@ -77,6 +70,5 @@ def _weightless_lines(lines: Iterable[AssignedInstance]) -> set[tuple[str, objec
 
 
 def _weightless(instance: AssignedInstance) -> tuple[object, ...]:
-    skipped = ("rate_per_second", "batch", "args")
-    values = [getattr(instance, name) for name in instance.__struct_fields__ if name not in skipped]
-    return (*values, instance.batch.planned if instance.batch else 0, *sorted((instance.args or {}).items()))
+    arguments = sorted(instance.args.items()) if instance.args else ()
+    return (*_values(instance), instance.batch.planned if instance.batch else 0, *arguments)

@@ -12,6 +12,8 @@ from app.control.rollout.rules import PendingStep, RolloutRules
 
 TINY = 1e-6  # of a rate
 
+Counted = tuple[float, int, float | None]  # a service's rate and copies, and the rate of one of them, if it serves
+
 
 def serves(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Returns whether it serves, as far as its node and its gateway have reported."""
@@ -86,6 +88,14 @@ class CapacityLedger:
         self._rate[service] = reduce(add, rates.values(), 0.0)
         self._count[service] += is_there - (self.now.get(instance) is not None)
         self.now[instance] = rates[instance] if is_there else None
+
+    def counted(self, service: str, instance: str) -> Counted:
+        """Returns what is known of a service and one of its copies."""
+        return self._rate[service], self._count[service], self.now.get(instance)
+
+    def restore(self, service: str, instance: str, counted: Counted) -> None:
+        """Sets it back to what was known before."""
+        self._rate[service], self._count[service], self.now[instance] = counted
 
     def serves(self, service: str) -> bool:
         """Returns whether any copy of the service serves."""

@@ -28,7 +28,9 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
     goal: Desired = _possible(assigned, target, held, rules)
     turn = 0
     while True:
-        walk = _best_walk(assigned, goal, rules)
+        walk = rehearsed(assigned, goal, rules)
+        if walk.waiting:
+            walk = _searched(assigned, goal, rules, walk)
         if not walk.waiting:
             return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, walk.made))
         turn += 1
@@ -38,23 +40,26 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
 
 def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
     """Returns whether steps lead to the whole target: then `order` finds nothing stuck."""
-    return not _best_walk(assigned, target, replace(rules, unproven=frozenset())).waiting
+    rules = replace(rules, unproven=frozenset())
+    walk = rehearsed(assigned, target, rules)
+    return not walk.waiting or not _searched(assigned, target, rules, walk, only_all=True).waiting
 
 
-def _best_walk(assigned: Desired, goal: Desired, rules: RolloutRules) -> Walk:
-    """Returns a rehearsal as usual; where changes are stuck, one whose order was searched, if that is better."""
-    walk = rehearsed(assigned, goal, rules)
-    return _searched(assigned, goal, rules, walk) if walk.waiting else walk
+def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk, *, only_all: bool = False) -> Walk:
+    """Returns a rehearsal in which a search beyond the next step frees stuck changes, if it finds a way.
 
-
-def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
-    """Returns a rehearsal in which a search beyond the next step frees stuck changes, if it finds a way."""
+    With `only_all` it gives up once some of them stay stuck: knots do not wait for each other, so no other way helps.
+    """
     stuck = {waiting.instance for waiting in walk.waiting}
-    parts = components(changes(assigned, target))
-    knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in stuck for change in part)]
+    parts = [part for part in components(changes(assigned, target)) if any(change.id in stuck for change in part)]
+    knots = [part for part in parts if len(part) <= MOST_CHANGES]
+    if only_all and len(knots) < len(parts):
+        return walk
     found: dict[str, list[str]] = {}
     for part, start, goal in zip(knots, narrowed(assigned, knots), narrowed(target, knots), strict=True):
         way = search(part, start, goal, rules)
+        if way is None and only_all:
+            return walk
         if way is not None:
             found |= dict.fromkeys((change.id for change in part), way)
     if not found:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from operator import attrgetter
 
 from agents.contract.assignments import AssignedInstance
+from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
+from app.control.rollout.capacity import Counted
 from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
@@ -66,27 +68,39 @@ class Knot(Scene):
         super().__init__(start, goal, RolloutState(), AT_ONCE, rules, part, 0.0)
         self.near = {change.id: _near(change, part) for change in part}
         self._rates = _rates_of(start, part)
+        self._rooms: dict[tuple[object, ...], Shortfall | None] = {}  # by a change and what is on its GPU
+        self._counted: list[Counted | None] = []  # before each change that was made
+
+    def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
+        key = (change.id, without, *map(id, self._holding[change.place]))
+        if key not in self._rooms:
+            self._rooms[key] = super().room_for(change, without)
+        return self._rooms[key]
 
     def apply(self, change: InstanceChange) -> None:
         """Makes the change at once."""
         del self.todo[change.id]
+        self._counted.append(self.ledger.counted(change.owner, change.id) if change.instance.service else None)
         self._set(change, change.after)
         self._count(change, -1)
+        if change.instance.service:
+            rates = self._rates[change.owner]
+            rates[change.id] = change.after.rate_per_second if change.after else 0.0
+            self.ledger.recount(change.owner, change.id, rates, is_there=change.after is not None)
 
     def take_back(self, change: InstanceChange) -> None:
         """Takes back the change that was made last."""
         self.todo[change.id] = change
         self._set(change, change.before)
         self._count(change, 1)
+        if counted := self._counted.pop():
+            self._rates[change.owner][change.id] = change.before.rate_per_second if change.before else 0.0
+            self.ledger.restore(change.owner, change.id, counted)
 
     def _set(self, change: InstanceChange, instance: AssignedInstance | None) -> None:
         there = [line for line in self._holding[change.place] if line.id != change.id]
         self._holding[change.place] = sorted([*there, instance], key=attrgetter("id")) if instance else there
-        if change.instance.service:
-            rates = self._rates[change.owner]
-            rates[change.id] = instance.rate_per_second if instance else 0.0
-            self.ledger.recount(change.owner, change.id, rates, is_there=instance is not None)
-        elif change.kind in (ChangeKind.START, ChangeKind.STOP):
+        if change.instance.job and change.kind in (ChangeKind.START, ChangeKind.STOP):
             self._jobs[change.owner] += 1 if instance else -1
 
     def _count(self, change: InstanceChange, more: int) -> None:

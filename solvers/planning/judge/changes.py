@@ -30,6 +30,8 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
     """Same service, variant, smPercent and memoryGib: kept or retuned. Another shape of the same service: resized."""
     if len(planned) == len(running) and all(map(is_, planned, running)):  # nearly always
         return GpuChanges(keep=len(planned))
+    if len(planned) == len(running) and all(map(_is_kept, planned, running)):  # as often, of a plan from elsewhere
+        return GpuChanges(keep=len(planned))
     new, old, keep = _without_same(planned, running)
     keep += _pair(new, old, _is_kept)  # first, so that no twin takes its partner
     retune = _pair(new, old, _is_same_shape)
@@ -84,11 +86,14 @@ def _is_same_shape(planned: Instance, other: Instance) -> bool:
 def _is_kept(planned: Instance, other: Instance) -> bool:
     return planned is other or (
         planned.service == other.service
-        and _is_same_shape(planned, other)
+        and planned.variant == other.variant
+        and planned.sm_percent == other.sm_percent
         and planned.batch == other.batch
+        # Most numbers are equal, and a call to compare them takes longer than all of this.
+        and (planned.memory_gib == other.memory_gib or same(planned.memory_gib, other.memory_gib))
+        and (planned.clock_mhz == other.clock_mhz or same(planned.clock_mhz, other.clock_mhz))
+        and (planned.rate_per_second == other.rate_per_second or same(planned.rate_per_second, other.rate_per_second))
         and same(planned.batch_timeout_ms, other.batch_timeout_ms)
-        and same(planned.clock_mhz, other.clock_mhz)
-        and same(planned.rate_per_second, other.rate_per_second)
     )
 
 

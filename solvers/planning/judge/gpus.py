@@ -20,8 +20,8 @@ def sm_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 def memory_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """sum of memoryGib of instances and jobs <= memoryGib of the GPU's type"""
-    gib = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
-    total = fsum(gib)
+    gib = [line.instance.memory_gib for line in gpu.residents]
+    total = fsum([*gib, *[job.placed.memory_gib for job in gpu.jobs]] if gpu.jobs else gib)
     if at_most(total, gpu.type.memory_gib):
         return None
     return f"{total:.6g} GiB are used of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"
@@ -76,7 +76,7 @@ def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 def watts_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
     """idleW + sum of powerW x (clock / highest) ** powerExponent, all busy at once <= maxW"""
-    drawn = fsum([gpu.type.idle_w, *(watts(line, gpu) for line in gpu.residents), *(watts(j, gpu) for j in gpu.jobs)])
+    drawn = fsum([gpu.type.idle_w, *[watts(line, gpu) for line in gpu.residents], *[watts(j, gpu) for j in gpu.jobs]])
     if at_most(drawn, gpu.type.max_w):
         return None
     return f"all busy draw {drawn:.6g} W, over the {gpu.type.max_w:g} W of a {gpu.type.name}"

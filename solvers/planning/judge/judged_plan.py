@@ -132,9 +132,10 @@ class JudgedPlan:
     # Lines are added and removed
 
     def _seat(self, instance: Instance) -> Place:
-        line, gpu = self._lines.seat(instance)
+        place = instance.place
+        line, gpu = self._lines.seat(instance, place)
         self._judge_line(line, gpu)
-        return instance.place
+        return place
 
     def _unseat(self, instance: Instance) -> Place:
         line = self._lines.unseat(instance)
@@ -203,7 +204,7 @@ class JudgedPlan:
             instance.service, instance.variant, instance.batch, instance.sm_percent, instance.memory_gib,
             instance.clock_mhz, gpu.type.name, gpu.node.templates,
         )  # fmt: skip
-        if shape not in self._sound or self._broken:
+        if shape not in self._sound or self._broken.by_part:
             self._broken.note(("line", id(line)), lambda: where(instance), shapes.RULES, self.problem, line, gpu)
             if ("line", id(line)) not in self._broken:
                 self._sound.add(shape)
@@ -236,7 +237,7 @@ class JudgedPlan:
         slow_down(gpu, policy)
         self._broken.note(("gpu", place), lambda: gpu.name, gpus.RULES, problem, gpu)
         for line in gpu.residents:
-            if self._broken or is_broken(shapes.LOAD_RULES, problem, line, gpu):
+            if self._broken.by_part or is_broken(shapes.LOAD_RULES, problem, line, gpu):
                 self._judge_load(line, gpu)
         busy_w = 0.0
         if self._watts_matter:

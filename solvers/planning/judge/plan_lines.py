@@ -20,9 +20,9 @@ class PlanLines:
         self.by_job: dict[str, list[JobResident]] = defaultdict(list)
         self.missing_gpus: dict[Place, JudgedGpu] = {}  # that a line names and no node has
 
-    def seat(self, instance: Instance) -> tuple[Resident, JudgedGpu | None]:
-        """Adds an instance; the GPU is None where no node has it."""
-        gpu, keeper = self._gpu(instance.place)
+    def seat(self, instance: Instance, place: Place) -> tuple[Resident, JudgedGpu | None]:
+        """Adds an instance at its place; the GPU is None where no node has it."""
+        gpu, keeper = self._gpu(place)
         service = self.reader.problem.services.get(instance.service)
         line = self.reader.resident(instance, service, gpu.node if gpu else None)
         keeper.residents.append(line)

@@ -82,9 +82,8 @@ class JudgedGpu:
 
     @property
     def sm_percent(self) -> float:
-        return sum(resident.instance.sm_percent for resident in self.residents) + sum(
-            job.placed.sm_percent for job in self.jobs
-        )
+        total = sum([resident.instance.sm_percent for resident in self.residents])
+        return total + sum([job.placed.sm_percent for job in self.jobs]) if self.jobs else total
 
 
 class Reader:

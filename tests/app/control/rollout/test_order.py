@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 
 from app.control.domain.desired import Desired
-from app.control.rollout import order
+from app.control.rollout import has_order, order
 from app.control.rollout.changes import changes
 from app.control.rollout.queue import usually
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, drawn, rules, served
@@ -20,6 +20,7 @@ from tests.support.soak import scaled
 def test_every_step_has_room_and_capacity_and_the_last_is_the_target(fleets: tuple[Desired, Desired]) -> None:
     assigned, target = fleets
     found = order(assigned, target, rules())
+    assert has_order(assigned, target, rules()) == (not found.stuck)
     assert placed_instances(found.steps[-1] if found.steps else assigned) == placed_instances(found.target)
     held = {instance.service for instance in found.stuck}
     for id_, (_, instance) in placed_instances(target).items():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.access import Principal, Scope
-from app.control.decide.drafting import draft
+from app.control.decide.decide import draft_changes
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.running import running_plan
@@ -80,7 +80,7 @@ def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     snapshot_then = snapshot(rate, minute, mode)
     question = formulate(snapshot_then)
     answer = Inline().solve(question.problem, seconds=60.0, work=2)
-    decision = draft(snapshot_then, question, answer)
+    decision = draft_changes(snapshot_then, question, answer)
     after_plan = replace(snapshot_then, in_force=decision.desired)
     return CycleOutcome(after_plan, formulate(after_plan), running_plan(formulate(after_plan).problem), decision)
 
