@@ -119,7 +119,8 @@ def assign_arrivals(
 ) -> Ints:
     """Returns the copy of each arrival, or -1: the first choice or the next one with less than `most` open.
 
-    `waiting` has the queues of all copies, each `counts` long. Batches start as in `serve`. A request is open from its arrival until its batch ends.
+    `waiting` has the queues of all copies, each `counts` long. Batches start as in `serve`. A request is open from its
+    arrival until its batch ends.
     """
     copies, size = counts.shape[0], arrivals.shape[0]
     line = np.empty((copies, waiting.shape[0] + size))  # those that wait: line[copy, head[copy]:tail[copy]]

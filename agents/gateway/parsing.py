@@ -117,7 +117,7 @@ def parse_map(text: str) -> dict[str, str]:
 def parse_loads(text: str) -> dict[tuple[str, str], ServerLoad]:
     """Parses `show stat`: loads by backend and server; the server BACKEND is the whole backend."""
     lines = [line for line in text.split("\n") if line]
-    if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,smax,slim,"):
+    if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,smax,slim"):
         raise HaproxyGarbled(f"show stat: {text[:200]!r}")
     found = {}
     try:

@@ -54,11 +54,12 @@ class Relief:
         return replace(desired, limits=limits, most_open=self.by_server)
 
     def _lower(self, name: str, limit: ServiceLimit) -> ServiceLimit:
-        """Returns the limit in an overload. Where copies have limits, these alone decide."""
+        """Returns the limit in an overload. Where copies have limits, that of the service leaves room for all of them."""
         if name not in self.most_open:
             return limit
         if self._pressures[name].by_copy:
-            return structs.replace(limit, queue_limit=0, shed_share=0.0, by_copy=True)
+            most = max(self.most_open[name], limit.queue_limit)
+            return structs.replace(limit, queue_limit=most, shed_share=0.0, by_copy=True)
         return structs.replace(limit, queue_limit=min(self.most_open[name], limit.queue_limit))
 
 
