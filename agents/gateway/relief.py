@@ -54,7 +54,7 @@ class Relief:
         return replace(desired, limits=limits, most_open=self.by_server)
 
     def _lower(self, name: str, limit: ServiceLimit) -> ServiceLimit:
-        """Returns the limit in an overload. Where copies have limits, that of the service leaves room for all of them."""
+        """Returns the limit in an overload. Where copies have limits, the service's leaves room for all of them."""
         if name not in self.most_open:
             return limit
         if self._pressures[name].by_copy:
