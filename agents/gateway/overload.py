@@ -22,10 +22,10 @@ from math import ceil, exp
 class OverloadTuning:
     """The thresholds of an overload, and how the capacity is measured."""
 
-    begins_seconds: float = 1.5  # with far too many open requests; time with fewer is subtracted
+    begins_seconds: float = 1.5  # with too many open requests; time with fewer is subtracted
     begins_slos: float = 1.5  # or this many SLOs, if longer: a burst answered in time is no overload
-    begins_times: float = 2.0  # this many times what is answered within the SLO counts as far too many
-    mild_share: float = 0.25  # of the time with too many, but not far too many, that counts, and of that with fewer
+    begins_times: float = 2.0  # this many times what is answered within the SLO counts as too many
+    ends_share: float = 0.25  # of the time in which a limit was not needed, that counts towards its end
     forgiven_times: float = 4.0  # so much more does time with fewer count where the percentile allows many late ones
     longest_look_seconds: float = 1.0  # that one look may account for
     ends_seconds: float = 5.0  # with almost no request turned away
@@ -113,13 +113,17 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
         at_once = max(capacity * target.slo_seconds, TUNING.least_open_requests)
         return _by_capacity(before, measured, at_once, turned <= TUNING.turned_away_share * arrived, look, target)
     at_once = max(sum(in_time.values()), TUNING.least_open_requests)
+    too_many = TUNING.begins_times * max(at_once, capacity * target.slo_seconds)
     unlimited = float(counted.open)
     if before.most_open:
+        too_many = at_once
         can = max(capacity, sum(in_time.values()) / target.slo_seconds)
         would = max(before.unlimited, before.open) + arrived - can * seconds
         unlimited = min(max(would, unlimited), max(TUNING.most_unlimited_times * at_once, unlimited))
     begins = _begins_seconds(target)
-    too_long = _over_seconds(before.over_seconds, unlimited, at_once, look, target)
+    calmer = TUNING.ends_share if before.most_open else 1.0
+    fewer = -look * calmer * _forgiven(target.percentile)
+    too_long = max(0.0, before.over_seconds + (look if unlimited > too_many else fewer))
     if not is_limited:
         is_limited = too_long > 0 if before.most_open else too_long >= begins
     state = replace(measured, over_seconds=min(too_long, begins), unlimited=unlimited)
@@ -139,15 +143,10 @@ def _begins_seconds(target: ServiceTarget) -> float:
     return max(TUNING.begins_seconds, TUNING.begins_slos * target.slo_seconds)
 
 
-def _over_seconds(before: float, open_requests: float, at_once: float, look: float, target: ServiceTarget) -> float:
-    """Returns for how long too many were open. Time with few counts more the more late ones the percentile allows."""
-    if open_requests > TUNING.begins_times * at_once:
-        return before + look
-    if open_requests > at_once:
-        return before + TUNING.mild_share * look
-    allowed = 1.0 - target.percentile / 100 if target.percentile else 0.0
-    forgiven = max(1.0, TUNING.forgiven_times * allowed / max(1.0 - allowed, 1e-9))
-    return max(0.0, before - TUNING.mild_share * forgiven * look)
+def _forgiven(percentile: float) -> float:
+    """Returns by how much time with few open requests counts more, where the percentile allows many late ones."""
+    allowed = 1.0 - percentile / 100 if percentile else 0.0
+    return max(1.0, TUNING.forgiven_times * allowed / max(1.0 - allowed, 1e-9))
 
 
 def _by_capacity(

@@ -63,7 +63,6 @@ def word(value: float) -> str:
         ("gateway", f"So {FIRST_SLOTS} backends are prepared"),
         ("gateway", f"for {overload.TUNING.begins_seconds:g} s or {overload.TUNING.begins_slos:g} times the SLO"),
         ("gateway", f"at most {100 * overload.TUNING.admitted_share:g} % of these may be open"),
-        ("gateway", f"count a {'quarter' if overload.TUNING.mild_share == 0.25 else overload.TUNING.mild_share}"),
         (
             "gateway",
             f"when {'twice' if overload.TUNING.begins_times == 2 else overload.TUNING.begins_times} as many requests",

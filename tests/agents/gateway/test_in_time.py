@@ -124,7 +124,7 @@ def captions(copies: int = 4, percentile: float = 95.0, is_short: bool = False, 
 def test_in_an_overload_what_is_admitted_is_in_time_and_copies_have_enough_to_do(times: float) -> None:
     service = captions()
     service.advance(60, 0.6 * service.capacity)
-    service.advance(20, times * service.capacity)
+    service.advance(60, times * service.capacity)
     in_time, late = service.in_time, service.late
     assert service.advance(120, times * service.capacity) == 240
     assert service.late - late <= 0.01 * (service.in_time - in_time)
@@ -156,7 +156,7 @@ def test_a_low_percentile_forgives_long_bursts() -> None:
     def begins(percentile: float) -> bool:
         pressure: Pressure | None = None
         for look in range(600):
-            too_many = 20 if look % 5 < 3 else 4
+            too_many = 100 if look % 5 < 3 else 4
             counted = ServiceLoad(20 * look, 0, too_many, {"a": ReadyCopy(1.0, 16)})
             pressure = update_pressure(pressure, counted, ServiceTarget(1.0, percentile), look * LOOK_SECONDS)
             if pressure.most_open:
