@@ -20,17 +20,22 @@ SAVE_SECONDS = 30.0  # between two saves of a job, as gpuwright-train has it
 DRAWS_PER_TICK = 16  # different times of a batch in one tick
 
 
+def largest_batch(copy: NodeCopy) -> int:
+    """Returns the most requests that the copy answers together."""
+    return max(1, int(copy.wanted.batch.planned)) if copy.wanted.batch else 1
+
+
 @dataclass(slots=True)
 class CopyWork:
     """The work of one copy."""
 
     queue: Floats = field(default_factory=lambda: EMPTY_QUEUE)  # arrival time of each waiting request
     inside: int = 0  # the first of them, which can no longer be turned away
-    most_open: int = 0  # most that the gateway admits at once; 0: no limit
     free: float = 0.0
+    in_batch: int = 0  # requests of the last batch, which runs until then
+    exec_s: float = 0.0  # of a batch, in the last tick
     answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
     errors: int = 0
-    turned_away: int = 0  # by the gateway, before they reached the copy
     within: int = 0
     busy_seconds: float = 0.0
     batches: int = 0
@@ -45,24 +50,19 @@ class CopyWork:
     def serve(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
         """Serves what waits, as the copy's shape and knobs allow."""
         wanted = copy.wanted
-        batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
+        batch = largest_batch(copy)
+        self.exec_s = exec_s
         busy = min(self.free, until) - since if self.free > since else 0.0
         if len(self.queue):
-            # The rest is being served. A whole batch may wait: a gateway counts the requests of all copies together.
-            longest = (
-                min(max(batch, self.most_open - batch), LONGEST_QUEUE_REQUESTS)
-                if self.most_open
-                else LONGEST_QUEUE_REQUESTS
-            )
-            remaining, self.inside, self.free, _, batches, within, failed, turned = serve(
+            remaining, self.inside, self.free, _, batches, within, failed, turned, last = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
-                until, wanted.slo_ms / 1000, PATIENCE_SECONDS, longest, EDGES_S, self.answered,
+                until, wanted.slo_ms / 1000, PATIENCE_SECONDS, LONGEST_QUEUE_REQUESTS, EDGES_S, self.answered,
             )  # fmt: skip
             self.queue = self.queue[:remaining].copy()
-            self.turned_away += turned if self.most_open else 0
+            self.in_batch = last or self.in_batch
             self.batches += batches
             self.within += within
-            self.errors += failed + (0 if self.most_open else turned)
+            self.errors += failed + turned
             busy = min(until - since, busy + batches * exec_s)
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy

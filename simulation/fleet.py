@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
 from pathlib import Path
 
 import numpy as np
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
+from simulation.admission import admit_arrivals
 from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork
 from simulation.node import LightNode
@@ -22,7 +22,6 @@ from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
-MOSTLY = 0.75  # of the requests that a gateway admits at once
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
 
@@ -61,6 +60,17 @@ class Total:
         return self.within / done if done else 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class ServingCopy:
+    """A ready copy, as a gateway sees it."""
+
+    id: str
+    place: str  # node/gpu
+    weight: float
+    waiting: int
+    running: int  # requests, in its batch
+
+
 class SimulatedFleet:
     """Nodes and their load. The caller moves the clock; `tick` catches up with it."""
 
@@ -91,8 +101,9 @@ class SimulatedFleet:
         self._rng = np.random.default_rng([seed, 7])
         self._at = clock.seconds
         self.most_open: Mapping[str, int] = {}  # by service: most that the gateway admits at once
+        self.most_by_copy: Mapping[str, int] = {}  # the same by copy
         self._begun: dict[str, float] = {}  # when a service was first served
-        self._known: dict[str, tuple[Ints, int, int, int]] = {}  # by copy: answered, within, errors, turned away
+        self._known: dict[str, tuple[Ints, int, int]] = {}  # by copy: answered, within, errors
 
     def follow(self, truth: FleetTruth) -> None:
         """Follows a changed world: services and nodes come and go, rates change; running copies continue.
@@ -121,31 +132,33 @@ class SimulatedFleet:
             node.tick()
         if until <= since:
             return
-        ready: dict[str, list[tuple[CopyWork, float]]] = {}
+        ready: dict[str, list[tuple[NodeCopy, CopyWork]]] = {}
         for node in self.nodes.values():
             for copy in node.serving():
-                ready.setdefault(copy.service, []).append((node.work[copy.id], copy.wanted.rate_per_second))
+                ready.setdefault(copy.service, []).append((copy, node.work[copy.id]))
         for name in self.declared:
             self._arrive(name, ready.get(name, []), since, until)
         for node in self.nodes.values():
             self._run(node, since, until)
 
-    def waiting(self) -> dict[str, tuple[int, dict[str, float]]]:
-        """Returns by service how many requests wait, and the weights of the ready copies."""
-        found: dict[str, tuple[int, dict[str, float]]] = {name: (0, {}) for name in self.declared}
+    def serving(self) -> dict[str, list[ServingCopy]]:
+        """Returns the ready copies of each service, with their open requests."""
+        found: dict[str, list[ServingCopy]] = {name: [] for name in self.declared}
         for node in self.nodes.values():
             for copy in node.serving():
                 if copy.service in found:
-                    waits, ready = found[copy.service]
-                    ready[copy.id] = copy.wanted.rate_per_second
-                    found[copy.service] = (waits + len(node.work[copy.id].queue), ready)
+                    work, place = node.work[copy.id], f"{node.name}/{node.index(copy)}"
+                    running = work.in_batch if work.free > self._at else 0
+                    found[copy.service].append(
+                        ServingCopy(copy.id, place, copy.wanted.rate_per_second, len(work.queue), running)
+                    )
         return found
 
     def ready(self, service: str) -> int:
         """Counts the copies that serve it now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
 
-    def _arrive(self, name: str, ready: list[tuple[CopyWork, float]], since: float, until: float) -> None:
+    def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
         total = self.services[name]
         expected = self.rate(name, (since + until) / 2) * (until - since)
         if self.patient:
@@ -159,14 +172,17 @@ class SimulatedFleet:
             total.refused += whole
             total.errors += whole
             return
-        weights = np.array([max(weight, 1e-9) for _, weight in ready])
+        weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()
-        most = self.most_open.get(name, 0)
-        is_full = sum(len(work.queue) for work, _ in ready) > MOSTLY * most
+        if name in self.most_open:
+            arrivals = np.sort(self._rng.uniform(since, until, whole))
+            first = self._rng.choice(len(ready), whole, p=weights)
+            turned = admit_arrivals(ready, arrivals, first, self.most_open[name], self.most_by_copy)
+            total.turned_away += turned
+            total.errors += turned
+            return
         shares = self._rng.multinomial(whole, weights)
-        for (work, _), weight, share in zip(ready, weights, shares, strict=True):
-            # The gateway counts the requests of the service: while it has room, a copy may have more than its part.
-            work.most_open = ceil(most * weight) if is_full else most
+        for (_, work), share in zip(ready, shares, strict=True):
             if share:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
 
@@ -210,19 +226,17 @@ class SimulatedFleet:
         total = self.services.get(copy.service)
         if total is None:
             return
-        before = self._known.get(copy.id, (NONE, 0, 0, 0))
-        turned_away = work.turned_away - before[3]
+        before = self._known.get(copy.id, (NONE, 0, 0))
         new = work.answered - before[0]
         total.counts += new
         total.answered += int(new.sum())
         total.within += work.within - before[1]
-        total.errors += work.errors - before[2] + turned_away
-        total.turned_away += turned_away
+        total.errors += work.errors - before[2]
         if copy.stage is Stage.GONE:
             self._known.pop(copy.id, None)
-            work.answered, work.within, work.errors, work.turned_away = NONE.copy(), 0, 0, 0
+            work.answered, work.within, work.errors = NONE.copy(), 0, 0
         else:
-            self._known[copy.id] = (work.answered.copy(), work.within, work.errors, work.turned_away)
+            self._known[copy.id] = (work.answered.copy(), work.within, work.errors)
 
 
 def _batch(copy: NodeCopy) -> float:

@@ -6,9 +6,10 @@ In an overload it admits as many as a sidecar would, by the sidecar's own functi
 from __future__ import annotations
 
 from agents.contract.gateways import GatewayCounts, ServiceCounts
-from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
+from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTarget, update_pressure
 from app.store.database.database import Database
-from app.store.fleet import gateways
+from app.store.fleet import endpoints, gateways
+from app.store.fleet.endpoints import GatewayLimit
 from simulation.fleet import SimulatedFleet, Total
 
 COUNT_SECONDS = 1.0
@@ -27,6 +28,8 @@ class Gateway:
         self._zero: dict[str, Total] = {}
         self._due = float("-inf")
         self._pressures: dict[str, Pressure] = {}
+        self._limits: dict[str, GatewayLimit] = {}
+        self._version = -1  # of the endpoints that the limits are from
 
     def report(self) -> bool:
         """Reports once a second; True if a report was due."""
@@ -50,15 +53,29 @@ class Gateway:
 
     def _look(self, now: float) -> None:
         """Sets what is admitted from now on."""
+        self._follow()
         services = self.fleet.truth.problem.services
         pressures = {}
-        for name, (waiting, ready) in self.fleet.waiting().items():
-            total = self.fleet.services[name]
-            counted = ServiceLoad(total.answered + total.errors, total.turned_away, waiting, ready)
-            slo_seconds = services[name].slo_ms / 1000
-            pressures[name] = update_pressure(self._pressures.get(name), counted, slo_seconds, now)
+        for name, copies in self.fleet.serving().items():
+            total, service = self.fleet.services[name], services[name]
+            limit = self._limits.get(name, GatewayLimit())
+            ready = {copy.id: ReadyCopy(copy.weight, limit.in_time.get(copy.place, 0)) for copy in copies}
+            waiting, running = sum(copy.waiting for copy in copies), sum(copy.running for copy in copies)
+            ended = total.answered + total.errors - running  # the fleet counts a batch as answered when it begins
+            counted = ServiceLoad(ended, total.turned_away, waiting + running, ready)
+            target = ServiceTarget(service.slo_ms / 1000, service.percentile, 0 < limit.shed_share < 1)
+            pressures[name] = update_pressure(self._pressures.get(name), counted, target, now)
         self._pressures = pressures
         self.fleet.most_open = {name: pressure.most_open for name, pressure in pressures.items() if pressure.most_open}
+        self.fleet.most_by_copy = {
+            id_: most for pressure in pressures.values() for id_, most in pressure.by_copy.items()
+        }
+
+    def _follow(self) -> None:
+        """Reads the limits that the control plane sets, when they have changed."""
+        version = self._database.read(endpoints.version)
+        if version != self._version:
+            self._version, self._limits = version, self._database.read(endpoints.read_limits)
 
     def _birth(self) -> str:
         return f"{self.name}-{self.fleet.clock.seconds:.3f}"

@@ -28,6 +28,7 @@ class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
     address: Address = ""  # host:port; empty if unknown
     weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
     drained: bool = False  # no new requests
+    in_time: Count = 0  # most requests open here at once that it answers within the SLO; 0: unknown
 
 
 class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.gateway.configuration import server_arguments
 from agents.gateway.desired import HaproxyServer
-from agents.gateway.parsing import DRAIN, MAINT_BITS, ServerState
+from agents.gateway.parsing import DRAIN, MAINT_BITS, ServerLoad, ServerState
 
 ADDED = "New server registered."
 DELETED = "Server deleted."
@@ -86,6 +86,16 @@ def find_differences(wanted: Backends, current: ObservedBackends) -> tuple[str, 
     """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
     steps = opening_commands(wanted, current) + closing_commands(wanted, current)
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
+
+
+def limiting_commands(wanted: Backends, loads: Mapping[tuple[str, str], ServerLoad]) -> tuple[HaproxyCommand, ...]:
+    """Returns commands for servers whose limit of open requests differs."""
+    return tuple(
+        HaproxyCommand(f"set maxconn server {backend}/{name} {server.most_open}")
+        for backend, servers in wanted.items()
+        for name, server in servers.items()
+        if (load := loads.get((backend, name))) is not None and load.most_open != server.most_open
+    )
 
 
 def find_refused_addresses(wanted: Backends, current: ObservedBackends) -> dict[str, str]:

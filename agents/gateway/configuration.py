@@ -15,7 +15,7 @@ from agents.gateway.wire import ServiceLimit
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
 LIMITS = "limits.map"
-NO_LIMIT = "0:2000000000:2"  # share shed in millionths; most open requests; Retry-After seconds
+NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
@@ -104,8 +104,10 @@ if looped
     http-request set-var(txn.gw_most) var(txn.gw_limits),field(2,:),add(0)
     acl shed rand(1000000),sub(txn.gw_shed) lt 0
     acl full be_conn,sub(txn.gw_most) gt 0
+    acl no_room be_conn_free lt 1
+    acl may_not_wait var(txn.gw_limits),field(4,:) 1
     http-request return status 503 content-type text/plain string "the service is overloaded, try again later" \
-hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full
+hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full or no_room may_not_wait
     http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
 """
@@ -158,14 +160,15 @@ def server_arguments(server: HaproxyServer) -> str:
     """
     host = f"[{server.host}]" if ":" in server.host else server.host
     return (
-        f"{host}:{server.port} weight {server.weight} maxconn 512 maxqueue 512 "
+        f"{host}:{server.port} weight {server.weight} maxconn {server.most_open} maxqueue 512 "
         "check inter 2s fastinter 200ms downinter 500ms fall 2 rise 1"
     )
 
 
 def render_limit(of: ServiceLimit) -> str:
     """Returns a limit as the map holds it; the backends split it."""
-    return f"{round(of.shed_share * 1_000_000)}:{of.queue_limit or 2_000_000_000}:{of.retry_after_seconds}"
+    share, most = round(of.shed_share * 1_000_000), of.queue_limit or 2_000_000_000
+    return f"{share}:{most}:{of.retry_after_seconds}:{int(of.by_copy)}"
 
 
 def render_limits(of: Mapping[str, ServiceLimit]) -> str:

@@ -28,6 +28,7 @@ MOST_SOURCES = 4096
 FOLLOWED = "_"  # begins the source name of routes that come from the control plane
 MOST_REASON = 500  # characters, as reports allow
 LARGEST_WEIGHT = 256  # HAProxy's
+MOST_OPEN = 512  # requests of a server, as long as its service has no overload
 
 log = logging.getLogger("gpuwright.gateway")
 
@@ -56,6 +57,7 @@ class HaproxyServer:
     port: int
     weight: int  # 0: drained
     drained: bool
+    most_open: int = MOST_OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Desired:
     slot_count: int = FIRST_SLOTS
     limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
     refused: Mapping[RouteKey, str] = field(default_factory=dict)  # with HAProxy's answers; not on disk
+    most_open: Mapping[str, int] = field(default_factory=dict)  # of servers in an overload; not on disk
 
     def servers(self) -> tuple[HaproxyServer, ...]:
         """Returns every copy's server. Weights are rates, scaled by service so that the largest is HAProxy's."""
@@ -84,7 +87,9 @@ class Desired:
         for _, route in routes:
             if not route.drained:
                 largest[route.service] = max(largest.get(route.service, 0.0), route.weight)
-        return tuple(_server(source, route, largest.get(route.service, 0.0)) for source, route in routes)
+        return tuple(
+            _server(source, route, largest.get(route.service, 0.0), self.most_open) for source, route in routes
+        )
 
     def routes(self) -> list[tuple[str, RouteSpec]]:
         """Returns the routes in force with their sources: what a node declares, else what the control plane reports."""
@@ -131,11 +136,12 @@ def is_followed(source: str) -> bool:
     return source.startswith(FOLLOWED)
 
 
-def _server(source: str, route: RouteSpec, largest: float) -> HaproxyServer:
+def _server(source: str, route: RouteSpec, largest: float, most_open: Mapping[str, int]) -> HaproxyServer:
     host, port = split_address(route.address)
     weight = 0 if route.drained else max(1, round(LARGEST_WEIGHT * route.weight / largest))
     name = server_name(source, route.copy)
-    return HaproxyServer(name, source, route.copy, route.service, host, port, weight, route.drained)
+    most = min(most_open.get(name, MOST_OPEN), MOST_OPEN)
+    return HaproxyServer(name, source, route.copy, route.service, host, port, weight, route.drained, most)
 
 
 def server_name(source: str, copy: str) -> str:

@@ -32,7 +32,11 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
     for service in endpoints.services:
         if service.queue_limit or service.shed_share or service.slo_ms:
             limits[service.service] = ServiceLimit(
-                service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
+                service.queue_limit,
+                service.shed_share,
+                service.retry_after_seconds,
+                service.slo_ms,
+                service.percentile,
             )
         for copy in service.copies:
             address, wrong = _reach(copy, loopback, own)
@@ -40,7 +44,7 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
                 left_out.append(LeftOutRoute(copy.node, copy.id, wrong[:MOST_REASON]))
                 continue
             of_node = routes.setdefault(FOLLOWED + copy.node, {})
-            of_node[copy.id] = RouteSpec(copy.id, service.service, address, copy.weight, copy.drained)
+            of_node[copy.id] = RouteSpec(copy.id, service.service, address, copy.weight, copy.drained, copy.in_time)
     sources = {source: DeclaredRoutes(0, tuple(of_node.values())) for source, of_node in routes.items()}
     return Followed(sources, limits, tuple(left_out))
 

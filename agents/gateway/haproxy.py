@@ -131,6 +131,7 @@ class Haproxy:
             self._all(worker, changes.map_removals(path, entries, current_map))
             and self._open(worker, changes.opening_commands(wanted, self._servers(worker)))
             and self._all(worker, changes.map_additions(path, entries, current_map))
+            and self._all(worker, () if worker.old else changes.limiting_commands(wanted, self._loads(worker)))
             and self._all(worker, changes.closing_commands(wanted, self._servers(worker)))
         )
         if not takes_changes:
@@ -175,6 +176,9 @@ class Haproxy:
     def _servers(self, worker: HaproxyProcess) -> dict[str, dict[str, ServerState]]:
         found = parsing.parse_servers(self.master.ask("show servers state", worker))
         return {backend: servers for backend, servers in found.items() if _is_slot(backend)}
+
+    def _loads(self, worker: HaproxyProcess) -> dict[tuple[str, str], ServerLoad]:
+        return parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
 
     def _has_slots(self, worker: HaproxyProcess, count: int) -> bool:
         answer = self.master.ask(f"del server {_slot(count)}/fence", worker)
@@ -222,7 +226,9 @@ class Haproxy:
             current = self._servers(worker)
             if not worker.old and (missing := changes.find_differences(wanted, current)):
                 raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
-            loads = parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
+            loads = self._loads(worker)
+            if not worker.old and (unlimited := changes.limiting_commands(wanted, loads)):
+                raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {unlimited[0].command}")
             if any((backend, name) not in loads for backend, found in current.items() for name in found):
                 raise HaproxyGarbled(f"process {worker.pid} of HAProxy leaves servers out of show stat")
             for (backend, name), load in loads.items():

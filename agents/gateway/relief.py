@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agents.gateway.desired import Desired, server_name
+from msgspec import structs
+
+from agents.gateway.desired import FOLLOWED, Desired, is_followed, server_name
 from agents.gateway.haproxy import ObservedHaproxy
-from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
-from agents.gateway.wire import ServiceLimit
+from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTarget, update_pressure
+from agents.gateway.wire import RouteSpec, ServiceLimit
 
 
 class Relief:
@@ -17,6 +19,7 @@ class Relief:
     def __init__(self) -> None:
         self.open: Mapping[str, int] = {}  # by service, at the last look
         self.most_open: Mapping[str, int] = {}  # by service in an overload
+        self.by_server: Mapping[str, int] = {}  # the same of HAProxy's servers, where batches are known
         self._pressures: dict[str, Pressure] = {}
 
     def look(
@@ -29,31 +32,55 @@ class Relief:
     ) -> bool:
         """Updates every service's limit; returns whether one changed. `ended`: finished and turned away requests."""
         self.open = {name: open_by_slot.get(slot, 0) for name, slot in desired.slots.items()}
-        ready: dict[str, dict[str, float]] = {}
-        for source, route in desired.routes():
-            server = observed.servers.get(server_name(source, route.copy)) if observed else None
-            if not route.drained and (server is None or server.ready):
-                ready.setdefault(route.service, {})[f"{source}:{route.copy}"] = route.weight
+        ready = _ready_copies(desired, observed)
         pressures = {}
         for name, limit in desired.limits.items():
             if limit.slo_ms > 0 and limit.queue_limit:
                 over, turned_away = ended.get(name, (0, 0))
                 counted = ServiceLoad(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
-                pressures[name] = update_pressure(self._pressures.get(name), counted, limit.slo_ms / 1000, now)
-        before = self.most_open
+                target = ServiceTarget(limit.slo_ms / 1000, limit.percentile, 0 < limit.shed_share < 1)
+                pressures[name] = update_pressure(self._pressures.get(name), counted, target, now)
+        before = self.most_open, self.by_server
         self._pressures = pressures
         self.most_open = {name: pressure.most_open for name, pressure in pressures.items() if pressure.most_open}
-        return self.most_open != before
+        self.by_server = {name: most for pressure in pressures.values() for name, most in pressure.by_copy.items()}
+        return (self.most_open, self.by_server) != before
 
     def applied(self, desired: Desired) -> Desired:
         """Returns what is desired, with the limits of overloaded services."""
         if not self.most_open:
             return desired
         limits = {name: self._lower(name, limit) for name, limit in desired.limits.items()}
-        return replace(desired, limits=limits)
+        return replace(desired, limits=limits, most_open=self.by_server)
 
     def _lower(self, name: str, limit: ServiceLimit) -> ServiceLimit:
-        most = self.most_open.get(name, limit.queue_limit)
-        if most >= limit.queue_limit:
+        """Returns the limit in an overload. Where copies have limits, the service's leaves room for all of them."""
+        if name not in self.most_open:
             return limit
-        return ServiceLimit(most, limit.shed_share, limit.retry_after_seconds, limit.slo_ms)
+        if self._pressures[name].by_copy:
+            most = max(self.most_open[name], limit.queue_limit)
+            return structs.replace(limit, queue_limit=most, shed_share=0.0, by_copy=True)
+        return structs.replace(limit, queue_limit=min(self.most_open[name], limit.queue_limit))
+
+
+def _ready_copies(desired: Desired, observed: ObservedHaproxy | None) -> dict[str, dict[str, ReadyCopy]]:
+    """Returns the ready copies of each service by their servers' names."""
+    told = {
+        (source.removeprefix(FOLLOWED), route.copy): route.in_time
+        for source, declared in desired.sources.items()
+        if is_followed(source)
+        for route in declared.routes
+    }
+    ready: dict[str, dict[str, ReadyCopy]] = {}
+    for source, route in desired.routes():
+        name = server_name(source, route.copy)
+        server = observed.servers.get(name) if observed else None
+        if not route.drained and (server is None or server.ready):
+            in_time = _known(source, route, told)
+            ready.setdefault(route.service, {})[name] = ReadyCopy(route.weight, in_time)
+    return ready
+
+
+def _known(source: str, route: RouteSpec, told: Mapping[tuple[str, str], int]) -> int:
+    """Returns how many open requests the copy answers in time: of a copy that its node declares, as is followed."""
+    return route.in_time or told.get((source.removeprefix(FOLLOWED), route.copy), 0)

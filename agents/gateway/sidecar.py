@@ -164,7 +164,7 @@ class Sidecar:
             route.service not in after.slots for declared in after.sources.values() for route in declared.routes
         ):
             try:  # a slot is reused only if nothing is in it now
-                idle = self._haproxy.observe(self._desired).idle_slots
+                idle = self._haproxy.observe(self.relief.applied(self._desired)).idle_slots
             except Troubles:
                 idle = frozenset()
         return desired.with_slots(after, idle)
@@ -175,7 +175,7 @@ class Sidecar:
         if before is None:
             return False
         try:
-            observed = self._haproxy.observe(self._desired)
+            observed = self._haproxy.observe(self.relief.applied(self._desired))
         except Troubles:
             return False
         self._observed = observed if observed.workers == before.workers else None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agents.contract.fields import Counter, Identifier, Name, ServiceName
+from agents.contract.fields import Count, Counter, Identifier, Name, ServiceName
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -17,6 +17,7 @@ class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False
     address: Annotated[str, Meta(max_length=60, pattern=r"^[0-9A-Za-z.:\[\]]+$(?!\n)")]
     weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
     drained: bool = False
+    in_time: Count = 0  # most open requests that it answers within the SLO; 0: unknown
 
 
 class DeclaredRoutes(Struct, rename="camel", frozen=True):
@@ -33,6 +34,8 @@ class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
     shed_share: float = 0.0  # answered 503 at once
     retry_after_seconds: int = 2
     slo_ms: float = 0.0  # by which overload is detected; 0: never
+    percentile: float = 0.0  # of requests, that must be within it; 0: unknown
+    by_copy: bool = False  # copies have limits of their own, and no request waits for one of them
 
 
 class RoutedCopy(Struct, rename="camel", frozen=True):

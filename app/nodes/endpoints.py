@@ -108,9 +108,10 @@ def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> Servi
     promised = next((copy.assigned for copy in copies if copy.assigned is not None), None)
     is_served = any(copy.up and copy.assigned is not None for copy in copies)
     routed = [_drain(copy) if is_served and copy.assigned is None else copy for copy in copies]
+    known = [_in_time(copy, limit) for copy in routed]
     return ServiceEndpoints(
         name,
-        tuple(copy.copy for copy in sorted(routed, key=lambda copy: (copy.copy.node, copy.copy.id))),
+        tuple(sorted(known, key=lambda copy: (copy.node, copy.id))),
         limit.queue_limit,
         limit.shed_share,
         limit.retry_after_seconds,
@@ -122,6 +123,12 @@ def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> Servi
 def _drain(copy: ServiceCopy) -> ServiceCopy:
     """Drains a copy at once: its node will drain it as well, and others serve."""
     return replace(copy, copy=msgspec.structs.replace(copy.copy, drained=True))
+
+
+def _in_time(copy: ServiceCopy, limit: GatewayLimit) -> EndpointCopy:
+    """Returns the copy with how many open requests it answers in time, if the plan says so of its place."""
+    most = limit.in_time.get(f"{copy.copy.node}/{copy.assigned.gpu}", 0) if copy.assigned else 0
+    return msgspec.structs.replace(copy.copy, in_time=most) if most else copy.copy
 
 
 def filter_tenant(endpoints: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:

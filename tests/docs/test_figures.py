@@ -62,7 +62,11 @@ def word(value: float) -> str:
         ("forecast", f"no sooner than {word(FORECAST.cooldown_seconds / 60)} minutes after it rose"),
         ("gateway", f"So {FIRST_SLOTS} backends are prepared"),
         ("gateway", f"for {overload.TUNING.begins_seconds:g} s or {overload.TUNING.begins_slos:g} times the SLO"),
-        ("gateway", f"at most {100 * overload.TUNING.admitted_share:g} % of what they can answer"),
+        ("gateway", f"at most {100 * overload.TUNING.admitted_share:g} % of these may be open"),
+        (
+            "gateway",
+            f"when {'twice' if overload.TUNING.begins_times == 2 else overload.TUNING.begins_times} as many requests",
+        ),
         (
             "gateway",
             f"{word(overload.TUNING.ends_seconds)} seconds in which at most {TURNED_AWAY_PERCENT:g} % was rejected",

@@ -29,7 +29,7 @@ def test_at_the_accepted_rate_the_slo_is_kept(batch: int, exec_ms: float, slo_ms
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
     until = float(queue[-1]) + 10
     asking = len(queue)
-    queued, _, _, _, _, within, failed, _ = serve(
+    queued, _, _, _, _, within, failed, *_ = serve(
         queue,
         0,
         batch,
@@ -59,7 +59,7 @@ def test_ticks_make_no_difference() -> None:
     for second in range(61):
         arrived = queue[(queue >= second) & (queue < second + 1)]
         waiting = np.concatenate([waiting, arrived])
-        queued, _, then, *counts, _, _ = serve(
+        queued, _, then, *counts, _, _, _ = serve(
             waiting, 0, 8, ONE * 0.025, 0.0, max(then, float(second)), second + 1.0, 0.08, 30.0, LONGEST, EDGES_S, parts
         )
         waiting = waiting[:queued].copy()
@@ -79,7 +79,7 @@ def test_it_is_busy_as_the_exact_chain_says() -> None:
 def test_who_waits_too_long_is_answered_as_failed() -> None:
     queue = np.linspace(0.0, 1.0, 1000)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    queued, _, _, _, _, _, failed, _ = serve(
+    queued, _, _, _, _, _, failed, *_ = serve(
         queue, 0, 1, ONE * 0.1, 0.0, 0.0, 100.0, 0.2, 5.0, LONGEST, EDGES_S, counts
     )
     assert queued == 0
@@ -89,7 +89,7 @@ def test_who_waits_too_long_is_answered_as_failed() -> None:
 def test_who_finds_the_queue_full_is_turned_away_and_those_who_wait_are_served() -> None:
     queue = np.linspace(0.0, 1.0, 1000)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    queued, inside, free, _, batches, _, failed, turned = serve(
+    queued, inside, free, _, batches, _, failed, turned, _ = serve(
         queue, 0, 1, ONE * 0.1, 0.0, 0.0, 0.95, 0.2, 5.0, 20, EDGES_S, counts
     )
     assert batches == counts.sum() == 10
@@ -102,6 +102,6 @@ def test_who_finds_the_queue_full_is_turned_away_and_those_who_wait_are_served()
 def test_who_waits_already_is_not_turned_away_by_a_lower_limit() -> None:
     queue = np.concatenate([np.linspace(0.0, 0.5, 100), np.linspace(1.0, 1.5, 50)])
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    queued, inside, *_, turned = serve(queue, 100, 10, ONE * 0.1, 0.0, 1.0, 1.65, 0.2, 5.0, 5, EDGES_S, counts)
+    queued, inside, *_, turned, _ = serve(queue, 100, 10, ONE * 0.1, 0.0, 1.0, 1.65, 0.2, 5.0, 5, EDGES_S, counts)
     assert counts.sum() == 70
     assert (queued, inside, turned) == (30, 30, 50)

@@ -139,7 +139,7 @@ class Reason(StrEnum):
     SHEDDING = (
         "shedding",
         "alarm",
-        "The gateway answers a share of a service's requests with 503 because capacity is short.",
+        "Capacity is short: gateways answer 503 where no copy of a service can answer in time.",
     )
 
     # Jobs.

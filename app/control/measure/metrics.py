@@ -196,7 +196,7 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
             "Requests a second that no planned instance serves.",
             "unserved_per_second",
         ),
-        ("gpuwright_service_shed_ratio", "Share of requests to be answered 503.", "shed_share"),
+        ("gpuwright_service_shed_ratio", "Share of requests that the plan leaves to be answered 503.", "shed_share"),
     ):
         yield _labelled(name, text, who, ((key, getattr(figures, field_name)) for key, figures in named))
     yield _labelled(

@@ -111,7 +111,7 @@ class Announcer:
             return None
         outcome = announced.outcome
         limits = {
-            name: endpoints.GatewayLimit(shed.queue_limit, shed.share, shed.retry_after_seconds)
+            name: endpoints.GatewayLimit(shed.queue_limit, shed.share, shed.retry_after_seconds, shed.in_time)
             for name, shed in announced.sheds.items()
         }
         endpoints.set_limits(connection, limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from app.control.domain.mode import mode_of
@@ -14,6 +14,8 @@ from app.control.formulate.tenants import gpu_types, gpus_per_rate
 from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.transitions import SILENT_SECONDS
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -35,7 +37,7 @@ class GatewayLimits:
         acting = acting_services(outcome.snapshot)
         targets = _find_targets(outcome.question.problem, outcome.plan)
         self._sheds = plan_shedding(
-            outcome.plan,
+            _with_times(outcome.question.problem, outcome.plan),
             outcome.snapshot.expected,
             {name: target for name, target in targets.items() if name in acting},
             pinned,
@@ -43,6 +45,17 @@ class GatewayLimits:
             gateways=sum(seconds <= SILENT_SECONDS for seconds in silence.values()),
         )
         return self._sheds
+
+
+def _with_times(problem: Problem, plan: Plan) -> Plan:
+    """Returns the plan with every line's execution time by the problem's profiles; 0 where nothing was profiled."""
+    known = [line for line in plan.instances if line.node in problem.nodes and line.service in problem.services]
+    jobs = [job for job in plan.jobs if job.node in problem.nodes and job.job in problem.jobs]
+    gpus = gpus_with(problem, known, jobs)
+    for gpu in gpus.values():
+        slow_down(gpu, problem.policy)
+    times = {id(line.instance): line.exec_ms or 0.0 for gpu in gpus.values() for line in gpu.residents}
+    return replace(plan, instances=tuple(replace(line, exec_ms=times.get(id(line), 0.0)) for line in plan.instances))
 
 
 def acting_services(snapshot: Snapshot) -> set[str]:

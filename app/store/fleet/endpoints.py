@@ -40,7 +40,7 @@ NODES = statement(
 LIMITS = statement(
     "traffic_limits",
     """
-    SELECT tenant || '/' || service AS service, queue_limit, shed_share, retry_after_seconds
+    SELECT tenant || '/' || service AS service, queue_limit, shed_share, retry_after_seconds, in_time
     FROM traffic_limit ORDER BY tenant, service
     """,
 )
@@ -49,18 +49,21 @@ LIMIT = statement(
     """
     WITH wanted AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(CAST(:limits AS jsonb)) AS wanted (
-            tenant text, service text, queue_limit int, shed_share double precision, retry_after_seconds int)
+            tenant text, service text, queue_limit int, shed_share double precision, retry_after_seconds int,
+            in_time jsonb)
     ), gone AS (
         DELETE FROM traffic_limit AS known
         WHERE NOT EXISTS (SELECT FROM wanted WHERE (wanted.tenant, wanted.service) = (known.tenant, known.service))
         RETURNING 1
     ), put AS (
-        INSERT INTO traffic_limit AS known SELECT * FROM wanted ORDER BY tenant, service
+        INSERT INTO traffic_limit AS known (tenant, service, queue_limit, shed_share, retry_after_seconds, in_time)
+        SELECT * FROM wanted ORDER BY tenant, service
         ON CONFLICT (tenant, service) DO UPDATE SET
             queue_limit = excluded.queue_limit, shed_share = excluded.shed_share,
-            retry_after_seconds = excluded.retry_after_seconds
-        WHERE (known.queue_limit, known.shed_share, known.retry_after_seconds)
-              IS DISTINCT FROM (excluded.queue_limit, excluded.shed_share, excluded.retry_after_seconds)
+            retry_after_seconds = excluded.retry_after_seconds, in_time = excluded.in_time
+        WHERE (known.queue_limit, known.shed_share, known.retry_after_seconds, known.in_time)
+              IS DISTINCT FROM
+              (excluded.queue_limit, excluded.shed_share, excluded.retry_after_seconds, excluded.in_time)
         RETURNING 1
     )
     SELECT CASE WHEN (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) > 0 THEN advance_endpoint() END
@@ -80,6 +83,7 @@ class GatewayLimit:
     queue_limit: int = 0  # requests open at once, in progress or waiting; 0: no limit
     shed_share: float = 0.0  # rejected with 503 at once
     retry_after_seconds: int = 2
+    in_time: Mapping[str, int] = field(default_factory=dict)  # by place, `node/gpu`: open requests answered in time
 
     def __post_init__(self) -> None:
         if not (self.queue_limit >= 0 and 0 <= self.shed_share <= 1 and 1 <= self.retry_after_seconds <= 3600):
@@ -92,6 +96,7 @@ class _LimitRow(msgspec.Struct):
     queue_limit: int
     shed_share: float
     retry_after_seconds: int
+    in_time: Mapping[str, int]
 
 
 def version(connection: Connection) -> int:
@@ -123,7 +128,10 @@ def of_nodes(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNod
 def read_limits(connection: Connection) -> dict[str, GatewayLimit]:
     """Returns the limits of services, by tenant/name."""
     found = connection.execute(LIMITS)
-    return {row.service: GatewayLimit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
+    return {
+        row.service: GatewayLimit(row.queue_limit, row.shed_share, row.retry_after_seconds, row.in_time)
+        for row in found
+    }
 
 
 def set_limits(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
@@ -132,6 +140,15 @@ def set_limits(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bo
     for service, limits in sorted(wanted.items()):
         if limits.queue_limit or limits.shed_share:
             tenant, _, name = service.partition("/")
-            rows.append(_LimitRow(tenant, name, limits.queue_limit, limits.shed_share, limits.retry_after_seconds))
+            rows.append(
+                _LimitRow(
+                    tenant,
+                    name,
+                    limits.queue_limit,
+                    limits.shed_share,
+                    limits.retry_after_seconds,
+                    limits.in_time,
+                )
+            )
     version = connection.execute(LIMIT, {"limits": msgspec.json.encode(rows).decode()}).scalar()
     return version is not None

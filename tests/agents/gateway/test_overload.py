@@ -1,4 +1,4 @@
-"""An overload is known within seconds, a burst is none, and what is let in is what is answered in time."""
+"""Copies whose batches are unknown: an overload is known within seconds, a burst is none, and capacity is measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
+from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTarget, update_pressure
 from tests.support.soak import scaled
 
 SLO = 0.2
@@ -41,8 +41,9 @@ class Queue:
             for _ in range(round(LOOK / STEP)):
                 self._step(int(self._rng.poisson(max(0.0, now_rate) * STEP)))
             self.at += LOOK
-            counted = ServiceLoad(self.ended, self.turned_away, int(self.open), dict(self.copies))
-            self.pressure = update_pressure(self.pressure, counted, SLO, self.at)
+            ready = {name: ReadyCopy(rate) for name, rate in self.copies.items()}
+            counted = ServiceLoad(self.ended, self.turned_away, int(self.open), ready)
+            self.pressure = update_pressure(self.pressure, counted, ServiceTarget(SLO), self.at)
             found.append(self.pressure.most_open)
         return found
 
@@ -114,8 +115,8 @@ def test_a_burst_that_a_slow_service_answers_in_time_is_no_overload() -> None:
     pressure: Pressure | None = None
     for look in range(240):
         waiting = 20 if look % 40 < 5 else 0  # twenty at once, answered together after 2.5 s
-        counted = ServiceLoad(20 * (look // 40 + (waiting == 0)), 0, waiting, {"a": 1.0})
-        pressure = update_pressure(pressure, counted, 3.0, look * LOOK)
+        counted = ServiceLoad(20 * (look // 40 + (waiting == 0)), 0, waiting, {"a": ReadyCopy(1.0)})
+        pressure = update_pressure(pressure, counted, ServiceTarget(3.0), look * LOOK)
         assert pressure.most_open == 0
 
 
@@ -125,5 +126,6 @@ def test_a_gateway_that_counts_anew_begins_anew() -> None:
     pressure = queue.pressure
     assert pressure
     assert pressure.most_open
-    anew = update_pressure(pressure, ServiceLoad(0, 0, 3, {"a": 200.0}), SLO, queue.at + LOOK)
+    counted = ServiceLoad(0, 0, 3, {"a": ReadyCopy(200.0)})
+    anew = update_pressure(pressure, counted, ServiceTarget(SLO), queue.at + LOOK)
     assert (anew.most_open, anew.capacity) == (0, 0.0)

@@ -125,10 +125,11 @@ def test_limits_are_told_and_the_same_again_is_no_news(
     tell(server, node, ("a", "ready"))
     known = version(server, edge, {"shop/search": ["a"]})
     poll = waiting(server, edge, known)
-    limits = {"shop/search": GatewayLimit(100, 0.25, 7), "shop/free": GatewayLimit()}
+    limits = {"shop/search": GatewayLimit(100, 0.25, 7, {"node-1/0": 24}), "shop/free": GatewayLimit()}
     assert database.write(lambda connection: endpoints.set_limits(connection, limits))
     (search,) = poll.result(30).json["services"]
     assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)
+    assert database.read(endpoints.read_limits)["shop/search"].in_time == {"node-1/0": 24}
     assert not database.write(lambda connection: endpoints.set_limits(connection, limits))
     assert database.write(lambda connection: endpoints.set_limits(connection, {}))
     assert database.read(endpoints.read_limits) == {}

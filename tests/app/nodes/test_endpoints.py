@@ -94,6 +94,16 @@ def test_a_service_says_its_promise_and_its_limit_also_without_a_copy() -> None:
     assert (unserved.service, unserved.copies, unserved.shed_share) == ("lab/unserved", (), 1.0)
 
 
+def test_a_copy_says_how_many_requests_it_answers_in_time_if_the_plan_knows_its_place() -> None:
+    limits = {"shop/search": GatewayLimit(100, in_time={"node-1/0": 24, "node-3/0": 8})}
+    copies = (
+        *list_copies("node-1", said(copy("a"), copy("old", instance="i-9")), told("i-1")),
+        *list_copies("node-2", said(copy("b", instance="i-2")), told("i-2")),
+    )
+    (service,) = list_services(copies, limits)
+    assert {copy.id: copy.in_time for copy in service.copies} == {"a": 24, "old": 0, "b": 0}
+
+
 def test_a_tenant_is_told_of_its_own_services_without_addresses() -> None:
     other = NodeDetail(copies=(copy("b", instance="i-2"),), owners={"i-2": InstanceOwner("shopping", "search")})
     both = list_services(

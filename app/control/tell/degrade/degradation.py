@@ -38,7 +38,9 @@ def find_degraded(
             continue  # advisory: nothing is done about it
         share = sheds[name].share
         if share > 0:
-            message = f"gateways answer {share:.0%} of its requests with 503 for lack of capacity"
+            message = (
+                f"the plan leaves {share:.0%} of its requests unserved; gateways answer 503 where all copies are full"
+            )
             found[name] = Degraded(Reason.SHEDDING, message)
         elif name in short:
             found[name] = Degraded(

@@ -1,18 +1,21 @@
 """Plans what gateways do when capacity is short: first they queue requests, then they reject some.
 
 A request that would be late anyway only delays the next one. So every queue is bounded, and where capacity stays short,
-the share that cannot be answered in time gets a 503 at once, with the time after which a retry makes sense.
+those that cannot be answered in time get a 503 at once, with the time after which a retry makes sense. Gateways know of
+each copy how many open requests it answers in time, and reject what finds no room; of a service whose copies' batches
+are unknown they reject the share that the plan leaves unserved.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import ceil, floor, log
 
 from app.control.domain.snapshot import ExpectedLoad
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance
 
 LEAST_SHARE = 0.05  # below it queueing is enough: loads vary by as much
 STEP_SHARE = 0.05  # shares change in whole steps,
@@ -30,9 +33,10 @@ RETRY_MUCH_LATER_SECONDS = 300  # only a change of manifests or fleet helps
 class Shedding:
     """The limits that gateways apply to the requests of a service."""
 
-    share: float = 0.0  # of requests, chosen at random, answered 503
+    share: float = 0.0  # of requests, that the plan leaves unserved: to be answered 503
     queue_limit: int = 0  # open requests in one gateway; beyond it 503; 0: no limit
     retry_after_seconds: int = RETRY_SOON_SECONDS
+    in_time: Mapping[str, int] = field(default_factory=dict)  # by place: open requests that its copy answers in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,10 @@ def plan_shedding(
     `pinned` are the rates of instances outside the plan, `before` is the last result.
     """
     carried: dict[str, float] = defaultdict(float, pinned or {})
+    by_service: dict[str, list[Instance]] = defaultdict(list)
     for instance in plan.instances:
         carried[instance.service] += instance.rate_per_second
+        by_service[instance.service].append(instance)
     short = {unserved.service for unserved in plan.unserved}
     found = {}
     for name, target in sorted(targets.items()):
@@ -66,7 +72,9 @@ def plan_shedding(
         known = (before or {}).get(name, Shedding())
         share = _steady(missing, known.share)
         limit = _queue_limit(carried[name], target.slo_ms, SHORT_QUEUE_SLOS if name in short else QUEUE_SLOS)
-        found[name] = Shedding(share, ceil(limit / max(gateways, 1)), _retry_seconds(share, carried[name], target))
+        retry = _retry_seconds(share, carried[name], target)
+        in_time = _in_time(by_service[name], target.slo_ms, max(gateways, 1))
+        found[name] = Shedding(share, ceil(limit / max(gateways, 1)), retry, in_time)
     return found
 
 
@@ -90,6 +98,21 @@ def _queue_limit(carried: float, slo_ms: float, slos: float) -> int:
     """Returns how many requests are answered within so many SLOs (Little's law), rounded up to a step."""
     steps = ceil(log(max(carried * slo_ms / 1000 * slos / LEAST_OPEN_REQUESTS, 1.0)) / log(LIMIT_STEP_FACTOR))
     return round(LEAST_OPEN_REQUESTS * LIMIT_STEP_FACTOR**steps)
+
+
+def _in_time(instances: Iterable[Instance], slo_ms: float, gateways: int) -> dict[str, int]:
+    """Returns by place how many open requests one gateway may have there, so that all are answered within the SLO.
+
+    A request waits for the batch that runs and for those before its own, so it is in time if the batches of all that
+    are open fit into the SLO. Of two instances on one GPU the smaller figure counts.
+    """
+    found: dict[str, int] = {}
+    for instance in instances:
+        if instance.exec_ms > 0:
+            most = ceil(max(1, floor(slo_ms / instance.exec_ms + 1e-9)) * instance.batch / gateways)
+            place = f"{instance.node}/{instance.gpu}"
+            found[place] = min(found.get(place, most), most)
+    return found
 
 
 def _retry_seconds(share: float, carried: float, target: SloTarget) -> int:

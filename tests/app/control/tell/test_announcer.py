@@ -108,6 +108,8 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
     limits = database.read(endpoints.read_limits)
     assert limits["shop/search"].shed_share == 0
     assert limits["shop/search"].queue_limit > 0
+    assert limits["shop/search"].in_time
+    assert all("/" in place and most > 0 for place, most in limits["shop/search"].in_time.items())
     assert database.read(lambda c: outlook.get(c, outlook.MONEY)) == {"heldPerHour": 0.0, "releasable": []}
     assert announced(database, telling, after(200.0, minute=2))
     free = database.read(lambda c: outlook.get(c, outlook.MONEY))["releasable"]

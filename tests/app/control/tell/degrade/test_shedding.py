@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -79,3 +80,12 @@ def test_never_more_is_refused_than_a_step_beyond_what_is_missing(carried: float
     missing = max(0.0, 1 - carried / demand) if demand else 0.0
     assert 0 <= found.share <= 1
     assert found.share <= missing + 0.075
+
+
+def test_a_copy_answers_in_time_what_fits_into_the_batches_of_its_slo() -> None:
+    """Batches of four in 30 ms, within 100 ms: three of them, parted among gateways."""
+    lines = tuple(replace(instance(20.0, node), exec_ms=exec_ms) for node, exec_ms in (("n1", 30.0), ("n2", 120.0)))
+    unknown = instance(20.0, "n3")
+    for gateways, most in ((1, 12), (5, 3)):
+        found = plan_shedding(Plan((*lines, unknown)), expected(60.0), PROMISES, gateways=gateways)[SEARCH]
+        assert found.in_time == {"n1/0": most, "n2/0": 4 if gateways == 1 else 1}

@@ -1,0 +1,59 @@
+"""Overloads become limits of HAProxy's servers where batches are known, and of the whole service elsewhere."""
+
+from __future__ import annotations
+
+from agents.gateway.configuration import NO_LIMIT, render_limit
+from agents.gateway.desired import FOLLOWED, MOST_OPEN, Desired
+from agents.gateway.relief import Relief
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
+
+SERVICE = "shop/search"
+LIMIT = ServiceLimit(100, 0.3, 7, slo_ms=500.0, percentile=95.0)
+
+
+def route(copy: str, in_time: int = 0, weight: float = 10.0) -> RouteSpec:
+    return RouteSpec(copy, SERVICE, f"10.0.0.1:{9000 + ord(copy)}", weight, in_time=in_time)
+
+
+def desired(limit: ServiceLimit = LIMIT, **sources: tuple[RouteSpec, ...]) -> Desired:
+    declared = {source.replace("__", FOLLOWED): DeclaredRoutes(1, routes) for source, routes in sources.items()}
+    return Desired(declared, {SERVICE: 1}, limits={SERVICE: limit})
+
+
+def looked(state: Desired) -> Desired:
+    relief = Relief()
+    assert relief.look(state, None, {SERVICE: (0, 0)}, {1: 3}, 1.0) == bool(relief.most_open)
+    return relief.applied(state)
+
+
+def test_servers_have_limits_and_no_share_is_rejected_where_batches_are_known() -> None:
+    applied = looked(desired(__n1=(route("a", 8), route("b", 16))))
+    assert {server.copy: server.most_open for server in applied.servers()} == {"a": 8, "b": 16}
+    assert render_limit(applied.limits[SERVICE]) == "0:100:7:1"
+
+
+def test_the_limit_of_the_service_leaves_room_for_all_copies() -> None:
+    short = ServiceLimit(16, 0.3, 7, slo_ms=500.0, percentile=95.0)
+    applied = looked(desired(short, __n1=(route("a", 8), route("b", 16))))
+    assert render_limit(applied.limits[SERVICE]) == "0:24:7:1"
+
+
+def test_a_copy_that_its_node_declares_here_counts_as_the_control_plane_says() -> None:
+    applied = looked(desired(n1=(route("a"), route("b")), __n1=(route("a", 8), route("b", 16))))
+    assert {server.name: server.most_open for server in applied.servers()} == {"n1:a": 8, "n1:b": 16}
+
+
+def test_of_unknown_batches_the_share_is_rejected_as_before() -> None:
+    state = desired(__n1=(route("a"), route("b")))
+    assert looked(state) == state
+    assert {server.most_open for server in state.servers()} == {MOST_OPEN}
+    assert render_limit(state.limits[SERVICE]) == "300000:100:7:0"
+
+
+def test_a_service_without_a_plan_for_any_of_it_rejects_all() -> None:
+    state = desired(ServiceLimit(16, 1.0, 30, slo_ms=500.0, percentile=95.0), __n1=(route("a", 8),))
+    assert looked(state) == state
+
+
+def test_a_limit_has_as_many_parts_as_none() -> None:
+    assert len(render_limit(LIMIT).split(":")) == len(NO_LIMIT.split(":"))
