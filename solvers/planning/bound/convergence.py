@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.master import BoundMaster
+from solvers.planning.bound.rounding import broken, least_instances
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened
 from solvers.planning.search.tables import Floats
@@ -29,6 +30,9 @@ class ConvergenceTuning:
     slow_share: float = 0.003  # what so many rounds should prove
     even_steps: int = 10  # towards where every service breaks even, before families become smaller
     first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
+    steps_each: int = 2  # ways of rounding a service's rates that are added at a time
+    step_gain: float = 2e-4
+    step_goal_share: float = 2e-3
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -49,6 +53,7 @@ class Convergence:
         self.turn = 0
         self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
         self.rounds, self.before = 0, search.rough
+        self.strengthened, self.proved, self.count = 0, -np.inf, 0
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
 
     def run(self, work: int | None) -> Iterator[Round]:
@@ -59,13 +64,14 @@ class Convergence:
             if not np.isfinite(limit):
                 return
             s.work += steps
+            self.count += 1
             # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
             if not self.sizes and not self.is_large and not master.is_boxed:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
-                if (yield from self._refine(is_slow)):
+                if (yield from self._refine(is_slow)) and not self._strengthen():
                     yield replace(s.best, converged=True)
                     return
             else:
@@ -87,7 +93,7 @@ class Convergence:
     def _look(self, prices: Floats) -> None:
         """Looks at prices between the best and the linear programme's, and gives it what is found there."""
         s, f = self.search, self.search.fleet
-        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * np.minimum(prices, f.most_price))
+        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * f.limited(prices))
         if s.is_better:
             self.master.move(s.centre)
         if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
@@ -106,7 +112,7 @@ class Convergence:
         for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
             patterns = moved
             yield s.best
-        if (self.sizes or is_slow or self.is_large) and f.scales:
+        if (self.sizes or is_slow or self.is_large) and f.scales and not len(f.steps):
             evaluation = s.look(s.centre)
             extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
             for found in evened(f, evaluation, extra, TUNING.even_steps):
@@ -114,10 +120,34 @@ class Convergence:
                 patterns += found.patterns
         return self._regroup(patterns, is_slow, has_finer_classes=_classes(s) > before)
 
+    def _strengthen(self) -> bool:
+        """Adds ways of rounding rates that the linear programme breaks; returns False if there are none."""
+        s, f, master = self.search, self.search.fleet, self.master
+        if self.is_large:
+            return False
+        master.solve()
+        added = broken(f, master.bought(), TUNING.steps_each)
+        if not self.strengthened:
+            added = least_instances(f).plus(added)
+        services = len(f.need)
+        used = np.flatnonzero(s.centre[services:] > 0.0)
+        if not len(added) or (self.strengthened > 3 and s.rough - self.proved < TUNING.step_gain * abs(s.rough)):
+            return False
+        import os
+        if os.environ.get('DBG'): print(f"steps {len(f.steps)} used {len(used)} added {len(added)} bound {s.rough:.4f} rounds {self.count}", flush=True)
+        self.proved = s.rough
+        self.strengthened += 1
+        patterns = master.recent(TUNING.recent_rounds)
+        s.replace_steps(used, added)
+        s.best = replace(s.best, limit=np.inf)
+        master.rebuild(patterns, s.centre, master.family)
+        self.goal = TUNING.step_goal_share
+        return True
+
     def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
-        if is_slow and not self.is_large:
+        if is_slow and not self.is_large and not len(f.steps):
             master.rebuild(patterns, s.centre, master.family)
         elif self.sizes:
             master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
@@ -128,6 +158,8 @@ class Convergence:
         elif has_finer_classes:
             master.rebuild(patterns, s.centre, master.family)
             self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
+        elif len(f.steps):
+            return True
         elif self.goal > TUNING.last_gap_share:
             self.goal = TUNING.last_gap_share
         else:

@@ -1,0 +1,65 @@
+"""Finds ways of rounding rates that the linear programme's present answer breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.planning.bound.fleet import BoundFleet
+from solvers.planning.bound.market import ClassPattern
+from solvers.planning.search.tables import Floats
+from solvers.planning.steps import NO_STEPS, Steps
+
+MOST_STEPS = 8  # that all of a rate fills
+LEAST_RISE = 0.02
+GRID = np.concatenate([whole + np.arange(LEAST_RISE, 1.0, 0.02) for whole in range(1, MOST_STEPS)])
+LEAST_GAIN_SHARE = 2e-3  # of a service's rate
+SAME_SHARE = 2e-3  # of a length: two that are closer are the same
+
+Bought = list[tuple[ClassPattern, float]]
+
+
+def least_instances(f: BoundFleet) -> Steps:
+    """Returns the rows that count the instances of services that ask for several."""
+    several = np.flatnonzero(f.tables.min_instances > 1)
+    nothing = np.zeros(len(several))
+    return Steps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
+
+
+def broken(f: BoundFleet, bought: Bought, each: int) -> Steps:
+    """Returns up to `each` ways for a service that its instances, as bought, break most."""
+    rates: list[list[float]] = [[] for _ in f.need]
+    amounts: list[list[float]] = [[] for _ in f.need]
+    for p, amount in bought:
+        for offer, rate in zip(p.offers, p.rates, strict=True):
+            service = int(f.tables.offer_service[offer])
+            rates[service].append(min(float(rate) / float(f.need[service]), 1.0))
+            amounts[service].append(amount)
+    found = NO_STEPS
+    for service in range(len(f.need)):
+        if rates[service]:
+            lengths = f.steps.length[f.steps.service == service]
+            known = f.need[service] / lengths[lengths > 0.0]
+            counts = _worst(np.array(rates[service]), np.array(amounts[service]), known, each)
+            length = f.need[service] / counts
+            whole = np.floor(counts)
+            found = found.plus(Steps(np.full(len(counts), service), length, counts - whole, whole + 1.0))
+    return found
+
+
+def _worst(part: Floats, amount: Floats, known: Floats, each: int) -> Floats:
+    """Returns how many lengths make up the rate, for the lengths that parts of it break most."""
+    counts = np.concatenate([GRID, *((np.arange(1, MOST_STEPS) / p) for p in np.unique(part[part > 0.0]))])
+    rise = counts - np.floor(counts)
+    counts = counts[(counts > 1.0) & (counts < MOST_STEPS) & (rise >= LEAST_RISE)]
+    rise = counts - np.floor(counts)
+    lengths = counts[:, None] * part
+    whole = np.floor(lengths + 1e-9)
+    filled = (whole + np.minimum(1.0, np.maximum(lengths - whole, 0.0) / rise[:, None])) @ amount
+    short = 1.0 - filled / (np.floor(counts) + 1.0)
+    chosen: list[float] = []
+    for place in np.argsort(-short, kind="stable"):
+        if short[place] < LEAST_GAIN_SHARE or len(chosen) == each:
+            break
+        if not any(abs(counts[place] / other - 1.0) < SAME_SHARE for other in [*known, *chosen]):
+            chosen.append(float(counts[place]))
+    return np.array(chosen)
