@@ -49,7 +49,9 @@ class Steps:
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = rate / self.length
             whole = np.floor(parts)
-            found: Floats = np.where(self.length > 0.0, whole + np.minimum(1.0, (parts - whole) / self.rise), self.least)
+            found: Floats = np.where(
+                self.length > 0.0, whole + np.minimum(1.0, (parts - whole) / self.rise), self.least
+            )
         return found
 
 

@@ -30,9 +30,10 @@ class ConvergenceTuning:
     slow_share: float = 0.003  # what so many rounds should prove
     even_steps: int = 10  # towards where every service breaks even, before families become smaller
     first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
-    steps_each: int = 2  # ways of rounding a service's rates that are added at a time
-    step_gain: float = 2e-4
-    step_goal_share: float = 2e-3
+    steps_at_a_time: int = 64  # ways of rounding rates that are added together
+    few_services: int = 130  # of more, rates are rounded when the prices have converged without
+    step_goal_share: float = 2e-3  # the goal after that
+    step_gain_share: float = 3e-4  # what those added last should prove before others are
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -47,13 +48,14 @@ class Convergence:
         self.search = search
         self.master = BoundMaster(f)
         self.is_large = len(f.need) > TUNING.large_services
+        self.is_early = len(f.need) <= TUNING.few_services  # steps are added before the prices have converged
         self.sizes = [size for size in TUNING.families if 2 * size <= len(f.need)]
         if not self.is_large:
             self.sizes.append(len(f.need))
         self.turn = 0
         self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
         self.rounds, self.before = 0, search.rough
-        self.strengthened, self.proved, self.count = 0, -np.inf, 0
+        self.added, self.proved = False, -np.inf
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
 
     def run(self, work: int | None) -> Iterator[Round]:
@@ -64,14 +66,13 @@ class Convergence:
             if not np.isfinite(limit):
                 return
             s.work += steps
-            self.count += 1
             # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
             if not self.sizes and not self.is_large and not master.is_boxed:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
-                if (yield from self._refine(is_slow)) and not self._strengthen():
+                if (yield from self._refine(is_slow)):
                     yield replace(s.best, converged=True)
                     return
             else:
@@ -120,51 +121,44 @@ class Convergence:
                 patterns += found.patterns
         return self._regroup(patterns, is_slow, has_finer_classes=_classes(s) > before)
 
-    def _strengthen(self) -> bool:
-        """Adds ways of rounding rates that the linear programme breaks; returns False if there are none."""
-        s, f, master = self.search, self.search.fleet, self.master
-        if self.is_large:
-            return False
-        master.solve()
-        added = broken(f, master.bought(), TUNING.steps_each)
-        if not self.strengthened:
-            added = least_instances(f).plus(added)
-        services = len(f.need)
-        used = np.flatnonzero(s.centre[services:] > 0.0)
-        if not len(added) or (self.strengthened > 3 and s.rough - self.proved < TUNING.step_gain * abs(s.rough)):
-            return False
-        import os
-        if os.environ.get('DBG'): print(f"steps {len(f.steps)} used {len(used)} added {len(added)} bound {s.rough:.4f} rounds {self.count}", flush=True)
-        self.proved = s.rough
-        self.strengthened += 1
-        patterns = master.recent(TUNING.recent_rounds)
-        s.replace_steps(used, added)
-        s.best = replace(s.best, limit=np.inf)
-        master.rebuild(patterns, s.centre, master.family)
-        self.goal = TUNING.step_goal_share
-        return True
-
     def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
-        if is_slow and not self.is_large and not len(f.steps):
-            master.rebuild(patterns, s.centre, master.family)
-        elif self.sizes:
+        if self.sizes and not is_slow:
             master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
         elif self.is_large:
             self.turn += 1
             shift = self.turn * TUNING.shift_share % 1.0
             master.rebuild(patterns, s.centre, families(f, TUNING.families[-1], shift))
-        elif has_finer_classes:
+        elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
-            self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
-        elif len(f.steps):
-            return True
-        elif self.goal > TUNING.last_gap_share:
+        elif (self.is_early and self._add_steps()) or has_finer_classes:
+            master.rebuild(patterns, s.centre, master.family)
+            if not is_slow:
+                self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
+        elif self.goal > TUNING.last_gap_share and not is_slow:
             self.goal = TUNING.last_gap_share
+        elif self._add_steps():
+            self.is_early = True
+            self.goal = TUNING.step_goal_share
+            master.rebuild(patterns, s.centre, master.family)
         else:
             return True
         return False
+
+    def _add_steps(self) -> bool:
+        """Adds ways of rounding rates that the linear programme breaks; returns False if there are none."""
+        s, f = self.search, self.search.fleet
+        if self.added and s.rough - self.proved <= TUNING.step_gain_share * abs(s.rough):
+            return False
+        added = broken(f, self.master.bought(), f.money(s.centre), TUNING.steps_at_a_time)
+        if not self.added:
+            added = least_instances(f).plus(added)
+        self.added, self.proved = True, s.rough
+        if not len(added):
+            return False
+        s.replace_steps(np.flatnonzero(s.centre[len(f.need) :] > 0.0), added)
+        return True
 
 
 def _classes(search: BoundSearch) -> int:

@@ -73,7 +73,10 @@ class BoundMaster:
         lp.col_upper_ = np.concatenate([np.full(2 * services, INF), f.count])
         lp.row_lower_, lp.row_upper_ = low, high
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        each = [np.array([s, *(self.step_row + np.array(self.step_rows.get(s, ())))]) for s in range(services)]
+        of_step = family[steps.service]
+        each = [
+            np.concatenate([[number], self.step_row + np.flatnonzero(of_step == number)]) for number in range(services)
+        ]
         index = [*each, *each, *of[:, None]]
         signs = np.repeat([1.0, -1.0], [services, services + pools])
         lp.a_matrix_.start_ = np.cumsum([0, *(len(rows) for rows in index)]).astype(np.int32)

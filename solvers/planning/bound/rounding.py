@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet
@@ -12,6 +14,7 @@ from solvers.planning.steps import NO_STEPS, Steps
 MOST_STEPS = 8  # that all of a rate fills
 LEAST_RISE = 0.02
 GRID = np.concatenate([whole + np.arange(LEAST_RISE, 1.0, 0.02) for whole in range(1, MOST_STEPS)])
+MOST_A_SERVICE = 2  # at a time
 LEAST_GAIN_SHARE = 2e-3  # of a service's rate
 SAME_SHARE = 2e-3  # of a length: two that are closer are the same
 
@@ -25,8 +28,8 @@ def least_instances(f: BoundFleet) -> Steps:
     return Steps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
 
 
-def broken(f: BoundFleet, bought: Bought, each: int) -> Steps:
-    """Returns up to `each` ways for a service that its instances, as bought, break most."""
+def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> Steps:
+    """Returns up to `most` ways of rounding that the instances bought break by most money: two a service at most."""
     rates: list[list[float]] = [[] for _ in f.need]
     amounts: list[list[float]] = [[] for _ in f.need]
     for p, amount in bought:
@@ -34,20 +37,22 @@ def broken(f: BoundFleet, bought: Bought, each: int) -> Steps:
             service = int(f.tables.offer_service[offer])
             rates[service].append(min(float(rate) / float(f.need[service]), 1.0))
             amounts[service].append(amount)
-    found = NO_STEPS
+    found: list[tuple[float, int, float]] = []
     for service in range(len(f.need)):
         if rates[service]:
             lengths = f.steps.length[f.steps.service == service]
             known = f.need[service] / lengths[lengths > 0.0]
-            counts = _worst(np.array(rates[service]), np.array(amounts[service]), known, each)
-            length = f.need[service] / counts
-            whole = np.floor(counts)
-            found = found.plus(Steps(np.full(len(counts), service), length, counts - whole, whole + 1.0))
-    return found
+            for counts, short in _worst(np.array(rates[service]), np.array(amounts[service]), known):
+                found.append((-short * float(money[service]), service, counts))
+    chosen = sorted(found)[:most]
+    service = np.array([service for _, service, _ in chosen], dtype=np.int64)
+    counts = np.array([counts for _, _, counts in chosen])
+    whole = np.floor(counts)
+    return Steps(service, f.need[service] / counts, counts - whole, whole + 1.0)
 
 
-def _worst(part: Floats, amount: Floats, known: Floats, each: int) -> Floats:
-    """Returns how many lengths make up the rate, for the lengths that parts of it break most."""
+def _worst(part: Floats, amount: Floats, known: Floats) -> Iterator[tuple[float, float]]:
+    """Yields how many lengths make up the rate, for the lengths that parts of it break most, and by how much."""
     counts = np.concatenate([GRID, *((np.arange(1, MOST_STEPS) / p) for p in np.unique(part[part > 0.0]))])
     rise = counts - np.floor(counts)
     counts = counts[(counts > 1.0) & (counts < MOST_STEPS) & (rise >= LEAST_RISE)]
@@ -56,10 +61,10 @@ def _worst(part: Floats, amount: Floats, known: Floats, each: int) -> Floats:
     whole = np.floor(lengths + 1e-9)
     filled = (whole + np.minimum(1.0, np.maximum(lengths - whole, 0.0) / rise[:, None])) @ amount
     short = 1.0 - filled / (np.floor(counts) + 1.0)
-    chosen: list[float] = []
+    chosen = list(known)
     for place in np.argsort(-short, kind="stable"):
-        if short[place] < LEAST_GAIN_SHARE or len(chosen) == each:
-            break
-        if not any(abs(counts[place] / other - 1.0) < SAME_SHARE for other in [*known, *chosen]):
+        if short[place] < LEAST_GAIN_SHARE or len(chosen) == len(known) + MOST_A_SERVICE:
+            return
+        if not any(abs(counts[place] / other - 1.0) < SAME_SHARE for other in chosen):
             chosen.append(float(counts[place]))
-    return np.array(chosen)
+            yield float(counts[place]), float(short[place])

@@ -61,7 +61,9 @@ class BoundSearch:
             self.rough, self.centre = bound, evaluation.prices * by
             worth = (evaluation.worth * by)[market_of(f)]
             pool_prices = np.maximum(worth - f.fixed, 0.0)
-            self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices, steps=f.steps)
+            self.best = replace(
+                self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices, steps=f.steps
+            )
             self.best = replace(self.best, duals=self._duals(worth))
         self.best = replace(self.best, work=self.work)
         return evaluation
@@ -91,6 +93,7 @@ class BoundSearch:
         services = len(self.fleet.need)
         self.fleet.steps = self.fleet.steps.at(kept).plus(added)
         self.centre = np.concatenate([self.centre[:services], self.centre[services + kept], np.zeros(len(added))])
+        self.best = replace(self.best, limit=np.inf)  # more steps may prove more
 
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
