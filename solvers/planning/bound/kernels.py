@@ -27,7 +27,7 @@ def envelopes(
     for row in range(into_lo.shape[0]):
         for x in range(SM):
             into_lo[row, x], into_hi[row, x] = 0.0, 0.0
-    line, ends = np.zeros(2), np.zeros(2)
+    ends = np.zeros(4)
     for offer in range(at_lo.shape[0]):
         who, row = service[offer], profile[offer]
         price, has_steps = prices[who], steps.start[who] < steps.start[who + 1]
@@ -37,7 +37,7 @@ def envelopes(
             if has_steps:
                 earned_ends(
                     steps, who, price - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x],
-                    line, ends,
+                    ends,
                 )  # fmt: skip
                 first, last = ends[0], ends[1]
             else:
@@ -52,14 +52,12 @@ def winner(
     hi: float, at_lo: Any, at_hi: Any, row: int, x: int, end: int,
 ) -> int:  # fmt: skip
     """Returns the offer of a profile that earns most at an end of a class."""
-    line, ends = np.zeros(2), np.zeros(2)
+    ends = np.zeros(4)
     best, found = -np.inf, -1
     for offer in range(at_lo.shape[0]):
         if profile[offer] == row:
             net = prices[service[offer]] - energy[row, x]
-            earned_ends(
-                steps, service[offer], net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], line, ends
-            )
+            earned_ends(steps, service[offer], net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
             if ends[end] > best:
                 best, found = ends[end], offer
     return found

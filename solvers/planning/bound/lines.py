@@ -120,7 +120,7 @@ def finer(
         member[at[profile[offer]]] = offer
         at[profile[offer]] += 1
     promise_lo, promise_hi = np.empty(count), np.empty(count)
-    ends, step, rates = np.empty(2), np.empty(2), np.empty(2)
+    ends, rates = np.empty(4), np.empty(2)
     looked = 0
     for row in range(rows):
         for x in range(SM):
@@ -129,7 +129,7 @@ def finer(
                 who = w.offer_service[first + offer]
                 earned_ends(
                     steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
-                    at_hi[offer, x], step, ends,
+                    at_hi[offer, x], ends,
                 )  # fmt: skip
                 promise_lo[i], promise_hi[i] = ends[0], ends[1]
             best_lo, best_hi = 0.0, 0.0
@@ -150,7 +150,7 @@ def finer(
                 who = w.offer_service[first + offer]
                 earned_ends(
                     steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
-                    at_hi[offer, x], step, ends,
+                    at_hi[offer, x], ends,
                 )  # fmt: skip
                 best_lo, best_hi = max(best_lo, ends[0]), max(best_hi, ends[1])
                 promise_lo[place], promise_hi[place] = -1.0, -1.0

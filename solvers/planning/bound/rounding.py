@@ -9,7 +9,7 @@ import numpy as np
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
-from solvers.planning.steps import NO_STEPS, Steps
+from solvers.planning.steps import Steps
 
 MOST_STEPS = 8  # that all of a rate fills
 LEAST_RISE = 0.02
@@ -40,15 +40,14 @@ def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> Steps:
     found: list[tuple[float, int, float]] = []
     for service in range(len(f.need)):
         if rates[service]:
-            lengths = f.steps.length[f.steps.service == service]
-            known = f.need[service] / lengths[lengths > 0.0]
-            for counts, short in _worst(np.array(rates[service]), np.array(amounts[service]), known):
-                found.append((-short * float(money[service]), service, counts))
+            known = f.steps.length[(f.steps.service == service) & (f.steps.length > 0.0)]
+            worst = _worst(np.array(rates[service]), np.array(amounts[service]), f.need[service] / known)
+            found += [(-short * float(money[service]), service, count) for count, short in worst]
     chosen = sorted(found)[:most]
-    service = np.array([service for _, service, _ in chosen], dtype=np.int64)
-    counts = np.array([counts for _, _, counts in chosen])
-    whole = np.floor(counts)
-    return Steps(service, f.need[service] / counts, counts - whole, whole + 1.0)
+    services = np.array([service for _, service, _ in chosen], dtype=np.int64)
+    lengths = np.array([count for _, _, count in chosen], dtype=np.float64)
+    whole = np.floor(lengths)
+    return Steps(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
 
 
 def _worst(part: Floats, amount: Floats, known: Floats) -> Iterator[tuple[float, float]]:

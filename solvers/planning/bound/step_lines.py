@@ -77,12 +77,16 @@ def step_line(
         ends[0] = top + fall * ((anchor - lo) / (hi - anchor))
 
 
-@njit((STEP_PRICES, I8, F8, F8, F8, F8, F8, F8, F1, F1), inner=True)
+@njit((STEP_PRICES, I8, F8, F8, F8, F8, F8, F8, F1), inner=True)
 def earned_ends(
     steps: StepPrices, service: int, net: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float,
-    line: Floats, ends: Floats,
+    ends: Floats,
 ) -> None:  # fmt: skip
-    """Writes what a resident earns at the ends of a class: its rate at a net price, and its steps at theirs."""
+    """Writes what a resident earns at the ends of a class: its rate at a net price, and its steps at theirs.
+
+    `ends` has two more entries, to write on.
+    """
+    line = ends[2:]
     net = max(net, 0.0)
     ends[0], ends[1] = net * rate_lo, net * rate_hi
     if rate_hi <= 0.0:  # it cannot be there
