@@ -34,6 +34,7 @@ class ConvergenceTuning:
     few_services: int = 130  # of more, rates are rounded when the prices have converged without
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
+    refute_rounds: int = 60  # for one choice of GPUs
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -67,12 +68,13 @@ class Convergence:
                 return
             s.work += steps
             # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
-            if not self.sizes and not self.is_large and not master.is_boxed:
+            if not self.sizes and not self.is_large and not master.is_boxed and not s.is_by_counts:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
                 if (yield from self._refine(is_slow)):
+                    yield from self._refute(work)
                     yield replace(s.best, converged=True)
                     return
             else:
@@ -144,6 +146,41 @@ class Convergence:
             master.rebuild(patterns, s.centre, master.family)
         else:
             return True
+        return False
+
+    def _refute(self, work: int | None) -> Iterator[Round]:
+        """Looks for prices at which the cheapest choice of GPUs cannot serve everything, one choice after the other."""
+        s = self.search
+        while work is None or s.work < work:
+            choice = s.counts.least()[1]
+            if choice is None or not self._refutes(choice):
+                return
+            yield s.best
+
+    def _refutes(self, choice: Floats) -> bool:
+        """Tells if prices were found at which a choice of GPUs is refuted."""
+        s, f, master = self.search, self.search.fleet, self.master
+        most, centre, weight = -np.inf, s.centre, TUNING.weight
+        master.move(centre)
+        master.use(choice, choice)
+        for _ in range(TUNING.refute_rounds):
+            prices, limit, steps = master.solve()
+            s.work += steps
+            if limit <= float(choice @ f.fixed):
+                return False
+            evaluation = s.look(weight * centre + (1 - weight) * f.limited(prices))
+            if s.counts.is_refuted[(s.counts.choices == choice).all(axis=1)].all():
+                return True
+            proved = float(s.counts.at(evaluation.prices, evaluation.worth, choice))
+            if proved > most:
+                most, centre = proved, evaluation.prices
+                master.move(centre)
+            if master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
+                weight = TUNING.weight
+            else:
+                weight *= 0.5
+                if weight < TUNING.stalled_weight:
+                    return False
         return False
 
     def _add_steps(self) -> bool:

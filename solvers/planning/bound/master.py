@@ -93,6 +93,11 @@ class BoundMaster:
         self.idle_rounds = np.zeros(0, dtype=np.int64)
         self.add(patterns)
 
+    def use(self, least: Floats, most: Floats) -> None:
+        """Has the patterns use so many GPUs of each pool."""
+        pools = np.arange(2 * self.families, self.base, dtype=np.int32)
+        self.highs.changeColsBounds(len(pools), pools, least, most)
+
     def move(self, centre: Floats) -> None:
         """Looks for prices around these."""
         self._box(centre)

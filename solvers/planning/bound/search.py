@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound.attainable import AttainableHere, attainable
+from solvers.planning.bound.counts import GpuCounts
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
@@ -44,6 +45,7 @@ class BoundSearch:
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
         self.sums: AttainableHere = attainable(f)
         self.is_capped = capped(f)
+        self.counts = GpuCounts(f, self.sums)
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
@@ -56,6 +58,9 @@ class BoundSearch:
         f = self.fleet
         self.work += evaluation.work
         by, bound = scaled(f, evaluation)
+        self.counts.take(evaluation.prices, evaluation.worth)
+        if by != 1.0:
+            self.counts.take(evaluation.prices * by, evaluation.worth * by)
         self.is_better = bound > self.rough
         if self.is_better:
             self.rough, self.centre = bound, evaluation.prices * by
@@ -66,7 +71,19 @@ class BoundSearch:
             )
             self.best = replace(self.best, duals=self._duals(worth))
         self.best = replace(self.best, work=self.work)
+        self._raise_to(self.counts.least()[0])
         return evaluation
+
+    @property
+    def is_by_counts(self) -> bool:
+        """Tells if choices of GPUs prove more than any prices alone: then no limit of prices is one of the bound."""
+        return self.best.bound > self.sums.above(self.rough)
+
+    def _raise_to(self, bound: float) -> None:
+        """Takes a bound that several prices prove together."""
+        if bound > self.best.bound:
+            duals = replace(self.best.duals, found=bound) if self.best.duals else None
+            self.best = replace(self.best, bound=bound, limit=np.inf, duals=duals)
 
     def _duals(self, worth: Floats) -> Duals:
         """Returns the best prices as other rates need them; `worth` is that of a GPU of each pool."""
