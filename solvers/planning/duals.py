@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.steps import Steps, Worths, worths
+from solvers.planning.steps import RateSteps, Worths, worths
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -55,7 +55,7 @@ class Duals:
     count: Floats
     scales: bool  # the worth of a GPU is in proportion to the prices
     attainable: Attainable
-    steps: Steps  # of rates rounded, and the price of each
+    steps: RateSteps  # of rates rounded, and the price of each
     step_price: Floats
     found: float  # the bound of the search: higher rates cannot lower it
 

@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Steps:
+class RateSteps:
     """Ways of rounding a service's rates, a row of the linear programme each.
 
     A rate of r fills floor(r / length) steps, and of the next one as much as it has of the rise at its start. Two rates
@@ -27,22 +27,22 @@ class Steps:
     def __len__(self) -> int:
         return len(self.service)
 
-    def plus(self, other: Steps) -> Steps:
+    def plus(self, other: RateSteps) -> RateSteps:
         """Returns these and the others."""
-        return Steps(
+        return RateSteps(
             np.concatenate([self.service, other.service]),
             np.concatenate([self.length, other.length]),
             np.concatenate([self.rise, other.rise]),
             np.concatenate([self.least, other.least]),
         )
 
-    def at(self, places: Ints) -> Steps:
+    def at(self, places: Ints) -> RateSteps:
         """Returns some of these."""
-        return Steps(self.service[places], self.length[places], self.rise[places], self.least[places])
+        return RateSteps(self.service[places], self.length[places], self.rise[places], self.least[places])
 
-    def scaled(self, factor: Floats) -> Steps:
+    def scaled(self, factor: Floats) -> RateSteps:
         """Returns these with lengths times a factor a service: any rate fills what it did before, over the factor."""
-        return Steps(self.service, self.length * factor[self.service], self.rise, self.least)
+        return RateSteps(self.service, self.length * factor[self.service], self.rise, self.least)
 
     def filled(self, rate: Floats) -> Floats:
         """Returns the steps that rates above 0 fill; the last axis has an entry for each of these."""
@@ -55,7 +55,7 @@ class Steps:
         return found
 
 
-NO_STEPS = Steps(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+NO_STEPS = RateSteps(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Worths:
         return found
 
 
-def worths(price: Floats, need: Floats, unserved_price: Floats, steps: Steps, step_price: Floats) -> Worths:
+def worths(price: Floats, need: Floats, unserved_price: Floats, steps: RateSteps, step_price: Floats) -> Worths:
     """Returns the worth of the served part of each service's rate wherever the least sum can be.
 
     Unserved u costs price x max(u, 1) for any u > 0, and worth never falls with the rate. So the least is at u = 0, at

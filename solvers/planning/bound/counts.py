@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,16 +20,16 @@ class GpuCounts:
     def __init__(self, f: BoundFleet, sums: AttainableHere) -> None:
         self.fleet, self.sums = f, sums
         self.of = market_of(f)
-        choices = list(product(*(range(int(count) + 1) for count in f.count))) if self.applies(f) else []
-        self.choices: Floats = np.array(choices, dtype=np.float64).reshape(len(choices), len(f.count))
-        self.cost: Floats = self.choices @ f.fixed + sums.sure
-        self.proved = np.full(len(choices), -np.inf)
+        sizes = [int(count) + 1 for count in f.count] if self.applies(f) else [0]
+        self.choices: Floats = np.indices(sizes).reshape(len(sizes), -1).T.astype(np.float64)
+        self.cost: Floats = self.choices @ f.fixed + sums.sure if len(self.choices) else np.zeros(0)
+        self.proved = np.full(len(self.choices), -np.inf)
 
     @staticmethod
     def applies(f: BoundFleet) -> bool:
         """Tells if whole GPUs are paid for, and their choices are few."""
         is_whole = f.tables.problem.policy.pricing == "gpu" and bool((f.fixed > 0.0).all())
-        return is_whole and float(np.prod(f.count + 1.0)) <= MOST_CHOICES
+        return is_whole and len(f.count) > 0 and float(np.prod(f.count + 1.0)) <= MOST_CHOICES
 
     def take(self, prices: Floats, worth: Floats) -> None:
         """Takes what prices prove for each choice."""

@@ -26,7 +26,7 @@ from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
-from solvers.planning.steps import NO_STEPS, Steps, worths
+from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
@@ -45,7 +45,7 @@ class BoundFleet:
     scratch: KnapsackScratch
     count: Floats  # GPUs of each pool
     fixed: Floats  # what using a GPU of a pool costs, whatever its share
-    steps: Steps = NO_STEPS
+    steps: RateSteps = NO_STEPS
 
     def priced_steps(self, prices: Floats) -> StepPrices:
         """Returns the steps that have a price: prices of rates come first, then those of steps."""

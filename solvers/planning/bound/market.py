@@ -16,7 +16,7 @@ from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
-NEAR_SHARE = 0.9
+COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
 SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 
@@ -244,7 +244,7 @@ def search(
         c.earned_lo, c.earned_hi, m.group, m.turns, m.pressure, m.memory_gib, c.lo, c.hi, m.room_gib, m.share_price,
         m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
     )  # fmt: skip
-    if c.own[2] < NEAR_SHARE * target:
+    if c.own[2] < COLUMN_SHARE * target:
         return []  # no price nearby makes it decide
     return [
         pattern(m, prices, steps, place, int(s.about[i, 4]), s.got_profile[i, :n], s.got_sm[i, :n], s.about[i])

@@ -9,7 +9,7 @@ import numpy as np
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
-from solvers.planning.steps import Steps
+from solvers.planning.steps import RateSteps
 
 MOST_STEPS = 8  # that all of a rate fills
 LEAST_RISE = 0.02
@@ -21,14 +21,14 @@ SAME_SHARE = 2e-3  # of a length: two that are closer are the same
 Bought = list[tuple[ClassPattern, float]]
 
 
-def least_instances(f: BoundFleet) -> Steps:
+def least_instances(f: BoundFleet) -> RateSteps:
     """Returns the rows that count the instances of services that ask for several."""
     several = np.flatnonzero(f.tables.min_instances > 1)
     nothing = np.zeros(len(several))
-    return Steps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
+    return RateSteps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
 
 
-def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> Steps:
+def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> RateSteps:
     """Returns up to `most` ways of rounding that the instances bought break by most money: two a service at most."""
     rates: list[list[float]] = [[] for _ in f.need]
     amounts: list[list[float]] = [[] for _ in f.need]
@@ -47,7 +47,7 @@ def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> Steps:
     services = np.array([service for _, service, _ in chosen], dtype=np.int64)
     lengths = np.array([count for _, _, count in chosen], dtype=np.float64)
     whole = np.floor(lengths)
-    return Steps(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
+    return RateSteps(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
 
 
 def _worst(part: Floats, amount: Floats, known: Floats) -> Iterator[tuple[float, float]]:

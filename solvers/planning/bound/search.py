@@ -15,7 +15,7 @@ from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.duals import Duals
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.steps import NO_STEPS, Steps
+from solvers.planning.steps import NO_STEPS, RateSteps
 
 NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
 CAP_TOLERANCE_SHARE = 1e-5  # lines are float32
@@ -33,7 +33,7 @@ class Round:
     work: int
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
     duals: Duals | None = None  # for other rates
-    steps: Steps = NO_STEPS
+    steps: RateSteps = NO_STEPS
 
 
 class BoundSearch:
@@ -105,7 +105,7 @@ class BoundSearch:
             found=self.best.bound,
         )
 
-    def replace_steps(self, kept: Ints, added: Steps) -> None:
+    def replace_steps(self, kept: Ints, added: RateSteps) -> None:
         """Keeps some of the steps, with their prices, and adds others without a price yet."""
         services = len(self.fleet.need)
         self.fleet.steps = self.fleet.steps.at(kept).plus(added)

@@ -11,7 +11,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.steps import Steps
+from solvers.planning.steps import RateSteps
 
 UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
@@ -105,7 +105,7 @@ def steps_earned(steps: StepPrices, service: Ints, rate: Floats, into: Floats) -
             into[row] += steps.price[place] * rounded(rate[row], steps.length[place], steps.rise[place])
 
 
-def priced_steps(steps: Steps, prices: Floats, services: int) -> StepPrices:
+def priced_steps(steps: RateSteps, prices: Floats, services: int) -> StepPrices:
     """Returns the steps that have a price, by service."""
     places = np.flatnonzero(prices > 0.0)
     places = places[np.argsort(steps.service[places], kind="stable")]
