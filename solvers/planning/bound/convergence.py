@@ -134,7 +134,7 @@ class Convergence:
             master.rebuild(patterns, s.centre, families(f, TUNING.families[-1], shift))
         elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
-        elif (self.is_early and self._add_steps()) or has_finer_classes:
+        elif (self.is_early and not is_slow and self._add_steps()) or has_finer_classes:
             master.rebuild(patterns, s.centre, master.family)
             if not is_slow:
                 self.goal = max(0.5 * self.goal, TUNING.last_gap_share)

@@ -46,21 +46,23 @@ def envelopes(
             into_hi[row, x] = last if last > into_hi[row, x] else into_hi[row, x]
 
 
-@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, I8, I8, I8), makes_arrays=True)
-def winner(
+@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, I1, I1, I8, I1), makes_arrays=True)
+def winners(
     steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
-    hi: float, at_lo: Any, at_hi: Any, row: int, x: int, end: int,
-) -> int:  # fmt: skip
-    """Returns the offer of a profile that earns most at an end of a class."""
+    hi: float, at_lo: Any, at_hi: Any, rows: Ints, sms: Ints, end: int, into: Ints,
+) -> None:  # fmt: skip
+    """Writes the offer that earns most at an end of a class, for each resident's profile and SM%."""
     ends = np.zeros(4)
-    best, found = -np.inf, -1
-    for offer in range(at_lo.shape[0]):
-        if profile[offer] == row:
-            net = prices[service[offer]] - energy[row, x]
-            earned_ends(steps, service[offer], net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
-            if ends[end] > best:
-                best, found = ends[end], offer
-    return found
+    for place in range(rows.shape[0]):
+        row, x = rows[place], sms[place]
+        best = -np.inf
+        for offer in range(at_lo.shape[0]):
+            if profile[offer] == row:
+                who = service[offer]
+                net = prices[who] - energy[row, x]
+                earned_ends(steps, who, net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
+                if ends[end] > best:
+                    best, into[place] = ends[end], offer
 
 
 @njit((F2, I1, I1, F2, F1, F8, F8, F8, F2, F2, I1, I1, F1))

@@ -259,14 +259,9 @@ def pattern(
     """Makes a column of a knapsack's answer."""
     c = m.classes[place]
     rates = c.at_hi if end else c.at_lo
-    offers = np.array(
-        [
-            kernels.winner(
-                steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, row, x, end
-            )
-            for row, x in zip(rows, sms, strict=True)
-        ],
-        dtype=np.int64,
+    offers = np.zeros(len(rows), dtype=np.int64)
+    kernels.winners(
+        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, rows, sms, end, offers
     )
     return ClassPattern(
         m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64), float(about[1]),
