@@ -126,7 +126,7 @@ class Convergence:
     def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
-        if self.sizes and not is_slow:
+        if self.sizes and (self.is_large or not is_slow):
             master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
         elif self.is_large:
             self.turn += 1
