@@ -9,6 +9,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.planning.steps import RateSteps, Worths, worths
+
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -53,18 +55,21 @@ class Duals:
     count: Floats
     scales: bool  # the worth of a GPU is in proportion to the prices
     attainable: Attainable
+    steps: RateSteps  # of rates rounded, and the price of each
+    step_price: Floats
     found: float  # the bound of the search: higher rates cannot lower it
 
     def bound(self, rates: Mapping[str, float]) -> float:
         """Returns a bound on the cost at these rates of all the services.
 
         At these prices no GPU is worth more than before, because it can carry no more of a rate that fell, and the
-        price of a rate that rose falls in proportion, if a GPU could carry all of it.
+        price of a rate that rose falls in proportion, if a GPU could carry all of it. Its steps become longer then.
         """
         need = np.array([rates[name] for name in self.services], dtype=np.float64) * NEED_SHARE
-        price = np.where((need > self.need) & self.is_capped, self.price * (self.need / need), self.price)
+        factor = np.where((need > self.need) & self.is_capped, need / self.need, 1.0)
+        found = worths(self.price / factor, need, self.unserved_price, self.steps.scaled(factor), self.step_price)
+        best = float(self._at(found).max())
         none = self.unserved_price * np.maximum(need, 1.0)
-        best = float(self._at(price, need, none).max())
         bound = self.attainable.above(best, float(none[~self.can_be_served].sum()) * (1 - SAFETY_SHARE))
         return max(bound, self.found) if bool((need >= self.need).all()) else bound
 
@@ -75,12 +80,11 @@ class Duals:
             return np.ones(1)
         return np.unique(np.append(self.fixed[earning] / self.worth[earning], 1.0))
 
-    def _at(self, price: Floats, need: Floats, none: Floats) -> Floats:
+    def _at(self, found: Worths) -> Floats:
         """Returns the worth of the rates less the worth of GPUs beyond their cost, for each multiple of the prices."""
-        factors = self._factors()[:, None]
-        some = price * np.maximum(need - 1.0, 0.0) * factors + self.unserved_price
-        served = np.minimum(np.minimum(price * need * factors, some), none).sum(axis=1)
-        worth = self.worth * factors
+        factors = self._factors()
+        served = found.least(factors, len(self.need)).sum(axis=1)
+        worth = self.worth * factors[:, None]
         beyond = np.maximum(worth - self.fixed, 0.0) @ self.count
         bounds: Floats = served - beyond - SAFETY_SHARE * (served + (worth + self.fixed) @ self.count)
         return bounds

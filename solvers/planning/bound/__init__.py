@@ -16,6 +16,7 @@ from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import NEAR_SHARE, BoundSearch, Round
 from solvers.planning.bound.start import evened, first_prices
 from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.steps import NO_STEPS, RateSteps
 
 __all__ = ["Round", "bound_at", "left_out", "rounds", "why_not"]
 
@@ -64,10 +65,10 @@ def _first_patterns(
     return patterns
 
 
-def bound_at(tables: Tables, prices: Floats) -> float:
-    """Returns the bound that any prices of a request a second prove; a price below 0 counts as 0."""
-    f = fleet(tables, LEVELS)
-    prices = np.minimum(np.maximum(prices, 0.0), f.most_price)
+def bound_at(tables: Tables, prices: Floats, steps: RateSteps = NO_STEPS) -> float:
+    """Returns the bound that any prices of a request a second, and of steps, prove; a price below 0 counts as 0."""
+    f = replace(fleet(tables, LEVELS), steps=steps)
+    prices = f.limited(np.maximum(prices, 0.0))
     best = -np.inf
     while True:
         evaluation = look_at(f, prices)

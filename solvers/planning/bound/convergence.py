@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.master import BoundMaster
+from solvers.planning.bound.rounding import broken, least_instances
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened
 from solvers.planning.search.tables import Floats
@@ -29,6 +30,11 @@ class ConvergenceTuning:
     slow_share: float = 0.003  # what so many rounds should prove
     even_steps: int = 10  # towards where every service breaks even, before families become smaller
     first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
+    steps_at_a_time: int = 64  # ways of rounding rates that are added together
+    few_services: int = 130  # of more, rates are rounded when the prices have converged without
+    step_goal_share: float = 2e-3  # the goal after that
+    step_gain_share: float = 3e-4  # what those added last should prove before others are
+    refute_rounds: int = 60  # for one choice of GPUs
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -43,12 +49,14 @@ class Convergence:
         self.search = search
         self.master = BoundMaster(f)
         self.is_large = len(f.need) > TUNING.large_services
+        self.is_early = len(f.need) <= TUNING.few_services  # steps are added before the prices have converged
         self.sizes = [size for size in TUNING.families if 2 * size <= len(f.need)]
         if not self.is_large:
             self.sizes.append(len(f.need))
         self.turn = 0
         self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
         self.rounds, self.before = 0, search.rough
+        self.added, self.proved = False, -np.inf
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
 
     def run(self, work: int | None) -> Iterator[Round]:
@@ -60,12 +68,13 @@ class Convergence:
                 return
             s.work += steps
             # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
-            if not self.sizes and not self.is_large and not master.is_boxed:
+            if not self.sizes and not self.is_large and not master.is_boxed and not s.is_by_counts:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
                 if (yield from self._refine(is_slow)):
+                    yield from self._refute(work)
                     yield replace(s.best, converged=True)
                     return
             else:
@@ -87,7 +96,7 @@ class Convergence:
     def _look(self, prices: Floats) -> None:
         """Looks at prices between the best and the linear programme's, and gives it what is found there."""
         s, f = self.search, self.search.fleet
-        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * np.minimum(prices, f.most_price))
+        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * f.limited(prices))
         if s.is_better:
             self.master.move(s.centre)
         if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
@@ -106,7 +115,7 @@ class Convergence:
         for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
             patterns = moved
             yield s.best
-        if (self.sizes or is_slow or self.is_large) and f.scales:
+        if (self.sizes or is_slow or self.is_large) and f.scales and not len(f.steps):
             evaluation = s.look(s.centre)
             extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
             for found in evened(f, evaluation, extra, TUNING.even_steps):
@@ -117,22 +126,76 @@ class Convergence:
     def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
-        if is_slow and not self.is_large:
-            master.rebuild(patterns, s.centre, master.family)
-        elif self.sizes:
+        if self.sizes and (self.is_large or not is_slow):
             master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
         elif self.is_large:
             self.turn += 1
             shift = self.turn * TUNING.shift_share % 1.0
             master.rebuild(patterns, s.centre, families(f, TUNING.families[-1], shift))
-        elif has_finer_classes:
+        elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
-            self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
-        elif self.goal > TUNING.last_gap_share:
+        elif (self.is_early and not is_slow and self._add_steps()) or has_finer_classes:
+            master.rebuild(patterns, s.centre, master.family)
+            if not is_slow:
+                self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
+        elif self.goal > TUNING.last_gap_share and not is_slow:
             self.goal = TUNING.last_gap_share
+        elif self._add_steps():
+            self.is_early = True
+            self.goal = TUNING.step_goal_share
+            master.rebuild(patterns, s.centre, master.family)
         else:
             return True
         return False
+
+    def _refute(self, work: int | None) -> Iterator[Round]:
+        """Looks for prices at which the cheapest choice of GPUs cannot serve everything, one choice after the other."""
+        s = self.search
+        while work is None or s.work < work:
+            choice = s.counts.least()[1]
+            if choice is None or not self._refutes(choice):
+                return
+            yield s.best
+
+    def _refutes(self, choice: Floats) -> bool:
+        """Tells if prices were found at which a choice of GPUs is refuted."""
+        s, f, master = self.search, self.search.fleet, self.master
+        most, centre, weight = -np.inf, s.centre, TUNING.weight
+        master.move(centre)
+        master.use(choice, choice)
+        for _ in range(TUNING.refute_rounds):
+            prices, limit, steps = master.solve()
+            s.work += steps
+            if limit <= float(choice @ f.fixed):
+                return False
+            evaluation = s.look(weight * centre + (1 - weight) * f.limited(prices))
+            if s.counts.is_refuted[(s.counts.choices == choice).all(axis=1)].all():
+                return True
+            proved = float(s.counts.at(evaluation.prices, evaluation.worth, choice))
+            if proved > most:
+                most, centre = proved, evaluation.prices
+                master.move(centre)
+            if master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
+                weight = TUNING.weight
+            else:
+                weight *= 0.5
+                if weight < TUNING.stalled_weight:
+                    return False
+        return False
+
+    def _add_steps(self) -> bool:
+        """Adds ways of rounding rates that the linear programme breaks; returns False if there are none."""
+        s, f = self.search, self.search.fleet
+        if self.added and s.rough - self.proved <= TUNING.step_gain_share * abs(s.rough):
+            return False
+        added = broken(f, self.master.bought(), f.money(s.centre), TUNING.steps_at_a_time)
+        if not self.added:
+            added = least_instances(f).plus(added)
+        self.added, self.proved = True, s.rough
+        if not len(added):
+            return False
+        s.replace_steps(np.flatnonzero(s.centre[len(f.need) :] > 0.0), added)
+        return True
 
 
 def _classes(search: BoundSearch) -> int:

@@ -22,9 +22,11 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
+from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
@@ -43,6 +45,23 @@ class BoundFleet:
     scratch: KnapsackScratch
     count: Floats  # GPUs of each pool
     fixed: Floats  # what using a GPU of a pool costs, whatever its share
+    steps: RateSteps = NO_STEPS
+
+    def priced_steps(self, prices: Floats) -> StepPrices:
+        """Returns the steps that have a price: prices of rates come first, then those of steps."""
+        return priced_steps(self.steps, prices[len(self.need) :], len(self.need))
+
+    def limited(self, prices: Floats) -> Floats:
+        """Returns the prices, those of rates no higher than what leaving a service out costs."""
+        services = len(self.need)
+        return np.concatenate([np.minimum(prices[:services], self.most_price), prices[services:]])
+
+    def money(self, prices: Floats) -> Floats:
+        """Returns what all of each service's rate and steps are worth."""
+        services = len(self.need)
+        of_steps = prices[services:] * self.steps.least
+        found: Floats = prices[:services] * self.need + np.bincount(self.steps.service, of_steps, minlength=services)
+        return found
 
     @property
     def scales(self) -> bool:
@@ -97,7 +116,7 @@ def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
 class PriceEvaluation:
     """The bound that prices of rates prove, and the patterns that keep it from being higher."""
 
-    prices: Floats
+    prices: Floats  # of rates, and then of steps
     worth: Floats  # of a GPU of each market
     bound: float
     patterns: list[ClassPattern]
@@ -109,9 +128,10 @@ def look_at(f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int 
     worth = np.zeros(len(f.markets))
     patterns: list[ClassPattern] = []
     work = 0
+    steps = f.priced_steps(prices)
     for m in f.markets:
         enough = float(f.fixed[m.pools].min(initial=np.inf))
-        worth[m.number], found = look(m, prices, f.scratch, enough, fine * m.scale, turns)
+        worth[m.number], found = look(m, prices, steps, f.scratch, enough, fine * m.scale, turns)
         patterns += found
         work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(found)
     return PriceEvaluation(prices, worth, value(f, prices, worth), patterns, work)
@@ -134,15 +154,11 @@ def market_of(f: BoundFleet) -> Ints:
 
 
 def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
-    """Returns the least that each service's rate brings in or costs unserved, over all unserved amounts.
-
-    Unserved u costs price x max(u, 1) for any u > 0: least at u = 0, at u = 1 or with all of it unserved.
-    """
-    c = f.tables.unserved_price
-    all_served = prices * f.need
-    some = prices * np.maximum(f.need - 1.0, 0.0) + c
-    none = c * np.maximum(f.need, 1.0)
-    return np.minimum(np.minimum(all_served, some), none)
+    """Returns the least that each service's rate brings in or costs unserved, over all unserved amounts."""
+    services = len(f.need)
+    found = worths(prices[:services], f.need, f.tables.unserved_price, f.steps, prices[services:])
+    least: Floats = found.least(np.ones(1), services)[0]
+    return least
 
 
 def scaled(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
@@ -162,8 +178,9 @@ def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
     """Halves a class; returns the work done."""
     c = m.classes[place]
     middle = 0.5 * (c.lo + c.hi)
+    steps = f.priced_steps(prices)
     halves = [
-        part_of_class(f.world, f.full_ratio, f.shared_need, m, c, lo, hi, prices)
+        part_of_class(f.world, f.full_ratio, f.shared_need, m, c, lo, hi, prices, steps)
         for lo, hi in ((c.lo, middle), (middle, c.hi))
     ]
     m.classes[place : place + 1] = [half for half, _ in halves]

@@ -8,36 +8,61 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.bound.lines import H2
+from solvers.planning.bound.step_lines import STEP_PRICES, StepPrices, earned_ends
 from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.search.tables import SM, Floats, Ints
 
 CUTS = 14
 
 
-@njit((F1, I1, I1, F2, H2, F2))
-def envelope(prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, into: Floats) -> None:
-    """Writes the best that any offer of a profile earns: into[profile, SM%]. `energy` is the cost of a request."""
-    for row in range(into.shape[0]):
+@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, F2, F2), makes_arrays=True)
+def envelopes(
+    steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
+    hi: float, at_lo: Any, at_hi: Any, into_lo: Floats, into_hi: Floats,
+) -> None:  # fmt: skip
+    """Writes the best that any offer of a profile earns at each end of a class: into[profile, SM%].
+
+    `energy` is the cost of a request.
+    """
+    for row in range(into_lo.shape[0]):
         for x in range(SM):
-            into[row, x] = 0.0
-    for offer in range(rates.shape[0]):
-        price, row = prices[service[offer]], profile[offer]
-        if price <= 0.0:
+            into_lo[row, x], into_hi[row, x] = 0.0, 0.0
+    ends = np.zeros(4)
+    for offer in range(at_lo.shape[0]):
+        who, row = service[offer], profile[offer]
+        price, has_steps = prices[who], steps.start[who] < steps.start[who + 1]
+        if price <= 0.0 and not has_steps:
             continue
         for x in range(SM):
-            earned = (price - energy[row, x]) * rates[offer, x]
-            into[row, x] = earned if earned > into[row, x] else into[row, x]
+            if has_steps:
+                earned_ends(
+                    steps, who, price - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x],
+                    ends,
+                )  # fmt: skip
+                first, last = ends[0], ends[1]
+            else:
+                first, last = (price - energy[row, x]) * at_lo[offer, x], (price - energy[row, x]) * at_hi[offer, x]
+            into_lo[row, x] = first if first > into_lo[row, x] else into_lo[row, x]
+            into_hi[row, x] = last if last > into_hi[row, x] else into_hi[row, x]
 
 
-@njit((F1, I1, I1, F2, H2, I8, I8, F8))
-def winner(
-    prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, row: int, x: int, value: float
-) -> int:
-    """Returns the offer of a profile that earns this value in the envelope."""
-    for offer in range(rates.shape[0]):
-        if profile[offer] == row and (prices[service[offer]] - energy[row, x]) * rates[offer, x] >= value:
-            return offer
-    return -1
+@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, I1, I1, I8, I1), makes_arrays=True)
+def winners(
+    steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
+    hi: float, at_lo: Any, at_hi: Any, rows: Ints, sms: Ints, end: int, into: Ints,
+) -> None:  # fmt: skip
+    """Writes the offer that earns most at an end of a class, for each resident's profile and SM%."""
+    ends = np.zeros(4)
+    for place in range(rows.shape[0]):
+        row, x = rows[place], sms[place]
+        best = -np.inf
+        for offer in range(at_lo.shape[0]):
+            if profile[offer] == row:
+                who = service[offer]
+                net = prices[who] - energy[row, x]
+                earned_ends(steps, who, net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
+                if ends[end] > best:
+                    best, into[place] = ends[end], offer
 
 
 @njit((F2, I1, I1, F2, F1, F8, F8, F8, F2, F2, I1, I1, F1))
@@ -220,43 +245,3 @@ def worth(
             break
         sigma, mu = spot[0], spot[1]
     return seen
-
-
-@njit((F1, I1, I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, I8, F2, F2, I2, I2, F2), makes_arrays=True)
-def apart(
-    prices: Floats, service: Ints, profile: Ints, energy: Floats, rates: Any, earned: Floats, group: Ints, turns: Ints,
-    pressure: Floats, memory: Floats, sigma: float, mu: float, sm_price: float, floor: float, most: int,
-    values: Floats, best: Floats, got_offer: Ints, got_sm: Ints, about: Floats,
-) -> int:  # fmt: skip
-    """Writes patterns that share no service while they are worth `floor`. Overwrites prices and earned."""
-    count = 0
-    touched = np.zeros(earned.shape[0], dtype=np.int64)
-    while count < most:
-        value = knapsack(
-            earned, group, turns, pressure, memory, sigma, mu, sm_price, values, best, got_offer[count],
-            got_sm[count], about[count],
-        )  # fmt: skip
-        residents = int(about[count, 0])
-        if value < floor or residents == 0:
-            break
-        for i in range(residents):
-            row, x = got_offer[count, i], got_sm[count, i]
-            touched[row] = 1
-            got_offer[count, i] = winner(prices, service, profile, energy, rates, row, x, earned[row, x])
-        for i in range(residents):
-            prices[service[got_offer[count, i]]] = 0.0
-        for row in range(earned.shape[0]):
-            if touched[row] == 1:
-                for x in range(SM):
-                    earned[row, x] = 0.0
-        for offer in range(rates.shape[0]):
-            price, row = prices[service[offer]], profile[offer]
-            if price <= 0.0 or touched[row] == 0:
-                continue
-            for x in range(SM):
-                gain = (price - energy[row, x]) * rates[offer, x]
-                earned[row, x] = gain if gain > earned[row, x] else earned[row, x]
-        for row in range(earned.shape[0]):
-            touched[row] = 0
-        count += 1
-    return count

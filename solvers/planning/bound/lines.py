@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
+from solvers.planning.bound.step_lines import STEP_PRICES, StepPrices, earned_ends
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints
 
@@ -98,10 +99,10 @@ def lines(
             at_lo[offer - first, x], at_hi[offer - first, x] = np.float32(ends[0]), np.float32(ends[1])
 
 
-@njit((WORLD, F2, F1, F1, I8, F8, F8, F8, I1, F2, F8, H2, H2), makes_arrays=True)
+@njit((WORLD, STEP_PRICES, F2, F1, F1, I8, F8, F8, F8, I1, F2, F2, F8, H2, H2), makes_arrays=True)
 def finer(
-    w: TableArrays, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
-    profile: Ints, energy: Floats, margin: float, at_lo: Any, at_hi: Any,
+    w: TableArrays, steps: StepPrices, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float,
+    lo: float, hi: float, profile: Ints, energy: Floats, pressure: Floats, margin: float, at_lo: Any, at_hi: Any,
 ) -> int:  # fmt: skip
     """Lowers lines that hold over more than lo..hi, but only those that come near the best of their profile.
 
@@ -119,32 +120,40 @@ def finer(
         member[at[profile[offer]]] = offer
         at[profile[offer]] += 1
     promise_lo, promise_hi = np.empty(count), np.empty(count)
-    ends = np.empty(2)
+    ends, rates = np.empty(4), np.empty(2)
     looked = 0
     for row in range(rows):
         for x in range(SM):
             for i in range(start[row], start[row + 1]):
                 offer = member[i]
-                net = prices[w.offer_service[first + offer]] - energy[row, x]
-                promise_lo[i], promise_hi[i] = net * at_lo[offer, x], net * at_hi[offer, x]
+                who = w.offer_service[first + offer]
+                earned_ends(
+                    steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
+                    at_hi[offer, x], ends,
+                )  # fmt: skip
+                promise_lo[i], promise_hi[i] = ends[0], ends[1]
             best_lo, best_hi = 0.0, 0.0
             while True:
-                who, most = -1, 1.0
+                place, most = -1, 1.0
                 for i in range(start[row], start[row + 1]):
                     over = max(promise_lo[i] - margin * best_lo, promise_hi[i] - margin * best_hi)
-                    if over > 1e-12 and (who < 0 or over > most):
-                        who, most = i, over
-                if who < 0:
+                    if over > 1e-12 and (place < 0 or over > most):
+                        place, most = i, over
+                if place < 0:
                     break
-                offer = member[who]
-                line(w, full_ratio, need, first + offer, x, clock, lo, hi, ends)
+                offer = member[place]
+                line(w, full_ratio, need, first + offer, x, clock, lo, hi, rates)
                 looked += 1
-                net = prices[w.offer_service[first + offer]] - energy[row, x]
-                new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
-                if net * (new_lo + new_hi) < net * (at_lo[offer, x] + at_hi[offer, x]):  # either is above the rate
+                new_lo, new_hi = np.float32(rates[0]), np.float32(rates[1])
+                if new_lo + new_hi < at_lo[offer, x] + at_hi[offer, x]:  # either is above the rate
                     at_lo[offer, x], at_hi[offer, x] = new_lo, new_hi
-                best_lo, best_hi = max(best_lo, net * at_lo[offer, x]), max(best_hi, net * at_hi[offer, x])
-                promise_lo[who], promise_hi[who] = -1.0, -1.0
+                who = w.offer_service[first + offer]
+                earned_ends(
+                    steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
+                    at_hi[offer, x], ends,
+                )  # fmt: skip
+                best_lo, best_hi = max(best_lo, ends[0]), max(best_hi, ends[1])
+                promise_lo[place], promise_hi[place] = -1.0, -1.0
     return looked
 
 

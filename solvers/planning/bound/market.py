@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
+from solvers.planning.bound.step_lines import StepPrices, steps_earned
 from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
+COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
 SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 
@@ -29,7 +31,6 @@ class GpuClass:
     own: Floats  # (price of pressure, of memory, worth)
     earned_lo: Floats  # [profile, SM%] at the prices last looked at
     earned_hi: Floats
-    hint: tuple[float, float] = (0.0, 0.0)  # prices of pressure and memory, by the linear programme
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: f
 
 
 def part_of_class(
-    w: TableArrays, full_ratio: Floats, need: Floats, m: Market, c: GpuClass, lo: float, hi: float, prices: Floats
-) -> tuple[GpuClass, int]:
+    w: TableArrays, full_ratio: Floats, need: Floats, m: Market, c: GpuClass, lo: float, hi: float, prices: Floats,
+    steps: StepPrices,
+) -> tuple[GpuClass, int]:  # fmt: skip
     """Returns the part lo..hi of a class, with finer lines where that counts, and how many lines it looked at."""
     is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
     ends: list[Lines] = []
@@ -181,22 +183,27 @@ def part_of_class(
         ends.append(np.where(is_there, np.maximum(found * UP, TINY), 0.0).astype(np.float32))
     made = GpuClass(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
     looked = finer(
-        w, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, MARGIN_SHARE, made.at_lo, made.at_hi
-    )
+        w, steps, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, m.pressure, MARGIN_SHARE,
+        made.at_lo, made.at_hi,
+    )  # fmt: skip
     return made, looked
 
 
-def best_alone(m: Market, prices: Floats) -> tuple[float, int]:
-    """Returns the worth of a GPU to a dedicated service, and the offer."""
+def best_alone(m: Market, prices: Floats, steps: StepPrices) -> tuple[float, int]:
+    """Returns the worth of a GPU to a dedicated service, and the offer.
+
+    Steps count the GPU's instances as one: rounded together, all GPUs of a service fill no fewer than its rate does.
+    """
     if not len(m.alone) or not m.alone.any():
         return 0.0, -1
     earned = prices[m.service] * m.alone
+    steps_earned(steps, m.service, m.alone, earned)
     at = int(np.argmax(earned))
     return float(earned[at]) - m.share_price, at
 
 
 def look(
-    m: Market, prices: Floats, s: KnapsackScratch, enough: float, tolerance: float, turns: int
+    m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, enough: float, tolerance: float, turns: int
 ) -> tuple[float, list[Any]]:
     """Returns the worth of a GPU of this market, and the patterns found on the way.
 
@@ -206,83 +213,57 @@ def look(
     worths = np.zeros(len(m.classes))
     turns_left = np.full(len(m.classes), turns)
     for place, c in enumerate(m.classes):
-        kernels.envelope(prices, m.service, m.profile, m.energy, c.at_lo, c.earned_lo)
-        kernels.envelope(prices, m.service, m.profile, m.energy, c.at_hi, c.earned_hi)
-        found += search(m, prices, s, place, enough, tolerance, 1)
+        kernels.envelopes(
+            steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.earned_lo,
+            c.earned_hi,
+        )  # fmt: skip
+        found += search(m, prices, steps, s, place, enough, tolerance, 1)
         worths[place] = c.own[2]
-    floor = max(enough, best_alone(m, prices)[0])
+    floor = max(enough, best_alone(m, prices, steps)[0])
     while len(worths):
         place = int(np.argmax(worths))
         if worths[place] <= floor or turns_left[place] <= 0:
             break
         rest = np.delete(worths, place)
         target = max(floor, float(rest.max(initial=0.0)) - tolerance)
-        found += search(m, prices, s, place, target, tolerance, SEARCH_TURNS)
+        found += search(m, prices, steps, s, place, target, tolerance, SEARCH_TURNS)
         turns_left[place] -= SEARCH_TURNS
         if m.classes[place].own[2] >= worths[place]:
             turns_left[place] = 0
         worths[place] = min(worths[place], m.classes[place].own[2])
-    return max(float(worths.max(initial=0.0)), best_alone(m, prices)[0], 0.0), found
+    return max(float(worths.max(initial=0.0)), best_alone(m, prices, steps)[0], 0.0), found
 
 
 def search(
-    m: Market, prices: Floats, s: KnapsackScratch, place: int, target: float, tolerance: float, most: int
-) -> list[Any]:
+    m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, place: int, target: float, tolerance: float,
+    most: int,
+) -> list[Any]:  # fmt: skip
     """Improves the own prices of a class; returns the patterns found."""
     c = m.classes[place]
     count = kernels.worth(
         c.earned_lo, c.earned_hi, m.group, m.turns, m.pressure, m.memory_gib, c.lo, c.hi, m.room_gib, m.share_price,
         m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
     )  # fmt: skip
+    if c.own[2] < COLUMN_SHARE * target:
+        return []  # no price nearby makes it decide
     return [
-        pattern(m, prices, place, int(s.about[i, 4]), s.got_profile[i, :n], s.got_sm[i, :n], s.about[i])
+        pattern(m, prices, steps, place, int(s.about[i, 4]), s.got_profile[i, :n], s.got_sm[i, :n], s.about[i])
         for i in range(count)
         if (n := int(s.about[i, 0])) > 0
     ]
 
 
-def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: Ints, about: Floats) -> ClassPattern:
+def pattern(
+    m: Market, prices: Floats, steps: StepPrices, place: int, end: int, rows: Ints, sms: Ints, about: Floats
+) -> ClassPattern:
     """Makes a column of a knapsack's answer."""
     c = m.classes[place]
-    rates, earned = (c.at_lo, c.earned_lo) if end == 0 else (c.at_hi, c.earned_hi)
-    offers = np.array(
-        [
-            kernels.winner(prices, m.service, m.profile, m.energy, rates, row, x, earned[row, x])
-            for row, x in zip(rows, sms, strict=True)
-        ],
-        dtype=np.int64,
+    rates = c.at_hi if end else c.at_lo
+    offers = np.zeros(len(rows), dtype=np.int64)
+    kernels.winners(
+        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, rows, sms, end, offers
     )
     return ClassPattern(
         m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64), float(about[1]),
         float(about[2]), float(about[3]),
     )  # fmt: skip
-
-
-def spread(m: Market, prices: Floats, s: KnapsackScratch, place: int, floor: float, most: int) -> list[ClassPattern]:
-    """Returns patterns of a class that share no service: at both ends, from the most worth down to `floor`."""
-    c = m.classes[place]
-    sigma, mu = float(c.own[0]), float(c.own[1])
-    sm_price, fixed = max(m.share_price - mu * m.room_gib, 0.0) / 100.0, max(mu * m.room_gib - m.share_price, 0.0)
-    offers, sms = np.zeros((most + 1, SM), dtype=np.int64), np.zeros((most + 1, SM), dtype=np.int64)
-    about = np.zeros((most + 1, 5))
-    found = []
-    for end, rates, total, earned in ((0, c.at_lo, c.lo, c.earned_lo), (1, c.at_hi, c.hi, c.earned_hi)):
-        count = kernels.apart(
-            prices.copy(), m.service, m.profile, m.energy, rates, earned.copy(), m.group, m.turns, m.pressure,
-            m.memory_gib, sigma, mu, sm_price, floor - sigma * total - fixed, most, s.values, s.best, offers, sms,
-            about,
-        )  # fmt: skip
-        for i in range(count):
-            n = int(about[i, 0])
-            found.append(
-                ClassPattern(
-                    m.number,
-                    place,
-                    end,
-                    offers[i, :n] + m.first,
-                    sms[i, :n].copy(),
-                    rates[offers[i, :n], sms[i, :n]].astype(np.float64),
-                    *(float(a) for a in about[i, 1:4]),
-                )
-            )
-    return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
+from solvers.planning.bound.step_lines import rounded, step_line
 from solvers.planning.search.tables import Floats, Ints
 
 INF = highspy.kHighsInf
@@ -27,6 +28,7 @@ class BoundMaster:
     patterns use GPUs that are bought                    (market rows)
     each class's patterns make its ends' pressure        (pressure rows: lo and hi in any mixture)
     and fit its memory on average                        (memory rows)
+    and fill as many steps as each service's rate does   (step rows, once every service has a row of its own)
 
     A family is some services whose prices move together: few rows while prices are far off, a row a service at last.
     """
@@ -40,16 +42,23 @@ class BoundMaster:
     def rebuild(self, patterns: list[ClassPattern], centre: Floats, family: Ints) -> None:
         """Starts over with the present classes, these columns, and prices in proportion to these."""
         f = self.fleet
-        self.family, self.families, self.shape = family, int(family.max(initial=-1)) + 1, np.maximum(centre, 1e-12)
+        self.family, self.families = family, int(family.max(initial=-1)) + 1
+        self.shape = np.maximum(centre[: len(f.need)], 1e-12)
         self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
         self.part = self.shape / self.money[family]  # of a family's money, by a request a second
         self.wide = np.full(self.families, WIDE_FACTOR)
         self._box(centre)
         services, markets = self.families, len(f.markets)
         self.class_row = np.cumsum([services + markets, *(2 * len(m.classes) for m in f.markets)])
-        rows = int(self.class_row[-1])
+        steps = f.steps
+        self.step_row = int(self.class_row[-1])
+        rows = self.step_row + len(steps)
+        self.step_rows: dict[int, list[int]] = {}
+        for place, service in enumerate(steps.service):
+            self.step_rows.setdefault(int(service), []).append(place)
         low, high = np.full(rows, -INF), np.zeros(rows)
         low[:services], high[:services] = 1.0, INF
+        low[self.step_row :], high[self.step_row :] = 1.0, INF
         for m in f.markets:
             low[self.class_row[m.number] : self.class_row[m.number + 1] : 2] = 0.0
         pools = len(f.count)
@@ -64,10 +73,15 @@ class BoundMaster:
         lp.col_upper_ = np.concatenate([np.full(2 * services, INF), f.count])
         lp.row_lower_, lp.row_upper_ = low, high
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = np.arange(base + 1, dtype=np.int32)
-        each = np.arange(services, dtype=np.int32)
-        lp.a_matrix_.index_ = np.concatenate([each, each, of])
-        lp.a_matrix_.value_ = np.concatenate([np.ones(services), -np.ones(services + pools)])
+        of_step = family[steps.service]
+        each = [
+            np.concatenate([[number], self.step_row + np.flatnonzero(of_step == number)]) for number in range(services)
+        ]
+        index = [*each, *each, *of[:, None]]
+        signs = np.repeat([1.0, -1.0], [services, services + pools])
+        lp.a_matrix_.start_ = np.cumsum([0, *(len(rows) for rows in index)]).astype(np.int32)
+        lp.a_matrix_.index_ = np.concatenate(index).astype(np.int32)
+        lp.a_matrix_.value_ = np.repeat(signs, [len(rows) for rows in index])
         h = highspy.Highs()
         h.setOptionValue("output_flag", False)
         h.setOptionValue("threads", 1)
@@ -79,6 +93,11 @@ class BoundMaster:
         self.idle_rounds = np.zeros(0, dtype=np.int64)
         self.add(patterns)
 
+    def use(self, least: Floats, most: Floats) -> None:
+        """Has the patterns use so many GPUs of each pool."""
+        pools = np.arange(2 * self.families, self.base, dtype=np.int32)
+        self.highs.changeColsBounds(len(pools), pools, least, most)
+
     def move(self, centre: Floats) -> None:
         """Looks for prices around these."""
         self._box(centre)
@@ -86,8 +105,9 @@ class BoundMaster:
         self.highs.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
 
     def _box(self, centre: Floats) -> None:
-        most, wide = self.fleet.most_price, self.wide[self.family]
-        self.low, self.high = np.minimum(centre / wide, most), np.minimum(centre * wide, most)
+        f = self.fleet
+        each, wide = f.money(centre) / f.need, self.wide[self.family]
+        self.low, self.high = np.minimum(each / wide, f.most_price), np.minimum(each * wide, f.most_price)
 
     def _edges(self) -> tuple[Floats, Floats]:
         """Returns the cost of each family's uncovered rates, and the gain from more than all of them."""
@@ -140,7 +160,29 @@ class BoundMaster:
             off, over = p.pressure - (c.hi if p.end else c.lo), p.memory_gib - m.room_gib
             rows.append([row, row + 1])
             entries.append([off, over / m.room_gib])
+        if self.step_rows:
+            filled = self._steps_filled(p, served)
+            rows.append([self.step_row + place for place in filled])
+            entries.append(list(filled.values()))
         return np.concatenate(rows), np.concatenate(entries), cost
+
+    def _steps_filled(self, p: ClassPattern, served: Ints) -> dict[int, float]:
+        """Returns what the residents of a pattern fill of each step row, as a part of what all of the rate fills."""
+        m, steps = self.fleet.markets[p.market], self.fleet.steps
+        found: dict[int, float] = {}
+        ends = np.zeros(2)
+        for offer, x, service, rate in zip(p.offers, p.sms, served, p.rates, strict=True):
+            for place in self.step_rows.get(int(service), ()):
+                length, rise = float(steps.length[place]), float(steps.rise[place])
+                if p.place < 0:
+                    filled = rounded(rate, length, rise)
+                else:
+                    c, row = m.classes[p.place], offer - m.first
+                    own = m.pressure[m.profile[row], x]
+                    step_line(length, rise, own, c.lo, c.hi, c.at_lo[row, x], c.at_hi[row, x], ends)
+                    filled = float(ends[p.end])
+                found[place] = found.get(place, 0.0) + filled / float(steps.least[place])
+        return found
 
     def solve(self) -> tuple[Floats, float, int]:
         """Returns prices of rates, the value, and the simplex steps taken."""
@@ -163,13 +205,16 @@ class BoundMaster:
         self.wide = np.where(
             hits, np.minimum(self.wide**1.25, WIDEST_FACTOR), np.maximum(np.sqrt(self.wide), WIDE_FACTOR)
         )
+        self.amounts = amounts[self.base :]
         self.idle_rounds = np.where(np.array(solution.col_dual)[self.base :] > 1e-9, self.idle_rounds + 1, 0)
-        for m in self.fleet.markets:
-            for place, c in enumerate(m.classes):
-                row = int(self.class_row[m.number]) + 2 * place
-                c.hint = (-float(duals[row]), -float(duals[row + 1]) / m.room_gib)
-        prices = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
+        of_rates = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
+        of_steps = np.maximum(duals[self.step_row :], 0.0) / self.fleet.steps.least
+        prices = np.concatenate([of_rates, of_steps])
         return prices, float(info.objective_function_value), int(info.simplex_iteration_count)
+
+    def bought(self) -> list[tuple[ClassPattern, float]]:
+        """Returns the columns that the last solution buys, and how many of each."""
+        return [(self.columns[place], float(self.amounts[place])) for place in np.flatnonzero(self.amounts > 1e-9)]
 
     def recent(self, rounds: int) -> list[ClassPattern]:
         """Returns the columns that were worth their cost within so many rounds."""

@@ -27,7 +27,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
     grows = np.isfinite(memory) & (memory > memory.min(axis=1, initial=np.inf, keepdims=True))
     rules = {
         "memory beyond the smallest batch": bool(grows.any()),
-        "minInstances": bool((t.min_instances > 1).any()),
+        "how minInstances share a rate": bool((t.min_instances > 1).any()),
         "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),
         "the power budget": policy.power_budget_w is not None,
         "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound.attainable import AttainableHere, attainable
+from solvers.planning.bound.counts import GpuCounts
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.duals import Duals
 from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.steps import NO_STEPS, RateSteps
 
 NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
 CAP_TOLERANCE_SHARE = 1e-5  # lines are float32
@@ -25,12 +27,13 @@ class Round:
     """The best bound so far, certified, and the prices it comes from."""
 
     bound: float
-    prices: Floats  # of a request a second of each service
+    prices: Floats  # of a request a second of each service, and then of each of the steps
     pool_prices: Floats  # the worth of one more GPU of each pool beyond its cost
     converged: bool
     work: int
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
     duals: Duals | None = None  # for other rates
+    steps: RateSteps = NO_STEPS
 
 
 class BoundSearch:
@@ -42,6 +45,7 @@ class BoundSearch:
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
         self.sums: AttainableHere = attainable(f)
         self.is_capped = capped(f)
+        self.counts = GpuCounts(f, self.sums)
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
@@ -54,15 +58,32 @@ class BoundSearch:
         f = self.fleet
         self.work += evaluation.work
         by, bound = scaled(f, evaluation)
+        self.counts.take(evaluation.prices, evaluation.worth)
+        if by != 1.0:
+            self.counts.take(evaluation.prices * by, evaluation.worth * by)
         self.is_better = bound > self.rough
         if self.is_better:
             self.rough, self.centre = bound, evaluation.prices * by
             worth = (evaluation.worth * by)[market_of(f)]
             pool_prices = np.maximum(worth - f.fixed, 0.0)
-            self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices)
+            self.best = replace(
+                self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices, steps=f.steps
+            )
             self.best = replace(self.best, duals=self._duals(worth))
         self.best = replace(self.best, work=self.work)
+        self._raise_to(self.counts.least()[0])
         return evaluation
+
+    @property
+    def is_by_counts(self) -> bool:
+        """Tells if choices of GPUs prove more than any prices alone: then no limit of prices is one of the bound."""
+        return self.best.bound > self.sums.above(self.rough)
+
+    def _raise_to(self, bound: float) -> None:
+        """Takes a bound that several prices prove together."""
+        if bound > self.best.bound:
+            duals = replace(self.best.duals, found=bound) if self.best.duals else None
+            self.best = replace(self.best, bound=bound, limit=np.inf, duals=duals)
 
     def _duals(self, worth: Floats) -> Duals:
         """Returns the best prices as other rates need them; `worth` is that of a GPU of each pool."""
@@ -70,7 +91,7 @@ class BoundSearch:
         return Duals(
             services=tuple(t.services),
             need=f.need,
-            price=self.centre,
+            price=self.centre[: len(f.need)],
             unserved_price=t.unserved_price,
             is_capped=self.is_capped,
             can_be_served=self.sums.can_be_served,
@@ -79,8 +100,17 @@ class BoundSearch:
             count=f.count,
             scales=f.scales,
             attainable=self.sums.costs,
+            steps=f.steps,
+            step_price=self.centre[len(f.need) :],
             found=self.best.bound,
         )
+
+    def replace_steps(self, kept: Ints, added: RateSteps) -> None:
+        """Keeps some of the steps, with their prices, and adds others without a price yet."""
+        services = len(self.fleet.need)
+        self.fleet.steps = self.fleet.steps.at(kept).plus(added)
+        self.centre = np.concatenate([self.centre[:services], self.centre[services + kept], np.zeros(len(added))])
+        self.best = replace(self.best, limit=np.inf)  # more steps may prove more
 
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
@@ -144,8 +174,9 @@ def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
 def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
     """Returns the GPU of a dedicated service in each market."""
     found = []
+    steps = f.priced_steps(prices)
     for m in f.markets:
-        worth, at = best_alone(m, prices)
+        worth, at = best_alone(m, prices, steps)
         if at >= 0 and worth > 0.0:
             found.append(
                 ClassPattern(

@@ -1,0 +1,69 @@
+"""Finds ways of rounding rates that the linear programme's present answer breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from solvers.planning.bound.fleet import BoundFleet
+from solvers.planning.bound.market import ClassPattern
+from solvers.planning.search.tables import Floats
+from solvers.planning.steps import RateSteps
+
+MOST_STEPS = 8  # that all of a rate fills
+LEAST_RISE = 0.02
+GRID = np.concatenate([whole + np.arange(LEAST_RISE, 1.0, 0.02) for whole in range(1, MOST_STEPS)])
+MOST_A_SERVICE = 2  # at a time
+LEAST_GAIN_SHARE = 2e-3  # of a service's rate
+SAME_SHARE = 2e-3  # of a length: two that are closer are the same
+
+Bought = list[tuple[ClassPattern, float]]
+
+
+def least_instances(f: BoundFleet) -> RateSteps:
+    """Returns the rows that count the instances of services that ask for several."""
+    several = np.flatnonzero(f.tables.min_instances > 1)
+    nothing = np.zeros(len(several))
+    return RateSteps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
+
+
+def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> RateSteps:
+    """Returns up to `most` ways of rounding that the instances bought break by most money: two a service at most."""
+    rates: list[list[float]] = [[] for _ in f.need]
+    amounts: list[list[float]] = [[] for _ in f.need]
+    for p, amount in bought:
+        for offer, rate in zip(p.offers, p.rates, strict=True):
+            service = int(f.tables.offer_service[offer])
+            rates[service].append(min(float(rate) / float(f.need[service]), 1.0))
+            amounts[service].append(amount)
+    found: list[tuple[float, int, float]] = []
+    for service in range(len(f.need)):
+        if rates[service]:
+            known = f.steps.length[(f.steps.service == service) & (f.steps.length > 0.0)]
+            worst = _worst(np.array(rates[service]), np.array(amounts[service]), f.need[service] / known)
+            found += [(-short * float(money[service]), service, count) for count, short in worst]
+    chosen = sorted(found)[:most]
+    services = np.array([service for _, service, _ in chosen], dtype=np.int64)
+    lengths = np.array([count for _, _, count in chosen], dtype=np.float64)
+    whole = np.floor(lengths)
+    return RateSteps(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
+
+
+def _worst(part: Floats, amount: Floats, known: Floats) -> Iterator[tuple[float, float]]:
+    """Yields how many lengths make up the rate, for the lengths that parts of it break most, and by how much."""
+    counts = np.concatenate([GRID, *((np.arange(1, MOST_STEPS) / p) for p in np.unique(part[part > 0.0]))])
+    rise = counts - np.floor(counts)
+    counts = counts[(counts > 1.0) & (counts < MOST_STEPS) & (rise >= LEAST_RISE)]
+    rise = counts - np.floor(counts)
+    lengths = counts[:, None] * part
+    whole = np.floor(lengths + 1e-9)
+    filled = (whole + np.minimum(1.0, np.maximum(lengths - whole, 0.0) / rise[:, None])) @ amount
+    short = 1.0 - filled / (np.floor(counts) + 1.0)
+    chosen = list(known)
+    for place in np.argsort(-short, kind="stable"):
+        if short[place] < LEAST_GAIN_SHARE or len(chosen) == len(known) + MOST_A_SERVICE:
+            return
+        if not any(abs(counts[place] / other - 1.0) < SAME_SHARE for other in chosen):
+            chosen.append(float(counts[place]))
+            yield float(counts[place]), float(short[place])

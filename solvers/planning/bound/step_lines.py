@@ -1,0 +1,114 @@
+"""Compiled: rates rounded in steps, and what an instance earns for them, by lines over the GPU's total pressure."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.planning.search.arrays import F1, F8, I1, I8
+from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.steps import RateSteps
+
+UP = 1.0 + 1e-12  # more than float64 loses in these few operations
+MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
+
+
+class StepPrices(NamedTuple):
+    """The prices of rounded rates, service by service."""
+
+    start: Ints  # [services + 1]
+    length: Floats
+    rise: Floats
+    price: Floats
+
+
+STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(1)))
+
+
+@njit(F8(F8, F8, F8))
+def rounded(rate: float, length: float, rise: float) -> float:
+    """Returns the steps that a rate fills: whole ones, and of the next as much as it has of the rise at its start.
+
+    It never falls with the rate, and two rates fill no fewer steps than their sum. Of length 0 every rate fills one.
+    """
+    if rate <= 0.0:
+        return 0.0
+    if length <= 0.0:
+        return 1.0
+    whole = floor(rate / length)
+    return float(whole + min(1.0, (rate / length - whole) / rise))
+
+
+@njit((F8, F8, F8, F8, F8, F8, F8, F1))
+def step_line(
+    length: float, rise: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float, ends: Floats
+) -> None:
+    """Writes the ends of a line over total pressures lo..hi that no rounded rate exceeds, given the rate's own line.
+
+    The GPU's pressure is at least the resident's own. The line starts there at the rounded rate, and falls as steeply
+    as the other end and the places where a step is full allow: between those the rounded rate is convex.
+    """
+    if length <= 0.0:
+        ends[0], ends[1] = 1.0, 1.0
+        return
+    anchor = max(lo, own)
+    if anchor >= hi:
+        ends[0] = ends[1] = rounded(max(rate_lo, rate_hi) * UP, length, rise) * UP
+        return
+    first = (rate_lo + (rate_hi - rate_lo) * ((anchor - lo) / (hi - lo))) * UP
+    last = min(rate_hi, first)
+    top = rounded(first, length, rise) * UP
+    ends[0], ends[1] = top, top
+    low, high = floor(last / length), floor(first / length)
+    if first - last <= 1e-9 * first or high - low > MOST_KINKS:
+        return
+    slope = (top - rounded(last, length, rise) * UP) / (first - last)
+    for step in range(int(low), int(high) + 1):
+        full = (step + rise) * length
+        if last < full < first:
+            slope = min(slope, (top - (step + 1) * UP) / (first - full))
+    if slope > 0.0:
+        fall = slope * (first - last) * (1.0 - 1e-9)
+        ends[1] = top - fall
+        ends[0] = top + fall * ((anchor - lo) / (hi - anchor))
+
+
+@njit((STEP_PRICES, I8, F8, F8, F8, F8, F8, F8, F1), inner=True)
+def earned_ends(
+    steps: StepPrices, service: int, net: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float,
+    ends: Floats,
+) -> None:  # fmt: skip
+    """Writes what a resident earns at the ends of a class: its rate at a net price, and its steps at theirs.
+
+    `ends` has two more entries, to write on.
+    """
+    line = ends[2:]
+    net = max(net, 0.0)
+    ends[0], ends[1] = net * rate_lo, net * rate_hi
+    if rate_hi <= 0.0:  # it cannot be there
+        return
+    for place in range(steps.start[service], steps.start[service + 1]):
+        step_line(steps.length[place], steps.rise[place], own, lo, hi, rate_lo, rate_hi, line)
+        ends[0] += steps.price[place] * line[0]
+        ends[1] += steps.price[place] * line[1]
+
+
+@njit((STEP_PRICES, I1, F1, F1))
+def steps_earned(steps: StepPrices, service: Ints, rate: Floats, into: Floats) -> None:
+    """Adds to each entry of `into` what this rate of this service earns by its steps."""
+    for row in range(service.shape[0]):
+        for place in range(steps.start[service[row]], steps.start[service[row] + 1]):
+            into[row] += steps.price[place] * rounded(rate[row], steps.length[place], steps.rise[place])
+
+
+def priced_steps(steps: RateSteps, prices: Floats, services: int) -> StepPrices:
+    """Returns the steps that have a price, by service."""
+    places = np.flatnonzero(prices > 0.0)
+    places = places[np.argsort(steps.service[places], kind="stable")]
+    count = np.bincount(steps.service[places], minlength=services)
+    start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    return StepPrices(start, steps.length[places], steps.rise[places], prices[places])

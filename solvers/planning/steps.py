@@ -1,0 +1,105 @@
+"""Rates rounded in steps: what all of a service's instances fill together at least, whatever the rate of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RateSteps:
+    """Ways of rounding a service's rates, a row of the linear programme each.
+
+    A rate of r fills floor(r / length) steps, and of the next one as much as it has of the rise at its start. Two rates
+    fill no fewer steps than their sum. Of length 0 every instance fills one, and a plan has at least `least`, or none.
+    """
+
+    service: Ints
+    length: Floats
+    rise: Floats  # a part of the length
+    least: Floats  # steps that all of the rate fills
+
+    def __len__(self) -> int:
+        return len(self.service)
+
+    def plus(self, other: RateSteps) -> RateSteps:
+        """Returns these and the others."""
+        return RateSteps(
+            np.concatenate([self.service, other.service]),
+            np.concatenate([self.length, other.length]),
+            np.concatenate([self.rise, other.rise]),
+            np.concatenate([self.least, other.least]),
+        )
+
+    def at(self, places: Ints) -> RateSteps:
+        """Returns some of these."""
+        return RateSteps(self.service[places], self.length[places], self.rise[places], self.least[places])
+
+    def scaled(self, factor: Floats) -> RateSteps:
+        """Returns these with lengths times a factor a service: any rate fills what it did before, over the factor."""
+        return RateSteps(self.service, self.length * factor[self.service], self.rise, self.least)
+
+    def filled(self, rate: Floats) -> Floats:
+        """Returns the steps that rates above 0 fill; the last axis has an entry for each of these."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = rate / self.length
+            whole = np.floor(parts)
+            found: Floats = np.where(
+                self.length > 0.0, whole + np.minimum(1.0, (parts - whole) / self.rise), self.least
+            )
+        return found
+
+
+NO_STEPS = RateSteps(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Worths:
+    """What serving parts of services is worth, and what the rest costs unserved."""
+
+    service: Ints
+    worth: Floats
+    unserved: Floats
+
+    def least(self, factor: Floats, services: int) -> Floats:
+        """Returns the least sum of each service if all worths are multiplied by a factor: [factor, service]."""
+        found = np.full((len(factor), services), np.inf)
+        sums = factor[:, None] * self.worth + self.unserved
+        for row in range(len(factor)):
+            np.minimum.at(found[row], self.service, sums[row])
+        return found
+
+
+def worths(price: Floats, need: Floats, unserved_price: Floats, steps: RateSteps, step_price: Floats) -> Worths:
+    """Returns the worth of the served part of each service's rate wherever the least sum can be.
+
+    Unserved u costs price x max(u, 1) for any u > 0, and worth never falls with the rate. So the least is at u = 0, at
+    u = 1, with all unserved, or where a step begins: between those both are linear, or the worth is concave.
+    """
+    services = np.arange(len(need))
+    begins = [
+        (np.full(len(at), steps.service[row]), at)
+        for row in range(len(steps))
+        if step_price[row] > 0.0 and steps.length[row] > 0.0
+        for at in [np.arange(1, np.ceil(need[steps.service[row]] / steps.length[row])) * steps.length[row]]
+    ]
+    who = np.concatenate([services, services, *(of for of, _ in begins)])
+    rate = np.concatenate([need, need - 1.0, *(at for _, at in begins)])
+    is_first = np.arange(len(who)) < len(need)
+    is_there = is_first | ((rate > 0.0) & (rate <= need[who] - 1.0))
+    who, rate, is_first = who[is_there], rate[is_there], is_first[is_there]
+    worth = price[who] * rate
+    if len(steps):
+        mine = who[:, None] == steps.service
+        worth += np.where(mine, steps.filled(rate[:, None]) * step_price, 0.0).sum(axis=1)
+    unserved = np.where(is_first, 0.0, unserved_price[who] * (need[who] - rate))
+    return Worths(
+        np.concatenate([who, services]),
+        np.concatenate([worth, np.zeros(len(need))]),
+        np.concatenate([unserved, unserved_price * np.maximum(need, 1.0)]),
+    )

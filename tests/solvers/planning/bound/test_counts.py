@@ -1,0 +1,78 @@
+"""Choices of how many GPUs of each pool are used: no plan that uses them costs less than any prices prove for them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.families import family
+from solvers.planning.bound.counts import MOST_CHOICES, GpuCounts
+from solvers.planning.bound.fleet import fleet
+from solvers.planning.bound.search import BoundSearch
+from solvers.planning.problem import Problem
+from solvers.planning.search.tables import Floats, tables
+from solvers.planning.solve import SolveBudget, solve
+from tests.solvers.planning.bound.test_bound import cheapest, last, problems
+
+EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 10
+
+
+def with_gpus(problem: Problem, choice: Floats) -> Problem:
+    """Returns the problem with so many GPUs of each pool."""
+    kept = {
+        gpu: True
+        for pool, count in zip(tables(problem).pools, choice, strict=True)
+        for gpu in sorted(pool.gpus)[: int(count)]
+    }
+    nodes = {
+        name: replace(node, gpus=tuple(index for index in node.gpus if (name, index) in kept))
+        for name, node in problem.nodes.items()
+    }
+    return replace(problem, nodes={name: node for name, node in nodes.items() if node.gpus})
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_no_plan_on_some_of_the_gpus_costs_less_than_is_proved_for_them(problem: Problem, seed: int) -> None:
+    problem = replace(problem, policy=replace(problem.policy, pricing="gpu"))
+    rng, found = np.random.default_rng(seed), last(problem)
+    search = BoundSearch(fleet(tables(problem), 1), 0)
+    for _ in range(4):
+        search.look(found.prices[: len(problem.services)] * rng.uniform(0.5, 1.1, len(problem.services)))
+    counts = search.counts
+    for choice in rng.permutation(counts.choices)[:4]:
+        fewer = (counts.choices <= choice).all(axis=1)
+        assert counts.proved[fewer].min() <= cheapest(with_gpus(problem, choice)) * (1 + 1e-9)
+
+
+def test_the_cheapest_choice_that_may_serve_everything_is_the_bound() -> None:
+    search = BoundSearch(fleet(tables(family("A", 8, 4, 2)), 1), 0)
+    counts = search.counts
+    counts.proved[:] = counts.cost + np.where(np.arange(len(counts.cost)) == 100, 0.0, 1.0)
+    bound, choice = counts.least()
+    assert bound == pytest.approx(counts.cost[100])
+    assert choice is not None and (choice == counts.choices[100]).all()
+    counts.proved[:] = counts.cost + 1.0
+    bound, choice = counts.least()
+    assert choice is None
+    assert bound == pytest.approx(search.sums.costs.otherwise + search.sums.sure)
+
+
+def test_shares_and_large_fleets_have_no_choices_listed() -> None:
+    assert GpuCounts.applies(fleet(tables(family("A", 16, 4, 0)), 1))
+    assert not GpuCounts.applies(fleet(tables(family("D", 16, 4, 0)), 1))
+    large = fleet(tables(family("A", 100, 4, 0)), 1)
+    assert not GpuCounts.applies(large)
+    assert np.prod(large.count + 1) > MOST_CHOICES
+
+
+def test_it_proves_the_plan_of_a_fleet_whose_prices_alone_do_not() -> None:
+    problem = family("A", 8, 4, 2)
+    certificate = solve(problem, SolveBudget(seconds=None, work=30)).certificate
+    assert certificate
+    assert last(problem, 10**6).bound == pytest.approx(certificate.cost.total)
