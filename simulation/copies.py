@@ -46,7 +46,7 @@ class CopyWork:
         """Serves what waits, as the copy's shape and knobs allow."""
         wanted = copy.wanted
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
-        busy = min(self.free, until) - since if self.free > since else 0.0
+        busy = max(0.0, self.free - since)  # its last batch goes on
         if len(self.queue):
             # The rest is being served. A whole batch may wait: a gateway counts the requests of all copies together.
             longest = (
@@ -54,7 +54,7 @@ class CopyWork:
                 if self.most_open
                 else LONGEST_QUEUE_REQUESTS
             )
-            remaining, self.inside, self.free, _, batches, within, failed, turned = serve(
+            remaining, self.inside, self.free, executed, batches, within, failed, turned = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
                 until, wanted.slo_ms / 1000, PATIENCE_SECONDS, longest, EDGES_S, self.answered,
             )  # fmt: skip
@@ -63,7 +63,8 @@ class CopyWork:
             self.batches += batches
             self.within += within
             self.errors += failed + (0 if self.most_open else turned)
-            busy = min(until - since, busy + batches * exec_s)
+            busy += executed
+        busy -= max(0.0, self.free - until)  # what is left of its last batch counts in the next tick, and only there
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy
 
