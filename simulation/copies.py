@@ -52,9 +52,9 @@ class CopyWork:
         wanted = copy.wanted
         batch = largest_batch(copy)
         self.exec_s = exec_s
-        busy = min(self.free, until) - since if self.free > since else 0.0
+        busy = max(0.0, self.free - since)  # its last batch goes on
         if len(self.queue):
-            remaining, self.inside, self.free, _, batches, within, failed, turned, last = serve(
+            remaining, self.inside, self.free, executed, batches, within, failed, turned, last = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
                 until, wanted.slo_ms / 1000, PATIENCE_SECONDS, LONGEST_QUEUE_REQUESTS, EDGES_S, self.answered,
             )  # fmt: skip
@@ -63,7 +63,8 @@ class CopyWork:
             self.batches += batches
             self.within += within
             self.errors += failed + turned
-            busy = min(until - since, busy + batches * exec_s)
+            busy += executed
+        busy -= max(0.0, self.free - until)  # what is left of its last batch counts in the next tick, and only there
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy
 
