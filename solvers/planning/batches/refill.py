@@ -13,8 +13,9 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.running_board import running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import LocalSearch, prepare
+from solvers.planning.search.drafts import prepare
 from solvers.planning.search.limits import enforce_limits
+from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import instances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Tables, tables
@@ -42,7 +43,7 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
     shop.clear_all()
     used = _seat(t, shop, problem.state.running if problem.state else ())
     local_search = LocalSearch(shop, seed, -LEAST_GAIN_SHARE, TRIES_A_TURN)
-    for _ in islice(local_search.run(course.rate, course.extra), -(-TRIES_PER_GPU * used // TRIES_A_TURN)):
+    for _ in islice(local_search.refills(course.rate, course.extra), -(-TRIES_PER_GPU * used // TRIES_A_TURN)):
         pass
     prune(shop)
     leave_out(shop)

@@ -16,7 +16,7 @@ from solvers.planning.replan.lines import Difference, assign, difference, predic
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import COARSE_SM_PERCENT, LEVEL_SHARES, prepare
+from solvers.planning.search.drafts import LEVEL_SHARES, prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import Floats, Tables, tables
@@ -25,6 +25,7 @@ from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 DRIFT_SHARE = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
 PASSES = 3  # beyond the first, over the rates that are left
 ROUNDS = 6  # of pricing
+GUESS_SM_PERCENT = 4  # step width of the rates by which room is guessed
 HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid
 
 
@@ -220,9 +221,8 @@ def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
     shop.clear_all()
     shop.pools.extra[:] = course.extra
     # Rates will rise: an instance must be able to carry more than today's.
-    shop.tabled = tabulated(
-        t, shop.w._replace(most_rate=np.full(len(t.services), np.inf)), COARSE_SM_PERCENT, usual_levels(t, LEVEL_SHARES)
-    )
+    w = shop.w._replace(most_rate=np.full(len(t.services), np.inf))
+    shop.read(tabulated(t, w, GUESS_SM_PERCENT, usual_levels(t, LEVEL_SHARES)))
     return shop, np.maximum(course.rate, 0.5 * rate)
 
 

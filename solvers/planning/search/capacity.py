@@ -22,14 +22,17 @@ def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float
         slow *= clock ** w.clock_exponent[profile]
     slo, row = w.slo_ms[service], w.percentile_row[service]
     most, by = 0.0, -1
-    for b in range(w.batches.shape[0]):
+    highest = w.utilization * w.margin
+    for b in range(w.batches.shape[0] - 1, -1, -1):  # large batches carry most: few of the others are looked up
         exec_ms = w.exec_ms[profile, b, sm] * slow
         judged = exec_ms * w.margin
         if not judged <= slo or w.memory_gib[profile, b] > memory:
             continue
-        load = min(accepted_load(w.loads[row, b], slo / judged), w.utilization * w.margin)
-        rate = 1000.0 * load * w.batches[b] / judged
-        if rate > most:
+        each = 1000.0 * w.batches[b] / judged
+        if each * highest < most:
+            continue
+        rate = each * min(accepted_load(w.loads[row, b], slo / judged), highest)
+        if rate >= most and rate > 0.0:
             most, by = rate, b
     return min(most, w.most_rate[service]), by
 

@@ -10,22 +10,17 @@ import numpy as np
 
 from solvers.planning.search import dive
 from solvers.planning.search.limits import enforce_limits
+from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.master import ResourcePrices
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
-COARSE_SM_PERCENT, FINE_SM_PERCENT = 4, 2  # step widths
-STEPS_SM_PERCENT = (10, 4, 10, 2)  # of a search's turns: profiles bend at round numbers, where filling is quick
+COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths
 LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
-TRIES = 200  # of a local search in a step of work, and
-TRIES_PER_GPU = 0.2  # more for each GPU in use
-PATIENCE_TRIES = 20_000  # without gain before a search ends, and
-PATIENCE_TRIES_PER_GPU = 50  # more for each GPU in use
-HEAT_SHARE = 0.02  # of a GPU's price
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,35 +139,6 @@ def _dive_again(
 
 
 def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
-    for _ in local_search.run(start.rate, start.extra):
+    for is_plan in local_search.cycles(start.rate, start.extra):
         progress.work += 1
-        yield progress.draft(method) or progress.nothing()
-
-
-@dataclass
-class LocalSearch:
-    """Refills a few GPUs at a time while that lowers the cost.
-
-    With a heat below nothing, a change is kept only if it gains about so much: where each change has its churn.
-    """
-
-    shop: Workshop
-    seed: int
-    heat_share: float = HEAT_SHARE
-    tries_a_turn: int | None = None  # none: by the GPUs in use
-    turns: int = 0
-
-    def run(self, rate: Floats, extra: Floats) -> Iterator[None]:
-        """Searches at these prices, some tries a turn, until many tries in a row gained nothing."""
-        shop, t = self.shop, self.shop.t
-        heat = self.heat_share * float(np.median([pool.price_per_hour for pool in t.pools]))
-        rate = np.where(rate > 0, rate, rate[rate > 0].min(initial=np.inf))
-        tries = self.tries_a_turn or TRIES + int(TRIES_PER_GPU * len(shop.used))
-        least, since = shop.cost, 0
-        while since < PATIENCE_TRIES + PATIENCE_TRIES_PER_GPU * len(shop.used):
-            shop.look_at(STEPS_SM_PERCENT[self.turns % len(STEPS_SM_PERCENT)])
-            shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, heat)
-            self.turns += 1
-            yield
-            since = 0 if shop.cost < least - 1e-9 else since + tries
-            least = min(least, shop.cost)
+        yield (progress.draft(method) if is_plan else None) or progress.nothing()

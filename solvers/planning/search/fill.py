@@ -11,6 +11,9 @@ from solvers.compiled import njit
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch, activate, best_pattern
 from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.search.trim import trim
+
+LEAST_WANTED = 0.5  # of a GPU's price, where not all that is needed must be served
 
 
 class Pools(NamedTuple):
@@ -99,10 +102,11 @@ def fill(
     done = 0
     activate(w, need, s)
     services = need.shape[0]
-    left = 0
+    left, wanted = 0, 0.0
     for service in range(services):
         if need[service] > 0.0:
             left += 1
+            wanted += prices[service] * need[service]
     while left > 0 and done < filled.shape[0]:
         pool = -1
         for q in range(count_pools):
@@ -113,6 +117,10 @@ def fill(
         site = pools.site[pool]
         gpu = pools.empty[pools.start[pool] + pools.empties[pool] - 1]
         node = b.node[gpu]
+        if worst > 0.0 and wanted < LEAST_WANTED * worst * pools.price[pool]:
+            ratio[pool] = -1.0  # too little is needed for another GPU of this price
+            fresh[pool] = 1
+            continue
         if fresh[pool] == 0:
             value = best_pattern(
                 w, site, prices, need, bonus, b.cpu[node], b.host[node], tabled.sms, tabled.levels,
@@ -150,13 +158,15 @@ def fill(
             p.offer[i], p.sm[i] = kept_offer[pool, i], kept_sm[pool, i]
             p.batch[i], p.cap[i] = kept_batch[pool, i], kept_cap[pool, i]
         p.about[0], p.about[2] = kept_count[pool], kept_clock[pool]
+        trim(w, site, prices, need, bonus, b.cpu[node], b.host[node], s, p)
         put(w, b, gpu, p)
         pools.empties[pool] -= 1
         filled[done] = gpu
         done += 1
-        for i in range(kept_count[pool]):
+        for i in range(int(p.about[0])):
             service = w.offer_service[p.offer[i]]
             if need[service] > 0.0:
+                wanted -= prices[service] * min(p.cap[i], need[service])
                 need[service] -= p.cap[i]
                 if need[service] < tabled.top[service]:
                     for other in range(w.service_group.shape[1]):

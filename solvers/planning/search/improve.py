@@ -6,11 +6,14 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
+from solvers.planning.search.costs import balance, cost_of, unserved_cost
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
 from solvers.planning.search.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used besides those emptied
+OPENED_SHARE = 0.3  # of the pools: so many offer empty GPUs to a try, since each pool costs time
+TAKEN = 2  # services that lack something, in each try, where that is allowed
 MOST_APART = 3  # GPUs at once
 NOISE = 0.1  # of prices, from try to try
 MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
@@ -19,34 +22,6 @@ TIMES = 30  # to look for each other GPU
 STRANGERS = 0.1  # of them, though they share no service with the first
 URGENT = 100.0  # times its price, at most, for a service that got too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
-
-
-@njit(F8(WORLD, BOARD, POOLS, I8, F8), inner=True)
-def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
-    """Returns the cost of a GPU with its residents, at a price of busy watts."""
-    if b.count[gpu] == 0:
-        return 0.0
-    pool = b.pool[gpu]
-    site = pools.site[pool]
-    sm, memory, watts = 0.0, 0.0, 0.0
-    for i in range(b.count[gpu]):
-        offer = b.offer[gpu, i]
-        profile = w.offer_profile[offer]
-        sm += b.sm[gpu, i]
-        memory += w.memory_gib[profile, b.batch[gpu, i]]
-        watts += w.power_w[profile, b.sm[gpu, i]] * b.clock[gpu] ** -w.power_exponent[profile]
-        if w.dedicated[w.offer_service[offer]] == 1:
-            sm = 100.0
-    used = max(sm, 100.0 * memory / w.site_memory_gib[site])
-    return pools.price[pool] + pools.sm_price[pool] * used + watt_price * watts
-
-
-@njit((WORLD, BOARD, POOLS, I1, F1, F1))
-def costs_of(w: TableArrays, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts: Floats) -> None:
-    """Writes the cost and the busy watts of each of these GPUs."""
-    for i in range(gpus.shape[0]):
-        costs[i] = cost_of(w, b, pools, gpus[i], w.energy_price)
-        watts[i] = cost_of(w, b, pools, gpus[i], w.energy_price + 1.0) - costs[i]
 
 
 @njit(I8(WORLD, BOARD, I1, I1, I1))
@@ -71,35 +46,6 @@ def spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -
             clear(w, b, gpu)
             gone += 1
     return gone
-
-
-@njit(F8(WORLD, BOARD, F1))
-def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
-    """Returns the cost of what is unserved, and writes into `need` what each service needs."""
-    cost = 0.0
-    for service in range(need.shape[0]):
-        missing = w.rate[service] - b.cover[service]
-        if missing <= 1e-9 * w.rate[service]:
-            need[service] = 0.0
-            continue
-        need[service] = missing
-        cost += w.unserved_price[service] * max(missing, 1.0)
-    return cost
-
-
-@njit((WORLD, BOARD, F1, I1, I8, F1, F1), inner=True)
-def balance(w: TableArrays, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
-    """Writes what these services need; into: the cost of that, and the worth of what is carried beyond the need."""
-    into[0], into[1] = 0.0, 0.0
-    for place in range(count):
-        service = services[place]
-        missing = w.rate[service] - b.cover[service]
-        need[service] = 0.0
-        if missing > 1e-9 * w.rate[service]:
-            need[service] = missing
-            into[0] += w.unserved_price[service] * max(missing, 1.0)
-        elif missing < 0.0:
-            into[1] -= prices[service] * missing
 
 
 @njit((BOARD, POOLS, I8))
@@ -187,16 +133,23 @@ def neighbourhood(
     return count
 
 
-@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1), makes_arrays=True)
+@njit(
+    F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, F1, F8, F8, SCRATCH, PATTERN, BOARD, I1),
+    makes_arrays=True,
+)
 def improve(
     w: TableArrays, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
-    tries: int, heat: float, s: PatternScratch, p: GpuPattern, undo: Board, filled: Ints,
+    tries: int, heat: float, missed: Floats, floor: float, stop: float, s: PatternScratch, p: GpuPattern, undo: Board,
+    filled: Ints,
 ) -> float:  # fmt: skip
     """Empties two or three GPUs and refills them, so many times, and keeps what is cheaper; returns what that saves.
 
     What is carried beyond the need counts for a part of its price: enough of it makes a GPU superfluous. At the same
     prices a filling always finds the same, so every try has its own. A board that costs up to about `heat` more is
     kept, too, or the search would end at the first board that no try betters.
+
+    What is missing costs `missed`. Without a `floor` the search may leave something unserved: then a try looks at a
+    few services that lack something, not at all of them, and fills no GPU worth less than `stop` of its price.
     """
     np.random.seed(seed)
     used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(MOST_APART, dtype=np.int64)
@@ -206,9 +159,13 @@ def improve(
     before, after = np.zeros(2), np.zeros(2)
     standing = list_used(b, used)
     unserved_cost(w, b, short)
-    total, left_short = 0.0, 0
+    total, left_short, lacking = 0.0, 0, 0
+    may_lack, lacks = floor == 0.0, np.zeros(services, dtype=np.int64)
     for service in range(services):
         if short[service] > 0.0:
+            lacks[lacking] = service
+            lacking += 1
+        if short[service] > 0.0 and not may_lack:
             touched[left_short] = service
             is_touched[service] = 1
             left_short += 1
@@ -226,22 +183,31 @@ def improve(
                     is_touched[service] = 1
                     touched[concerned] = service
                     concerned += 1
-        balance(w, b, prices, touched, concerned, need, before)
+        if may_lack and lacking > 0:
+            for _ in range(TAKEN):
+                service = lacks[np.random.randint(lacking)]
+                if is_touched[service] == 0:
+                    is_touched[service] = 1
+                    touched[concerned] = service
+                    concerned += 1
+        balance(w, b, prices, missed, floor, touched, concerned, need, before)
         for place in range(count):
             paid += cost_of(w, b, pools, apart[place], w.watt_price)
             remember(b, apart[place], undo, place)
             clear(w, b, apart[place])
-        balance(w, b, prices, touched, concerned, need, after)
+        balance(w, b, prices, missed, floor, touched, concerned, need, after)
         urgent = URGENT ** np.random.random()
         for place in range(concerned):
             service = touched[place]
             own[service] = prices[service] * np.exp(NOISE * np.random.standard_normal())
-            if short[service] > 0.0:
+            if short[service] > 0.0 and not may_lack:
                 own[service] *= urgent
         part = 0.5 * np.random.randint(3)
         for pool in range(pools.price.shape[0]):
             local.extra[pool] = part * extra[pool]
             top, taken = pools.empties[pool], min(FEW_MORE, pools.empties[pool])
+            if np.random.random() > OPENED_SHARE:
+                taken = 0
             kept = 0
             for j in range(taken):
                 local.empty[local.start[pool] + kept] = pools.empty[pools.start[pool] + top - taken + j]
@@ -251,17 +217,23 @@ def improve(
                     local.empty[local.start[pool] + kept] = apart[place]
                     kept += 1
             local.empties[pool] = kept
-        done = fill(w, b, local, tabled, own, need, MORE_IS_WORTH * np.random.random(), 0.0, s, p, filled)
+        done = fill(w, b, local, tabled, own, need, MORE_IS_WORTH * np.random.random(), stop, s, p, filled)
         pays = 0.0
         for place in range(done):
             pays += cost_of(w, b, pools, filled[place], w.watt_price)
-        balance(w, b, prices, touched, concerned, need, after)
+        balance(w, b, prices, missed, floor, touched, concerned, need, after)
         saved = paid + before[0] - pays - after[0]
         if saved + SPARE_IS_WORTH * (after[1] - before[1]) > heat * np.log(1.0 - np.random.random()) + 1e-12:
             total += saved
             for place in range(concerned):
                 short[touched[place]] = need[touched[place]]
             standing = list_used(b, used)
+            if may_lack:
+                lacking = 0
+                for service in range(services):
+                    if short[service] > 0.0:
+                        lacks[lacking] = service
+                        lacking += 1
             for pool in range(pools.price.shape[0]):
                 restack(b, pools, pool)
         else:
@@ -275,7 +247,7 @@ def improve(
         left_short = 0
         for place in range(concerned):  # those served too little are concerned in every try
             service = touched[place]
-            if short[service] > 0.0:
+            if short[service] > 0.0 and not may_lack:
                 touched[left_short] = service
                 is_touched[service] = 1
                 left_short += 1

@@ -44,6 +44,7 @@ class PatternScratch(NamedTuple):
     worth: Floats  # [resident]
     trial: GpuPattern
     proposal: GpuPattern
+    latest: GpuPattern
 
 
 def pattern() -> GpuPattern:
@@ -69,6 +70,7 @@ def scratch(w: TableArrays, levels: int, places: int) -> PatternScratch:
         np.zeros(MOST_RESIDENTS),
         pattern(),
         pattern(),
+        pattern(),
     )
 
 
@@ -76,7 +78,7 @@ PATTERN: Any = numba.typeof(pattern())
 _I1 = np.zeros(1, dtype=np.int64)
 _NONE = PatternScratch(
     np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.zeros(1),
-    np.zeros((1, 1), dtype=np.int64), _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(),
+    np.zeros((1, 1), dtype=np.int64), _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(), pattern(),
 )  # fmt: skip
 SCRATCH: Any = numba.typeof(_NONE)
 
@@ -264,13 +266,13 @@ def propose(
     first = w.site_group[site]
     groups = w.site_group[site + 1] - first
     for g in range(groups):
+        if s.active_start[first + g] == s.active_start[first + g + 1]:
+            continue
         value, argument = s.value[site, level, g], s.argument[site, level, g]
         for turn in range(turns):
             taken = choice[g * turns + turn]
             for x in range(places):
                 taken[x] = 0
-            if s.active_start[first + g] == s.active_start[first + g + 1]:
-                continue
             for x in range(places - 1, 0, -1):
                 most, by = best[x], 0
                 for y in range(1, x + 1):
@@ -298,6 +300,8 @@ def propose(
         return
     count = 0
     for g in range(groups - 1, -1, -1):
+        if s.active_start[first + g] == s.active_start[first + g + 1]:
+            continue
         for turn in range(turns - 1, -1, -1):
             y = choice[g * turns + turn, x]
             if y > 0:
@@ -315,6 +319,29 @@ def copy_pattern(a: GpuPattern, b: GpuPattern) -> None:
         b.offer[i], b.sm[i], b.batch[i], b.cap[i] = a.offer[i], a.sm[i], a.batch[i], a.cap[i]
     for i in range(a.about.shape[0]):
         b.about[i] = a.about[i]
+
+
+@njit((PATTERN, PATTERN), inner=True)
+def is_same(a: GpuPattern, b: GpuPattern) -> bool:
+    """Tells if two patterns have the same residents with the same SM%, in the same order."""
+    same = a.about[0] == b.about[0]
+    for i in range(int(a.about[0])):
+        same = same and a.offer[i] == b.offer[i] and a.sm[i] == b.sm[i]
+    return same
+
+
+@njit(F8(WORLD, F1, F1, PATTERN), inner=True)
+def price_of_pressure(w: TableArrays, prices: Floats, need: Floats, p: GpuPattern) -> float:
+    """Returns what one more unit of pressure takes from the worth of these residents."""
+    total, price = 0.0, 0.0
+    for i in range(int(p.about[0])):
+        total += w.pressure[w.offer_profile[p.offer[i]], p.sm[i]]
+    for i in range(int(p.about[0])):
+        profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
+        feels = w.sensitivity[profile]
+        beside = total - w.pressure[profile, p.sm[i]]
+        price += prices[service] * min(p.cap[i], need[service]) * feels / (1.0 + feels * beside)
+    return price
 
 
 @njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN), inner=True)
@@ -356,32 +383,31 @@ def best_pattern(
     p.about[0], p.about[1], p.about[2] = 0.0, 0.0, 1.0
     trial, proposal = s.trial, s.proposal
     for group in range(w.site_group[site], w.site_group[site + 1]):
-        if s.stale[site, group - w.site_group[site]] == 1:
+        is_active = s.active_start[group] < s.active_start[group + 1]
+        if is_active and s.stale[site, group - w.site_group[site]] == 1:
             revalue(w, site, group, prices, need, bonus, table, levels.shape[0], sms.shape[0], s)
+    latest = s.latest
+    latest.about[0], price = -1.0, 0.0
     for level in range(levels.shape[0]):
         sigma = 0.0
         for _ in range(2):
             propose(w, site, prices, need, bonus, sigma, sms, level, table, sm_price, s, proposal)
-            slower = w.watt_price > 0.0 or watts_of(w, site, proposal) > w.site_max_w[site]
-            for step in range(w.site_clocks.shape[1]):
-                clock = w.site_clocks[site, step]
-                if clock == 0.0 or (step > 0 and not slower):
-                    break
-                copy_pattern(proposal, trial)
-                value = settle(w, site, prices, need, bonus, clock, cpu, host, memory, trial, s.worth)
-                if value > p.about[1]:
-                    copy_pattern(trial, p)
-            total, sigma = 0.0, 0.0
-            count = int(proposal.about[0])
-            for i in range(count):
-                total += w.pressure[w.offer_profile[proposal.offer[i]], proposal.sm[i]]
-            for i in range(count):
-                profile, service = w.offer_profile[proposal.offer[i]], w.offer_service[proposal.offer[i]]
-                feels = w.sensitivity[profile]
-                beside = total - w.pressure[profile, proposal.sm[i]]
-                rate = best_rate(w, proposal.offer[i], proposal.sm[i], beside, 1.0, memory)[0]
-                sigma += prices[service] * min(rate, need[service]) * feels / (1.0 + feels * beside)
-            if count <= 1:
+            if not is_same(proposal, latest):  # or it is known what it is worth, and the price of its pressure
+                copy_pattern(proposal, latest)
+                slower = w.watt_price > 0.0 or watts_of(w, site, proposal) > w.site_max_w[site]
+                price = 0.0
+                for step in range(w.site_clocks.shape[1]):
+                    clock = w.site_clocks[site, step]
+                    if clock == 0.0 or (step > 0 and not slower):
+                        break
+                    copy_pattern(proposal, trial)
+                    value = settle(w, site, prices, need, bonus, clock, cpu, host, memory, trial, s.worth)
+                    if value > p.about[1]:
+                        copy_pattern(trial, p)
+                    if step == 0:
+                        price = price_of_pressure(w, prices, need, trial)
+            sigma = price
+            if proposal.about[0] <= 1.0:
                 break
     if p.about[0] == 0.0:
         one_alone(w, site, prices, need, bonus, cpu, host, sms, table, s, p)

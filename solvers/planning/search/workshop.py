@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
 from solvers.planning.search.capacity import rate_table, sm_grid
+from solvers.planning.search.costs import costs_of, unserved_cost
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
-from solvers.planning.search.improve import costs_of, improve, restack, unserved_cost
+from solvers.planning.search.improve import improve, restack
 from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
 from solvers.planning.search.tables import Floats, Ints, Tables
 
@@ -65,9 +66,13 @@ class Workshop:
         """Tabulates every `step` of SM% from now on."""
         if step not in self.by_step:
             self.by_step[step] = tabulated(self.t, self.w, step, self.tabled.levels.tolist())
-        self.tabled = self.by_step[step]
-        if len(self.tabled.sms) > len(self.scratch.best):
-            self.scratch = scratch(self.w, len(self.tabled.levels), len(self.tabled.sms))
+        self.read(self.by_step[step])
+
+    def read(self, tabled: Tabled) -> None:
+        """Takes these rates from now on."""
+        self.tabled = tabled
+        if len(tabled.sms) > len(self.scratch.best):
+            self.scratch = scratch(self.w, len(tabled.levels), len(tabled.sms))
 
     def fill(self, prices: Floats, need: Floats, worst: float = 0.0) -> Ints:
         """Puts patterns on empty GPUs until `need`, which it changes, is met; returns the GPUs used."""
@@ -144,13 +149,29 @@ class Workshop:
         costs_of(self.w, self.board, self.pools, gpus.astype(np.int64), costs, watts)
         return costs, watts
 
-    def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, heat: float) -> float:
-        """Empties a few GPUs and refills them, so many times; returns what that saves."""
+    def improve(
+        self, prices: Floats, extra: Floats, seed: int, tries: int, heat: float, lack: float | None = None
+    ) -> float:
+        """Empties a few GPUs and refills them, so many times; returns what that saves.
+
+        With a `lack`, what is missing costs so many times its price; without one, what it truly costs.
+        """
+        missed, floor, stop = (self.w.unserved_price, 1.0, 0.0) if lack is None else (lack * prices, 0.0, 1 / lack)
         saved: float = improve(
-            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, self.scratch,
-            self.pattern, self.undo, self.filled[:ROOM_GPUS],
+            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, missed, floor,
+            stop, self.scratch, self.pattern, self.undo, self.filled[:ROOM_GPUS],
         )  # fmt: skip
         return saved
+
+    def kept_board(self) -> Board:
+        """Returns a copy of the board."""
+        return Board._make(values.copy() for values in self.board)
+
+    def bring_back(self, kept: Board) -> None:
+        """Makes the board what it was when it was copied."""
+        for values, old in zip(self.board, kept, strict=True):
+            values[...] = old
+        self.restack()
 
     @property
     def used(self) -> Ints:

@@ -19,9 +19,9 @@ from solvers.planning.solve import SolveBudget, find
 
 @cache
 def fleet() -> tuple[Problem, Plan]:
-    """The fleet of `gpuwright up`, and a plan with both of its jobs."""
+    """The fleet of `gpuwright up`, and its first plan, which leaves a job room beside a service."""
     problem = build_problem(load([Path("examples/fleet.yaml")]))
-    plan = find(problem, SolveBudget(None, 24, 1), alone=True).plan
+    plan = find(problem, SolveBudget(None, 1, 1), alone=True).plan
     assert judge(problem, plan, simulate=False, keeps=keep).is_right
     assert {placed.place for placed in plan.jobs} & {line.place for line in plan.instances}, "nothing shares a GPU"
     return problem, plan
