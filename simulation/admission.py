@@ -23,7 +23,7 @@ def admit_arrivals(
     """Gives the arrivals to copies, each to its first choice or the next one with room; returns how many got none."""
     most = np.array([most_by_copy.get(copy.id, 0) for copy, _ in ready], dtype=np.int64)
     if most.any():
-        most_open, most[most == 0] = NO_LIMIT, NO_LIMIT
+        most_open, most[most == 0] = NO_LIMIT, most[most > 0].min()  # of a copy that is new since the last look
     waiting = np.concatenate([work.queue for _, work in ready])
     counts = np.array([len(work.queue) for _, work in ready], dtype=np.int64)
     places = assign_arrivals(

@@ -32,7 +32,7 @@ NOTE_SECONDS = 10.0
 MARK_SECONDS = 30.0
 LEARN_SECONDS = 60.0
 SOONEST_SECONDS = 2.0  # between two cycles
-WORK = 12
+WORK = 40
 
 
 class Simulation:

@@ -51,7 +51,13 @@ class Relief:
         if not self.most_open:
             return desired
         limits = {name: self._lower(name, limit) for name, limit in desired.limits.items()}
-        return replace(desired, limits=limits, most_open=self.by_server)
+        return replace(desired, limits=limits, most_open={**self._of_new_copies(desired), **self.by_server})
+
+    def _of_new_copies(self, desired: Desired) -> dict[str, int]:
+        """Returns the limits of copies until they are looked at: the least of their service."""
+        least = {name: min(pressure.by_copy.values()) for name, pressure in self._pressures.items() if pressure.by_copy}
+        routes = (item for item in desired.routes() if item[1].service in least)
+        return {server_name(source, route.copy): least[route.service] for source, route in routes}
 
     def _lower(self, name: str, limit: ServiceLimit) -> ServiceLimit:
         """Returns the limit in an overload. Where copies have limits, the service's leaves room for all of them."""

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
 LOADS: tuple[LoadName, ...] = get_args(LoadName)
-WORK = 24  # of each search of a cycle
+WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
 MOST_HOURS = 31 * 24
 MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated

@@ -23,7 +23,7 @@ from solvers.planning.workers import Worker, gather, run_in_turn
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
 EXACT = "exact"
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
-BOUND_STEPS = 2_000  # of the bound, for each step of the planner
+BOUND_STEPS = 8_000  # of the bound, for each step of the planner: about the same time
 FIRST_BOUND_WORK = 20_000  # steps of the bound before an exact search: milliseconds
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 

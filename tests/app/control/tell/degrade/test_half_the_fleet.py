@@ -58,7 +58,7 @@ def half(whole: Problem, before: Plan) -> tuple[Problem, set[str]]:
 
 def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
-    plan = solve(problem, SolveBudget(work=10))
+    plan = solve(problem, SolveBudget(work=40))
     assert judge(problem, plan, simulate=False, keeps=keep).is_right
     assert {part.service for part in plan.unserved} == {"lab/spare"}
     assert all(part.reason and part.relaxation for part in plan.unserved)
@@ -84,7 +84,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
 
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
-    plan = solve(problem, SolveBudget(work=10))
+    plan = solve(problem, SolveBudget(work=40))
     expected = {name: ExpectedLoad(1500.0, observed_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(plan, expected, {name: SloTarget(200.0) for name in SERVICES})
     assert [name for name, found in sheds.items() if found.share] == ["lab/spare"]
