@@ -166,7 +166,7 @@ class Convergence:
         for _ in range(TUNING.refute_rounds):
             prices, limit, steps = master.solve()
             s.work += steps
-            if limit <= float(choice @ f.fixed):
+            if not np.isfinite(limit) or limit <= float(choice @ f.fixed):
                 return False
             evaluation = s.look(weight * centre + (1 - weight) * f.limited(prices))
             if s.counts.is_refuted[(s.counts.choices == choice).all(axis=1)].all():

@@ -104,7 +104,8 @@ def _in_time(instances: Iterable[Instance], slo_ms: float, gateways: int) -> dic
     """Returns by place how many open requests one gateway may have there, so that all are answered within the SLO.
 
     A request waits for the batch that runs and for those before its own, so it is in time if the batches of all that
-    are open fit into the SLO. Of two instances on one GPU the smaller figure counts.
+    are open fit into the SLO. Each gateway may have one: only with more gateways than that are some late. Of two
+    instances on one GPU the smaller figure counts.
     """
     found: dict[str, int] = {}
     for instance in instances:
