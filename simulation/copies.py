@@ -33,7 +33,7 @@ class CopyWork:
     inside: int = 0  # the first of them, which can no longer be turned away
     free: float = 0.0
     in_batch: int = 0  # requests of the last batch, which runs until then
-    exec_s: float = 0.0  # of a batch, in the last tick
+    exec_s: float = 0.0  # of a batch, in this tick
     answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
     errors: int = 0
     within: int = 0
@@ -47,16 +47,16 @@ class CopyWork:
         """Adds arrivals, in order."""
         self.queue = np.concatenate([self.queue, arrivals])
 
-    def serve(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
+    def serve(self, copy: NodeCopy, since: float, until: float, noise: Floats) -> None:
         """Serves what waits, as the copy's shape and knobs allow."""
         wanted = copy.wanted
         batch = largest_batch(copy)
-        self.exec_s = exec_s
         busy = max(0.0, self.free - since)  # its last batch goes on
         if len(self.queue):
             remaining, self.inside, self.free, executed, batches, within, failed, turned, last = serve(
-                self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
-                until, wanted.slo_ms / 1000, PATIENCE_SECONDS, LONGEST_QUEUE_REQUESTS, EDGES_S, self.answered,
+                self.queue, self.inside, batch, self.exec_s * noise, wanted.batch_timeout_ms / 1000,
+                max(self.free, since), until, wanted.slo_ms / 1000, PATIENCE_SECONDS, LONGEST_QUEUE_REQUESTS, EDGES_S,
+                self.answered,
             )  # fmt: skip
             self.queue = self.queue[:remaining].copy()
             self.in_batch = last or self.in_batch

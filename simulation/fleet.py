@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -134,6 +134,7 @@ class SimulatedFleet:
             return
         ready: dict[str, list[tuple[NodeCopy, CopyWork]]] = {}
         for node in self.nodes.values():
+            self._set_times(node)  # gateways admit by what copies answer now
             for copy in node.serving():
                 ready.setdefault(copy.service, []).append((copy, node.work[copy.id]))
         for name in self.declared:
@@ -186,24 +187,35 @@ class SimulatedFleet:
             if share:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
 
-    def _run(self, node: LightNode, since: float, until: float) -> None:
+    def _set_times(self, node: LightNode) -> None:
+        """Sets how long a batch of each copy takes, beside what runs on its GPU by now."""
+        for number, copies in self._running(node):
+            residents = {copy.id: node.resident(copy) for copy in copies}
+            for copy in copies:
+                if copy.served:
+                    neighbours = [resident for name, resident in residents.items() if name != copy.id]
+                    exec_ms = self.truth.exec_ms(
+                        node.key(copy), _batch(copy), copy.wanted.sm_percent, neighbours, node.clock_mhz(number)
+                    )
+                    node.work[copy.id].exec_s = exec_ms / 1000
+
+    def _running(self, node: LightNode) -> Iterator[tuple[int, list[NodeCopy]]]:
+        """Yields the GPUs that work, with the copies whose processes run there."""
         by_gpu: dict[str, list[NodeCopy]] = {uuid: [] for uuid in node.uuids}
         for copy in node.alive():
             if copy.stage is not Stage.STARTING:
                 by_gpu[copy.gpu].append(copy)
-        for number, uuid in enumerate(node.uuids):
-            if number in node.lost:
-                continue
+        yield from ((number, by_gpu[uuid]) for number, uuid in enumerate(node.uuids) if number not in node.lost)
+
+    def _run(self, node: LightNode, since: float, until: float) -> None:
+        for number, copies in self._running(node):
             clock_mhz = node.clock_mhz(number)
-            residents = {copy.id: node.resident(copy) for copy in by_gpu[uuid]}
-            for copy in by_gpu[uuid]:
+            residents = {copy.id: node.resident(copy) for copy in copies}
+            for copy in copies:
                 neighbours = [resident for name, resident in residents.items() if name != copy.id]
                 work = node.work[copy.id]
                 if copy.served:
-                    exec_ms = self.truth.exec_ms(
-                        node.key(copy), _batch(copy), copy.wanted.sm_percent, neighbours, clock_mhz
-                    )
-                    work.serve(copy, exec_ms / 1000, since, until, self._noise())
+                    work.serve(copy, since, until, self._noise())
                 elif copy.stage is Stage.READY:
                     job = copy.wanted.owner
                     speed = self.truth.units_per_second(
@@ -212,7 +224,7 @@ class SimulatedFleet:
                     work.train(speed, since, until, self._saves, job)
                 elif work.saved_at is not None:
                     self._saves[copy.wanted.owner] = work.units  # it saves before it ends
-            drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in by_gpu[uuid]]
+            drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in copies]
             busy = sum(resident.sm_percent * share for resident, share in drawn)
             node.read(number, self.truth.watts(node.gpu_type, drawn, clock_mhz), busy, until - since)
         for copy in node.copies.values():

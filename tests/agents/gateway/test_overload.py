@@ -127,5 +127,5 @@ def test_a_gateway_that_counts_anew_begins_anew() -> None:
     assert pressure
     assert pressure.most_open
     counted = ServiceLoad(0, 0, 3, {"a": ReadyCopy(200.0)})
-    anew = update_pressure(pressure, counted, ServiceTarget(SLO), queue.at + LOOK)
-    assert (anew.most_open, anew.capacity) == (0, 0.0)
+    restarted = update_pressure(pressure, counted, ServiceTarget(SLO), queue.at + LOOK)
+    assert (restarted.most_open, restarted.capacity) == (0, 0.0)
