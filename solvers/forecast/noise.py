@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 from solvers.forecast.samples import Sample, mean_rate, seconds_of, since
 from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # with fewer differences, a guess is better
 GUESS = 0.05
-_TO_DEVIATION = 1.4826 / math.sqrt(2)  # from the median absolute difference of two normal draws to their deviation
+_OF_MEDIAN = 1.4826  # from the median distance of normal draws to their deviation
 
 
 def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
     """Returns the standard deviation of a rate as a share of it, from samples far enough apart to be independent.
 
-    It uses a median, so that neither a ramp nor a spike counts as noise; slow waves cancel in the differences.
+    It uses medians, so that neither a step nor a spike counts as noise. Rates differ from those before them, and from
+    the middle between those before and after them: of a load that rises or falls for long only the first is large.
     """
     if not samples:
         return GUESS
     recent = _apart(since(samples, samples[-1].at - settings.noise_seconds), settings.independent_seconds)
     rates = [sample.requests / sample.seconds for sample in recent]
-    differences = [
-        abs(here - there) / (here + there) * 2
-        for there, here in zip(rates, rates[2:], strict=False)
-        if here + there > 0
-    ]
-    if len(differences) < FEWEST:
+    changes = [_share(here, there) for there, here in zip(rates, rates[2:], strict=False)]
+    bends = [
+        _share(here, (before + after) / 2)
+        for before, here, after in zip(rates, rates[2:], rates[4:], strict=False)
+    ]  # fmt: skip
+    if len(changes) < FEWEST:
         return GUESS
-    differences.sort()
-    return max(settings.least_noise, differences[len(differences) // 2] * _TO_DEVIATION)
+    return max(settings.least_noise, min(_deviation(changes, 2.0), _deviation(bends, 1.5)))
+
+
+def _share(rate: float, other: float) -> float:
+    """Returns the distance of two rates as a share of their mean."""
+    return abs(rate - other) / (rate + other) * 2 if rate + other > 0 else 0.0
+
+
+def _deviation(distances: Sequence[float], variance: float) -> float:
+    """Returns the standard deviation of rates whose distances have so many times their variance."""
+    return median(distances) * _OF_MEDIAN / math.sqrt(variance)
 
 
 def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:
