@@ -123,7 +123,9 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
     begins = _begins_seconds(target)
     calmer = TUNING.ends_share if before.most_open else 1.0
     fewer = -look * calmer * _forgiven(target.percentile)
-    too_long = max(0.0, before.over_seconds + (look if unlimited > too_many else fewer))
+    # What limited it as a whole goes on to, copy by copy.
+    over_before = begins if before.most_open and not before.by_copy else before.over_seconds
+    too_long = max(0.0, over_before + (look if unlimited > too_many else fewer))
     if not is_limited:
         is_limited = too_long > 0 if before.most_open else too_long >= begins
     state = replace(measured, over_seconds=min(too_long, begins), unlimited=unlimited)

@@ -74,7 +74,7 @@ def test_more_than_is_answered_is_turned_away_within_seconds_and_who_is_let_in_i
     assert answered >= 0.95 * 400 * 60, "copies have enough to do"
 
 
-def test_it_is_over_once_nobody_has_to_be_turned_away() -> None:
+def test_it_is_over_once_no_request_has_to_be_turned_away() -> None:
     queue = Queue({"a": 400.0})
     queue.advance(10, lambda _: 300.0)
     assert queue.advance(10, lambda _: 800.0)[-1]
@@ -96,6 +96,15 @@ def test_a_copy_that_goes_lowers_the_limit() -> None:
     before = queue.advance(10, lambda _: 700.0)[-1]
     del queue.copies["b"]
     assert queue.advance(LOOK, lambda _: 700.0)[-1] == pytest.approx(before / 2, rel=0.15)
+
+
+def test_batches_that_become_known_in_an_overload_do_not_end_it() -> None:
+    queue = Queue({"a": 200.0})
+    queue.advance(10, lambda _: 150.0)
+    assert queue.advance(10, lambda _: 700.0)[-1]
+    counted = ServiceLoad(queue.ended, queue.turned_away, int(queue.open), {"a": ReadyCopy(200.0, in_time=40)})
+    known = update_pressure(queue.pressure, counted, ServiceTarget(SLO), queue.at + LOOK)
+    assert (known.most_open, known.by_copy) == (40, {"a": 40})
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
@@ -120,7 +129,7 @@ def test_a_burst_that_a_slow_service_answers_in_time_is_no_overload() -> None:
         assert pressure.most_open == 0
 
 
-def test_a_gateway_that_counts_anew_begins_anew() -> None:
+def test_a_gateway_that_starts_again_forgets_the_overload() -> None:
     queue = Queue({"a": 200.0})
     queue.advance(20, lambda _: 600.0)
     pressure = queue.pressure
