@@ -30,6 +30,10 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
 def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
     """Returns the plan of these services, with jobs and reasons, once the judge accepts it."""
     problem = t.problem
+    if problem.state and problem.state.running:
+        from solvers.planning.replan.shares import keep_shares  # most problems begin with nothing
+
+        services = keep_shares(t, services)
     plan, verdict, method = _accepted(problem, services)
     bound, note = _sound(known, verdict.cost.total)
     return Plan(

@@ -20,8 +20,8 @@ def match_running(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
     """Returns the same plan on other GPUs of the same pools, so that as many SM% as possible run there already."""
     state = t.problem.state
     assert state
-    by_place = _by_place(cold)
-    running = {place: Counter(map(_key, lines)) for place, lines in _by_place(state.running).items()}
+    by_place = lines_by_place(cold)
+    running = {place: Counter(map(key_of, lines)) for place, lines in lines_by_place(state.running).items()}
     moves: dict[Place, Place] = {}
     for pool in t.pools:
         places = list(pool.gpus)
@@ -37,7 +37,7 @@ def _paired(
     running: dict[Place, Counter[Key]],
 ) -> dict[Place, Place]:  # fmt: skip
     """Finds a place for each planned GPU: the same set first, then most SM% in common, then its own, then any."""
-    keys = {place: Counter(map(_key, by_place[place])) for place in patterns}
+    keys = {place: Counter(map(key_of, by_place[place])) for place in patterns}
     free, moves = dict.fromkeys(places), {}
     alike: dict[frozenset[tuple[Key, int]], list[Place]] = defaultdict(list)
     for place in reversed(places):
@@ -116,11 +116,11 @@ def _named(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Insta
     """Gives what runs already its old name, and to no other instance."""
     names: dict[tuple[Place, Key], list[str]] = defaultdict(list)
     for line in reversed(running):
-        names[line.place, _key(line)].append(line.id)
+        names[line.place, key_of(line)].append(line.id)
     taken = {line.id for line in running}
     found, numbers = [], Counter[str]()
     for line in lines:
-        known = names.get((line.place, _key(line)))
+        known = names.get((line.place, key_of(line)))
         if known:
             found.append(replace(line, id=known.pop()))
             continue
@@ -133,11 +133,11 @@ def _named(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Insta
     return found
 
 
-def _key(line: Instance) -> Key:
+def key_of(line: Instance) -> Key:
     return (line.service, line.variant, line.sm_percent, round(line.memory_gib, 9))
 
 
-def _by_place(lines: Sequence[Instance]) -> dict[Place, list[Instance]]:
+def lines_by_place(lines: Sequence[Instance]) -> dict[Place, list[Instance]]:
     found: dict[Place, list[Instance]] = defaultdict(list)
     for line in lines:
         found[line.place].append(line)

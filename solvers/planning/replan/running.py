@@ -48,7 +48,7 @@ def beside_running(
 
     def weigh(choice: ServicePlan) -> None:
         nonlocal best, least
-        value = _value(t, choice)
+        value = value_of(t, choice)
         if value < least * (1 - SAME_SHARE):
             best, least = choice, value
 
@@ -93,7 +93,7 @@ def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -
     if not unserved or not lines:
         return before
     after = repair(t, lines, ())
-    return replace(after, origin="") if _value(t, after) < _value(t, before) else before
+    return replace(after, origin="") if value_of(t, after) < value_of(t, before) else before
 
 
 def repaired(t: Tables) -> ServicePlan:
@@ -174,7 +174,7 @@ def _stir_mistimed(d: RunningBoard) -> None:
             d.stirred.add(gpu)
 
 
-def _value(t: Tables, choice: ServicePlan) -> float:
+def value_of(t: Tables, choice: ServicePlan) -> float:
     """Returns the value of the services alone; infinite if the plan breaks a rule."""
     verdict = judge_services(t.problem, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)), keep)
     return verdict.cost.value(t.problem.policy) if verdict.is_right else inf
