@@ -36,17 +36,21 @@ def wanted_in(snapshot: Snapshot) -> Decision:
     return draft_changes(snapshot, question, replace(answer, plan=replace(answer.plan, instances=laid_over)))
 
 
-@pytest.fixture(scope="module")
-def full() -> Snapshot:
-    """The demo's fleet after its plan has followed other loads by the least change: nearly every GPU is in use."""
-    draw = Random(SEED)
+def followed(draw: Random, least: float, most: float) -> Snapshot:
+    """Returns the demo's fleet after its plan has followed loads that moved so by the least change."""
     snapshot = under_loads(fleet(), draw, 0.9, 1.4)
     question = formulate(snapshot)
     first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
-    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, 0.7, 1.3)
+    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, least, most)
     question = formulate(snapshot)
-    followed = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
-    return replace(snapshot, in_force=hold_back(snapshot, question, followed).desired, target=2)
+    decision = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
+    return replace(snapshot, in_force=hold_back(snapshot, question, decision).desired, target=2)
+
+
+@pytest.fixture(scope="module")
+def full() -> Snapshot:
+    """The demo's fleet with nearly every GPU in use."""
+    return followed(Random(SEED), 0.7, 1.3)
 
 
 @pytest.fixture(scope="module")

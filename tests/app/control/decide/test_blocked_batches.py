@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,8 +14,8 @@ from app.control.formulate.formulate import formulate
 from solvers.planning.batches.batch import Batch, BatchKind
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
-from tests.app.control.decide.conftest import under_loads
-from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
+from tests.app.control.decide.conftest import followed
+from tests.app.control.decide.test_batches import SECONDS, SOLVER
 
 SEED = 5  # of loads after which some batches have no order of steps
 TRIES = 64
@@ -26,14 +25,7 @@ MOST_CHURN = 1e3
 @pytest.fixture(scope="module")
 def context() -> BatchContext:
     """The demo's fleet after its loads have fallen, with some GPUs empty and the others full."""
-    draw = Random(SEED)
-    snapshot = under_loads(fleet(), draw, 0.9, 1.4)
-    question = formulate(snapshot)
-    first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
-    snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), draw, 0.4, 1.0)
-    question = formulate(snapshot)
-    followed = draft_changes(snapshot, question, SOLVER.follow(*follow_rates(question), seconds=SECONDS))
-    full = replace(snapshot, in_force=hold_back(snapshot, question, followed).desired, target=2)
+    full = followed(Random(SEED), 0.4, 1.0)
     question = formulate(full)
     answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
     return BatchContext(full, question, hold_back(full, question, draft_changes(full, question, answer)), SECONDS)
