@@ -30,10 +30,6 @@ def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) 
 def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
     """Returns the plan of these services, with jobs and reasons, once the judge accepts it."""
     problem = t.problem
-    if problem.state and problem.state.running:
-        from solvers.planning.replan.shares import keep_shares  # most problems begin with nothing
-
-        services = keep_shares(t, services)
     plan, verdict, method = _accepted(problem, services)
     bound, note = _sound(known, verdict.cost.total)
     return Plan(
@@ -72,8 +68,9 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
     if is_running:
         from solvers.planning.batches.find import refill_worst  # most problems begin with nothing
         from solvers.planning.replan.running import beside_running
+        from solvers.planning.replan.shares import keep_shares
 
-        choice = beside_running(t, services.instances, services.unserved, refill_worst)
+        choice = keep_shares(t, beside_running(t, services.instances, services.unserved, refill_worst))
         services = replace(choice, origin=choice.origin or method)
     return services
 

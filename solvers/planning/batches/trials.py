@@ -15,9 +15,11 @@ from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import carry, settle
 from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.match import lines_by_place
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
+from solvers.planning.replan.shares import restore_shares
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 
@@ -101,6 +103,7 @@ class BatchTrials:
                 d.restore()
                 return None
             self._start(placed, running)
+            restore_shares(d, gpus, lines_by_place(running))
         if leaving:
             carry(d, services)
         else:

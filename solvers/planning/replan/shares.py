@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from solvers.planning.plan import ServicePlan
 from solvers.planning.problem import Instance, Place
 from solvers.planning.replan.kernels import capacities, fits
 from solvers.planning.replan.lines import assign, difference, predicted
-from solvers.planning.replan.match import key_of, lines_by_place
+from solvers.planning.replan.match import Key, key_of, lines_by_place
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.running import value_of
 from solvers.planning.replan.running_board import RunningBoard, running_board
@@ -28,20 +27,23 @@ def keep_shares(t: Tables, services: ServicePlan) -> ServicePlan:
     services have capacity to spare elsewhere. Each resize is a hand-over.
     """
     state = t.problem.state
-    resized = _resized(services.instances, state.running if state else ())
-    if not state or not resized or services.unserved:
+    if not state or services.unserved:
+        return services
+    running = lines_by_place(state.running)
+    resized = {
+        line.place
+        for line in services.instances
+        if not any(key_of(line) == key_of(old) for old in running.get(line.place, ()))
+        and any(_is_resized(key_of(line), old) for old in running.get(line.place, ()))
+    }
+    if not resized:
         return services
     shop, _ = priced(t, 0)
     d = running_board(t, shop, state.jobs)
     if seat(d, services.instances):  # beside the jobs that run it breaks a rule, so that they will move
         return services
     d.forget()
-    touched: set[int] = set()
-    for place, old in resized:
-        gpu = d.number_of[place]
-        slots = [slot for slot, line in enumerate(d.lines[gpu]) if line and _is_resized(line, old)]
-        if slots and _is_kept(d, gpu, slots[0], old):
-            touched.update(d.w.offer_service[d.b.offer[gpu, : d.b.count[gpu]]].tolist())
+    touched = restore_shares(d, sorted(d.number_of[place] for place in resized), running)
     if not touched:
         return services
     rests = assign(d, sorted(touched))
@@ -50,40 +52,46 @@ def keep_shares(t: Tables, services: ServicePlan) -> ServicePlan:
     return found if not any(rests.values()) and value_of(t, found) < value_of(t, services) else services
 
 
-def _resized(lines: Sequence[Instance], running: Sequence[Instance]) -> list[tuple[Place, Instance]]:
-    """Returns what runs in another size than planned, the largest first."""
-    planned, found = lines_by_place(lines), []
-    for place, before in lines_by_place(running).items():
-        new = list(planned.get(place, ()))
-        gone = []
-        for old in before:
-            same = next((line for line in new if key_of(line) == key_of(old)), None)
-            if same:
-                new.remove(same)
-            else:
-                gone.append(old)
-        found += [(place, old) for old in gone if any(_is_resized(line, old) for line in new)]
-    return sorted(found, key=lambda entry: (-entry[1].sm_percent, entry[0], entry[1].id))
+def restore_shares(d: RunningBoard, gpus: Iterable[int], running: Mapping[Place, Sequence[Instance]]) -> set[int]:
+    """Gives what runs on these GPUs its share back where all rates are carried then; returns the services there."""
+    touched: set[int] = set()
+    for gpu in gpus:
+        shapes = {slot: _shape(d, gpu, slot) for slot in range(int(d.b.count[gpu]))}
+        for old in running.get(d.place_of[gpu], ()):
+            same = next((slot for slot, shape in shapes.items() if shape == key_of(old)), None)
+            if same is not None:
+                del shapes[same]
+                continue
+            slots = [slot for slot, shape in shapes.items() if _is_resized(shape, old)]
+            if slots and _is_restored(d, gpu, slots[0], old):
+                del shapes[slots[0]]
+                touched.update(d.w.offer_service[d.b.offer[gpu, : d.b.count[gpu]]].tolist())
+    return touched
 
 
-def _is_resized(line: Instance, old: Instance) -> bool:
-    return (line.service, line.variant) == (old.service, old.variant) and line.sm_percent != old.sm_percent
+def _shape(d: RunningBoard, gpu: int, slot: int) -> Key:
+    offer = d.b.offer[gpu, slot]
+    service = d.t.services[d.w.offer_service[offer]]
+    return service, d.t.offer_variant[offer], int(d.b.sm[gpu, slot]), round(float(d.x.memory[gpu, slot]), 9)
 
 
-def _is_kept(d: RunningBoard, gpu: int, slot: int, old: Instance) -> bool:
+def _is_resized(shape: Key, old: Instance) -> bool:
+    return shape[:2] == (old.service, old.variant) and shape[2] != old.sm_percent
+
+
+def _is_restored(d: RunningBoard, gpu: int, slot: int, old: Instance) -> bool:
     """Gives an instance the share that it runs with; if that carries too little, changes nothing and returns False."""
-    b, x, line = d.b, d.x, d.lines[gpu][slot]
-    assert line
+    b, x = d.b, d.x
     sm, batch, memory = int(b.sm[gpu, slot]), int(b.batch[gpu, slot]), float(x.memory[gpu, slot])
     batches = {int(size): index for index, size in enumerate(d.t.batches)}
-    if old.batch not in batches:
+    clocks = d.t.problem.type_of(old.node).clocks_mhz
+    if old.batch not in batches or clocks[-1] / old.clock_mhz != b.clock[gpu]:
         return False
     d.reshape(gpu, slot, old.sm_percent, batches[old.batch])
     x.memory[gpu, slot] = old.memory_gib
     services = set(d.w.offer_service[b.offer[gpu, : b.count[gpu]]].tolist())
     if fits(d.w, b, x, gpu) and all(_carries_all(d, service) for service in services):
-        new = replace(line, id=old.id, sm_percent=old.sm_percent, batch=old.batch, memory_gib=old.memory_gib)
-        d.set_line(gpu, slot, new)
+        d.set_line(gpu, slot, old)
         d.touched |= services
         return True
     d.reshape(gpu, slot, sm, batch)
