@@ -171,10 +171,10 @@ class RegretAccounts:
         return replace(self, at=now, waiting=tuple(waiting), goal=self.goal.waited(now))
 
     def due(self, now: datetime) -> tuple[Batch, ...]:
-        """Returns the batches that are due, those that save most first."""
+        """Returns the batches that are due, first those that gain most beyond their churn while a swing lasts."""
         hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
-        return tuple(sorted(due, key=lambda batch: (-batch.gain_per_hour, batch.churn, batch.groups)))
+        return tuple(sorted(due, key=lambda batch: (batch.churn - batch.gain_per_hour * LEAD_HOURS, batch.groups)))
 
     def most_churn(self, batch: Batch, now: datetime) -> float:
         """Returns the churn at which this batch is due."""
