@@ -19,7 +19,7 @@ NOISE = 0.1  # of prices, from try to try
 MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
 LOOKS = 30  # for a GPU that is worth little
 TIMES = 30  # to look for each other GPU
-STRANGERS_SHARE = 0.2  # of them, though they may share no service with the first
+STRANGERS = 0.1  # of them, though they share no service with the first
 URGENT = 100.0  # times its price, at most, for a service that got too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
@@ -91,41 +91,11 @@ def list_used(b: Board, used: Ints) -> int:
     return count
 
 
-@njit((WORLD, BOARD, I1, I1, I1), inner=True)
-def list_hosts(w: TableArrays, b: Board, used: Ints, start: Ints, hosts: Ints) -> None:
-    """Lists the GPUs of each service: hosts[start[service]] to hosts[start[service + 1]]."""
-    start[:] = 0
-    for gpu in used:
-        for i in range(b.count[gpu]):
-            start[w.offer_service[b.offer[gpu, i]] + 1] += 1
-    for service in range(start.shape[0] - 1):
-        start[service + 1] += start[service]
-    for gpu in used:
-        for i in range(b.count[gpu]):
-            service = w.offer_service[b.offer[gpu, i]]
-            start[service + 1] -= 1
-            hosts[start[service + 1]] = gpu
-    for service in range(start.shape[0] - 1):  # each begin is one place late
-        start[service] = start[service + 1]
-    start[-1] = hosts.shape[0]
-
-
-@njit(I8(WORLD, BOARD, I8, I1, I1), inner=True)
-def companion(w: TableArrays, b: Board, gpu: int, start: Ints, hosts: Ints) -> int:
-    """Returns a GPU that shared a service with this one when hosts were listed, or -1."""
-    if b.count[gpu] == 0:
-        return -1
-    service = w.offer_service[b.offer[gpu, np.random.randint(b.count[gpu])]]
-    count = start[service + 1] - start[service]
-    return int(hosts[start[service] + np.random.randint(count)]) if count > 0 else -1
-
-
-@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1, I1, I1), inner=True)
+@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1), inner=True)
 def neighbourhood(
-    w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, start: Ints,
-    hosts: Ints, into: Ints,
-) -> int:  # fmt: skip
-    """Chooses the GPUs to empty: one that is worth little for its price, and others, most of which share its services.
+    w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
+) -> int:
+    """Chooses the GPUs to empty: one that is worth little for its price, and others that share its services.
 
     `used` lists the GPUs with residents.
     """
@@ -146,12 +116,18 @@ def neighbourhood(
     tries = 0
     while count < size and tries < TIMES * size:
         tries += 1
-        gpu = -1 if np.random.random() < STRANGERS_SHARE else companion(w, b, first, start, hosts)
-        gpu = used[np.random.randint(n)] if gpu < 0 else gpu
-        taken = b.count[gpu] == 0
+        gpu = used[np.random.randint(n)]
+        taken = False
         for place in range(count):
             taken = taken or into[place] == gpu
-        if not taken:
+        if taken:
+            continue
+        shares = tries > TIMES * size * 2 // 3  # hardly any GPU does
+        for i in range(b.count[gpu]):
+            for j in range(b.count[first]):
+                if w.offer_service[b.offer[gpu, i]] == w.offer_service[b.offer[first, j]]:
+                    shares = True
+        if shares or np.random.random() < STRANGERS:
             into[count] = gpu
             count += 1
     return count
@@ -182,8 +158,6 @@ def improve(
     touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
     before, after = np.zeros(2), np.zeros(2)
     standing = list_used(b, used)
-    start, hosts = np.zeros(services + 1, dtype=np.int64), np.zeros(b.count.sum(), dtype=np.int64)
-    list_hosts(w, b, used[:standing], start, hosts)
     unserved_cost(w, b, short)
     total, left_short, lacking = 0.0, 0, 0
     may_lack, lacks = floor == 0.0, np.zeros(services, dtype=np.int64)
@@ -198,8 +172,7 @@ def improve(
     for _ in range(tries):
         if standing == 0:
             break
-        size = np.random.randint(2, MOST_APART + 1)
-        count = neighbourhood(w, b, pools, prices, extra, size, used[:standing], start, hosts, apart)
+        count = neighbourhood(w, b, pools, prices, extra, np.random.randint(2, MOST_APART + 1), used[:standing], apart)
         concerned = left_short
         paid = 0.0
         for place in range(count):
