@@ -175,7 +175,7 @@ def scaled(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
 
 
 def sharpen(f: BoundFleet, p: ClassPattern) -> ClassPattern:
-    """Lowers the lines of a pattern's residents as far as their class allows; returns it with the rates they then have."""
+    """Returns a pattern with the lowest rates that its class allows: lines may still be those of a wider class."""
     if p.place < 0:
         return p
     m = f.markets[p.market]
