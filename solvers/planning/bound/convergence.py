@@ -31,8 +31,7 @@ class ConvergenceTuning:
     even_steps: int = 10  # towards where every service breaks even, before families become smaller
     first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
     steps_at_a_time: int = 64  # ways of rounding rates that are added together
-    few_services: int = 130  # of more, with many instances, rates are rounded when prices have converged without
-    few_instances: float = 4.0  # of a service, on average
+    few_services: int = 130  # of more, rates are rounded when the prices have converged without
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
     refute_rounds: int = 60  # for one choice of GPUs
@@ -112,9 +111,6 @@ class Convergence:
         self.weight = TUNING.weight
         self._restart()
         before = _classes(s)
-        if not self.sizes:
-            bought = sum(len(p.offers) * amount for p, amount in self.master.bought())
-            self.is_early = self.is_early or bought < TUNING.few_instances * len(f.need)
         patterns = self.master.recent(TUNING.recent_rounds)
         for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
             patterns = moved
