@@ -114,5 +114,4 @@ def _steps_worth(who: Ints, rate: Floats, steps: RateSteps, step_price: Floats) 
     entry = np.repeat(np.arange(len(who)), count)
     place = order[np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)]
     filled = steps.at(place).filled(rate[entry]) * step_price[place]
-    found: Floats = np.bincount(entry, filled, minlength=len(who))
-    return found
+    return np.bincount(entry, filled, minlength=len(who)).astype(np.float64)
