@@ -68,10 +68,10 @@ class Worths:
 
     def least(self, factor: Floats, services: int) -> Floats:
         """Returns the least sum of each service if all worths are multiplied by a factor: [factor, service]."""
-        found = np.full((len(factor), services), np.inf)
-        sums = factor[:, None] * self.worth + self.unserved
-        for row in range(len(factor)):
-            np.minimum.at(found[row], self.service, sums[row])
+        order = np.argsort(self.service, kind="stable")
+        begins = np.flatnonzero(np.diff(self.service[order], prepend=-1))
+        sums = (factor[:, None] * self.worth + self.unserved)[:, order]
+        found: Floats = np.minimum.reduceat(sums, begins, axis=1) if services else np.zeros((len(factor), 0))
         return found
 
 
@@ -82,24 +82,36 @@ def worths(price: Floats, need: Floats, unserved_price: Floats, steps: RateSteps
     u = 1, with all unserved, or where a step begins: between those both are linear, or the worth is concave.
     """
     services = np.arange(len(need))
-    begins = [
-        (np.full(len(at), steps.service[row]), at)
-        for row in range(len(steps))
-        if step_price[row] > 0.0 and steps.length[row] > 0.0
-        for at in [np.arange(1, np.ceil(need[steps.service[row]] / steps.length[row])) * steps.length[row]]
-    ]
-    who = np.concatenate([services, services, *(of for of, _ in begins)])
-    rate = np.concatenate([need, need - 1.0, *(at for _, at in begins)])
+    priced = steps.at(np.flatnonzero(step_price > 0.0))
+    who, rate = _step_begins(need, priced)
+    who, rate = np.concatenate([services, services, who]), np.concatenate([need, need - 1.0, rate])
     is_first = np.arange(len(who)) < len(need)
     is_there = is_first | ((rate > 0.0) & (rate <= need[who] - 1.0))
     who, rate, is_first = who[is_there], rate[is_there], is_first[is_there]
-    worth = price[who] * rate
-    if len(steps):
-        mine = who[:, None] == steps.service
-        worth += np.where(mine, steps.filled(rate[:, None]) * step_price, 0.0).sum(axis=1)
+    worth = price[who] * rate + _steps_worth(who, rate, priced, step_price[step_price > 0.0])
     unserved = np.where(is_first, 0.0, unserved_price[who] * (need[who] - rate))
     return Worths(
         np.concatenate([who, services]),
         np.concatenate([worth, np.zeros(len(need))]),
         np.concatenate([unserved, unserved_price * np.maximum(need, 1.0)]),
     )
+
+
+def _step_begins(need: Floats, steps: RateSteps) -> tuple[Ints, Floats]:
+    """Returns the services and rates at which whole steps are full, up to what each service needs."""
+    long = np.flatnonzero(steps.length > 0.0)
+    count = np.maximum(np.ceil(need[steps.service[long]] / steps.length[long]).astype(np.int64) - 1, 0)
+    place = np.repeat(long, count)
+    number = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + 1
+    return steps.service[place], number * steps.length[place]
+
+
+def _steps_worth(who: Ints, rate: Floats, steps: RateSteps, step_price: Floats) -> Floats:
+    """Returns what the steps of its service that each rate fills are worth: only these are looked at."""
+    order = np.argsort(steps.service, kind="stable")
+    first = np.searchsorted(steps.service[order], who)
+    count = np.searchsorted(steps.service[order], who, side="right") - first
+    entry = np.repeat(np.arange(len(who)), count)
+    place = order[np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)]
+    filled = steps.at(place).filled(rate[entry]) * step_price[place]
+    return np.bincount(entry, filled, minlength=len(who)).astype(np.float64)

@@ -157,6 +157,21 @@ def finer(
     return looked
 
 
+@njit((WORLD, F2, F1, I8, F8, F8, I1, I1, H2, H2), makes_arrays=True)
+def sharpened(
+    w: TableArrays, full_ratio: Floats, need: Floats, first: int, lo: float, hi: float, offers: Ints, sms: Ints,
+    at_lo: Any, at_hi: Any,
+) -> None:  # fmt: skip
+    """Lowers the lines of these residents, which may be those of a wider class."""
+    ends = np.empty(2)
+    for i in range(offers.shape[0]):
+        offer, x = offers[i] - first, sms[i]
+        line(w, full_ratio, need, offers[i], x, 1.0, lo, hi, ends)
+        new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
+        if new_lo + new_hi < at_lo[offer, x] + at_hi[offer, x]:  # either is above the rate
+            at_lo[offer, x], at_hi[offer, x] = new_lo, new_hi
+
+
 @njit((WORLD, F2, F1, I8, I8, I8, F1, I1), makes_arrays=True)
 def alone(
     w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints

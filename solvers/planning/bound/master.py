@@ -7,7 +7,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from solvers.planning.bound.fleet import BoundFleet
+from solvers.planning.bound.fleet import BoundFleet, sharpen
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.step_lines import rounded, step_line
 from solvers.planning.search.tables import Floats, Ints
@@ -117,13 +117,17 @@ class BoundMaster:
         return short, -over
 
     def add(self, patterns: list[ClassPattern]) -> int:
-        """Takes patterns as columns; returns how many were new."""
+        """Takes patterns as columns; returns how many were new.
+
+        Once every service has a price of its own, their lines are made as low as their classes allow.
+        """
         fresh = []
+        is_fine = self.families == len(self.fleet.need)
         for p in patterns:
             key = (p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes())
             if key not in self.known:
                 self.known.add(key)
-                fresh.append(p)
+                fresh.append(sharpen(self.fleet, p) if is_fine else p)
         if not fresh:
             return 0
         starts, index, values, costs = [0], [], [], []

@@ -37,8 +37,12 @@ class PatternScratch(NamedTuple):
     stale: Ints  # [site, group]
     best: Floats  # [place]
     choice: Ints  # [turn, place]
+    item: Ints  # [place] of SM% that may be chosen, the fewest first
+    gain: Floats  # [place] what each of them earns
     active: Ints  # offers that are needed, site by site, group by group
     active_start: Ints  # [groups of all sites + 1]
+    listed: Ints  # groups with offers that are needed, site by site
+    listed_start: Ints  # [sites + 1]
     alone: Ints  # offers of dedicated services that are needed, site by site
     alone_start: Ints  # [sites + 1]
     worth: Floats  # [resident]
@@ -63,8 +67,12 @@ def scratch(w: TableArrays, levels: int, places: int) -> PatternScratch:
         np.zeros((sites, groups), dtype=np.int64),
         np.zeros(places),
         np.zeros((groups * MOST_TURNS, places), dtype=np.int64),
+        np.zeros(places, dtype=np.int64),
+        np.zeros(places),
         np.zeros(offers, dtype=np.int64),
         np.zeros(len(w.group_start) + 1, dtype=np.int64),
+        np.zeros(len(w.group_start), dtype=np.int64),
+        np.zeros(sites + 1, dtype=np.int64),
         np.zeros(offers, dtype=np.int64),
         np.zeros(sites + 1, dtype=np.int64),
         np.zeros(MOST_RESIDENTS),
@@ -78,7 +86,8 @@ PATTERN: Any = numba.typeof(pattern())
 _I1 = np.zeros(1, dtype=np.int64)
 _NONE = PatternScratch(
     np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.zeros(1),
-    np.zeros((1, 1), dtype=np.int64), _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(), pattern(),
+    np.zeros((1, 1), dtype=np.int64), _I1, np.zeros(1), _I1, _I1, _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(),
+    pattern(),
 )  # fmt: skip
 SCRATCH: Any = numba.typeof(_NONE)
 
@@ -215,6 +224,14 @@ def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
         if pass_ == 0:  # from counts to where each begins, one place late: the second pass moves them on
             _begin(s.active_start)
             _begin(s.alone_start)
+    listed = 0
+    for site in range(s.listed_start.shape[0] - 1):
+        s.listed_start[site] = listed
+        for group in range(w.site_group[site], w.site_group[site + 1]):
+            if s.active_start[group] < s.active_start[group + 1]:
+                s.listed[listed] = group
+                listed += 1
+    s.listed_start[-1] = listed
 
 
 @njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH), inner=True)
@@ -263,25 +280,31 @@ def propose(
     for x in range(places):
         best[x] = 0.0
     turns = min(w.same_model, MOST_TURNS)
-    first = w.site_group[site]
-    groups = w.site_group[site + 1] - first
-    for g in range(groups):
-        if s.active_start[first + g] == s.active_start[first + g + 1]:
-            continue
+    first, begin, end = w.site_group[site], s.listed_start[site], s.listed_start[site + 1]
+    for at in range(begin, end):
+        g = s.listed[at] - first
         value, argument = s.value[site, level, g], s.argument[site, level, g]
+        items, highest = 0, 0.0
+        for y in range(1, places):
+            if argument[y] >= 0:
+                worth = value[y] - sm_price * sms[y]
+                if sigma > 0.0:
+                    worth -= sigma * w.pressure[w.offer_profile[argument[y]], sms[y]]
+                if worth > highest:  # more SM% for no more worth is no choice
+                    highest = worth
+                    s.item[items], s.gain[items] = y, worth
+                    items += 1
         for turn in range(turns):
             taken = choice[g * turns + turn]
-            for x in range(places):
-                taken[x] = 0
-            for x in range(places - 1, 0, -1):
+            for x in range(places - 1, -1, -1):
                 most, by = best[x], 0
-                for y in range(1, x + 1):
-                    if argument[y] >= 0:
-                        worth = best[x - y] + value[y] - sm_price * sms[y]
-                        if sigma > 0.0:
-                            worth -= sigma * w.pressure[w.offer_profile[argument[y]], sms[y]]
-                        if worth > most:
-                            most, by = worth, y
+                for i in range(items):
+                    y = s.item[i]
+                    if y > x:
+                        break
+                    worth = best[x - y] + s.gain[i]
+                    if worth > most:
+                        most, by = worth, y
                 best[x], taken[x] = most, by
     x = 0
     for y in range(1, places):
@@ -299,9 +322,8 @@ def propose(
         p.offer[0], p.sm[0], p.about[0] = alone_offer, sms[alone_place], 1
         return
     count = 0
-    for g in range(groups - 1, -1, -1):
-        if s.active_start[first + g] == s.active_start[first + g + 1]:
-            continue
+    for at in range(end - 1, begin - 1, -1):
+        g = s.listed[at] - first
         for turn in range(turns - 1, -1, -1):
             y = choice[g * turns + turn, x]
             if y > 0:
@@ -382,9 +404,9 @@ def best_pattern(
     memory = w.site_memory_gib[site]
     p.about[0], p.about[1], p.about[2] = 0.0, 0.0, 1.0
     trial, proposal = s.trial, s.proposal
-    for group in range(w.site_group[site], w.site_group[site + 1]):
-        is_active = s.active_start[group] < s.active_start[group + 1]
-        if is_active and s.stale[site, group - w.site_group[site]] == 1:
+    for at in range(s.listed_start[site], s.listed_start[site + 1]):
+        group = s.listed[at]
+        if s.stale[site, group - w.site_group[site]] == 1:
             revalue(w, site, group, prices, need, bonus, table, levels.shape[0], sms.shape[0], s)
     latest = s.latest
     latest.about[0], price = -1.0, 0.0

@@ -1,0 +1,112 @@
+"""The least cost of a tiny problem by trying all plans of a coarse grid of SM%, without any code of the planner."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+
+import numpy as np
+
+from solvers import latency
+from solvers.planning.problem import Curve, Node, Problem, Profile, Service
+
+SMS = (10, 20, 30, 40, 50, 60, 80, 100)
+MOST_STATES = 2000  # of what is served so far: with fewer, the least cost found may be higher
+Resident = tuple[Service, Profile, int]  # at an SM%
+Served = tuple[float, ...]  # of each service, and then on how many GPUs each runs
+
+
+def least_cost(problem: Problem) -> float:
+    """Returns the least cost of services over all plans whose SM% are of the grid, with a model once on a GPU at most.
+
+    A service with fewer instances than it asks for is unserved. Power is ignored, as the bound ignores it.
+    """
+    services = [problem.services[name] for name in sorted(problem.services)]
+    rates = [service.rate_per_second for service in services]
+    most = [*rates, *(float(service.min_instances) for service in services)]
+    reached: dict[Served, float] = {(0.0,) * len(most): 0.0}
+    for node in problem.nodes.values():
+        options = _fillings(problem, services, node)
+        for _ in node.gpus:
+            grown = dict(reached)
+            for (served, cost), (filling, more) in product(reached.items(), options.items()):
+                total = tuple(min(a + b, m) for a, b, m in zip(served, filling, most, strict=True))
+                grown[total] = min(grown.get(total, inf), cost + more)
+            reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:MOST_STATES])
+    return min(cost + _unserved(problem, services, served) for served, cost in reached.items())
+
+
+def _unserved(problem: Problem, services: list[Service], served: Served) -> float:
+    cost = 0.0
+    for number, service in enumerate(services):
+        has_enough = served[len(services) + number] >= service.min_instances
+        missing = service.rate_per_second - (served[number] if has_enough else 0.0)
+        if missing > 0.0:
+            cost += problem.policy.unserved_price * service.priority / 100 * max(missing, 1.0)
+    return cost
+
+
+def _fillings(problem: Problem, services: list[Service], node: Node) -> dict[Served, float]:
+    """Returns what a GPU of a node can carry of each service, which run there, and its cost."""
+    choices: list[list[Resident | None]] = [[None, *_choices(problem, service, node)] for service in services]
+    found: dict[Served, float] = {}
+    for residents in product(*choices):
+        present = [(number, resident) for number, resident in enumerate(residents) if resident]
+        models = [service.model for _, (service, _, _) in present]
+        used = sum(sm for _, (_, _, sm) in present)
+        is_alone = any(service.is_dedicated for _, (service, _, _) in present)
+        if not present or used > 100 or len(set(models)) < len(models) or (is_alone and len(present) > 1):
+            continue
+        carried = _carried(problem, [resident for _, resident in present])
+        held = sum(memory for _, memory in carried)
+        room = problem.gpu_types[node.gpu_type].memory_gib
+        if held > room:
+            continue
+        served = np.zeros(2 * len(services))
+        for (number, (service, _, _)), (rate, _) in zip(present, carried, strict=True):
+            served[number] = min(rate, service.rate_per_second)
+            served[len(services) + number] = rate > 0.0
+        is_whole = is_alone or problem.policy.pricing == "gpu"
+        cost = node.price_per_hour * (1.0 if is_whole else max(used / 100, held / room))
+        key = tuple(served.tolist())
+        found[key] = min(found.get(key, inf), cost)
+    return found
+
+
+def _choices(problem: Problem, service: Service, node: Node) -> list[Resident]:
+    if service.gpu_types is not None and node.gpu_type not in service.gpu_types:
+        return []
+    profiles = (problem.profiles.get((service.model, variant, node.gpu_type)) for variant in service.variants)
+    return [(service, profile, sm) for profile in profiles if profile for sm in SMS]
+
+
+def _carried(problem: Problem, residents: list[Resident]) -> list[tuple[float, float]]:
+    """Returns the rate of each resident by its best batch, next to the others, and the memory that this takes."""
+    own = [_at(profile.demand.pressure, sm) for _, profile, sm in residents]
+    outside = 0.0
+    if problem.policy.pricing == "share":
+        outside = problem.policy.share_pressure * (100 - sum(sm for _, _, sm in residents)) / 100
+    found = []
+    for (service, profile, sm), pressure in zip(residents, own, strict=True):
+        feels = profile.demand.sensitivity
+        slow = (1 + feels * (sum(own) - pressure)) * (1 + feels * outside)
+        rate, by = 0.0, min(profile.latency_ms)
+        for batch, curve in profile.latency_ms.items():
+            if curve[0][0] <= sm <= curve[-1][0]:
+                more = _rate(problem, service, batch, _at(curve, sm) * slow, rate)
+                rate, by = max(rate, more), batch if more > rate else by
+        found.append((rate, profile.memory_gib[by]))
+    return found
+
+
+def _rate(problem: Problem, service: Service, batch: int, exec_ms: float, least: float) -> float:
+    """Returns the rate of an instance, or 0 if it is surely no more than the least."""
+    policy = problem.policy
+    most, judged = 1000 * policy.utilization * batch / exec_ms, exec_ms * (1 + policy.exec_margin)
+    if most <= least or judged > service.slo_ms:
+        return 0.0
+    return min(most, latency.max_rate(batch, judged, service.slo_ms, service.percentile)[0])
+
+
+def _at(curve: Curve, sm: int) -> float:
+    return float(np.interp(sm, [point for point, _ in curve], [value for _, value in curve]))
