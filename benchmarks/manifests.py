@@ -64,6 +64,7 @@ def _node(of: Node) -> Document:
         "memoryGib": of.host_memory_gib,
         "purchase": of.purchase,
         "region": of.region,
+        "pricing": of.pricing,
     }
 
 

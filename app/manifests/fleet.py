@@ -75,6 +75,11 @@ class NodeSpec(Spec):
     memory_gib: NotNegative = Field(description="Host memory that instances may share")
     region: Word = Field("default", description="Region, for prices")
     purchase: Purchase = Field("onDemand", description="How it is paid for")
+    pricing: Literal["gpu", "node"] = Field(
+        "gpu",
+        description="Pay each GPU that services use, or all of the node while any of them runs on it; "
+        "a Policy that prices shares pays shares on every node",
+    )
     templates: Words | None = Field(None, description="Templates that it offers; all if left out")
 
 

@@ -121,6 +121,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
         purchase=spec.get("purchase", "onDemand"),
         region=spec.get("region", "default"),
         templates=None if templates is None else frozenset(templates),
+        pricing=spec.get("pricing", "gpu"),
     )
 
 

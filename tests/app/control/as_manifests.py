@@ -103,6 +103,7 @@ def _node(node: Node) -> dict[str, Any]:
         "memoryGib": node.host_memory_gib,
         "region": node.region,
         "purchase": node.purchase,
+        "pricing": node.pricing,
     } | _known({"templates": sorted(node.templates) if node.templates is not None else None})
 
 

@@ -126,6 +126,7 @@ FAULTY = {
     "negative cores": Bad(node(cpuCores="-1"), "spec.cpuCores", "out of range"),
     "empty templates": Bad(node(templates="[]"), "spec.templates", "empty"),
     "other purchase": Bad(node(purchase="on-demand"), "spec.purchase", "not one of", "onDemand"),
+    "other pricing": Bad(node(pricing="share"), "spec.pricing", "not one of", "node"),
     "price 0": Bad(gpu_type(pricePerHour="0"), "spec.pricePerHour", "out of range"),
     "no clocks": Bad(gpu_type(clocksMhz="[]"), "spec.clocksMhz", "empty"),
     "clock twice": Bad(gpu_type(clocksMhz="[600, 600]"), "spec.clocksMhz", "twice"),

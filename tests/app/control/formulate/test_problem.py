@@ -115,6 +115,11 @@ def test_a_gpu_costs_what_its_region_and_purchase_say_or_what_its_type_says(wher
     assert declared(where).nodes["n"].price_per_hour == price
 
 
+def test_a_node_is_billed_by_its_gpus_unless_it_says_otherwise() -> None:
+    assert declared("region: eu").nodes["n"].pricing == "gpu"
+    assert declared("pricing: node").nodes["n"].pricing == "node"
+
+
 @pytest.mark.parametrize(
     ("admits", "variants"),
     [
