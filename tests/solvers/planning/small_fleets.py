@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, product
 from math import inf
+from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ CLOCKS_MHZ = (700.0, 1000.0)
 
 
 @st.composite
-def fleets(draw: st.DrawFn, most_services: int = 3) -> Problem:
+def fleets(draw: st.DrawFn, most_services: int = 3, pricing: Literal["gpu", "node"] = "gpu") -> Problem:
     """Few of all the features that a proof covers."""
     count = draw(st.integers(1, most_services))
     max_w = draw(st.sampled_from([130.0, 190.0, 400.0]))
@@ -52,7 +54,7 @@ def fleets(draw: st.DrawFn, most_services: int = 3) -> Problem:
     return Problem(
         gpu_types=kinds,
         nodes={
-            f"n-{kind}": Node(f"n-{kind}", kind, gpu_indexes(number), 64, 512, KINDS[kind][0])
+            f"n-{kind}": Node(f"n-{kind}", kind, gpu_indexes(number), 64, 512, KINDS[kind][0], pricing=pricing)
             for kind, number in gpus.items()
         },
         models={f"m{number}": tuple(Variant(name, 1.0) for name in VARIANTS) for number in range(count)},
@@ -86,7 +88,7 @@ def least_cost(problem: Problem) -> float:
         return lost
     sets = {kind: carried[:, can] for kind, carried in sets.items()}
     best = inf
-    for number in product(*[range(node.gpu_count + 1) for node in nodes]):
+    for number in product(*[_paid(node) for node in nodes]):
         used = [node for node, count in zip(nodes, number, strict=True) for _ in range(count)]
         price = sum(node.price_per_hour for node in used)
         if price >= best or not used:
@@ -97,6 +99,11 @@ def least_cost(problem: Problem) -> float:
         if (cover >= 1).all(axis=1).any():
             best = price
     return best + lost
+
+
+def _paid(node: Node) -> Sequence[int]:
+    """Returns how many GPUs of a node may be paid."""
+    return (0, node.gpu_count) if node.pricing == "node" else range(node.gpu_count + 1)
 
 
 def _carried(problem: Problem, kind: str) -> NDArray[np.float64]:
