@@ -25,37 +25,46 @@ log = logging.getLogger(__name__)
 def read_held(database: Database, begins: datetime, ends: datetime) -> Mapping[str, int] | None:
     """Returns what the services of each tenant held between two whole quarter-hours, in billionths; None: unknown.
 
-    It is known as far as nodes have reported. The policy's pricing decides whether a GPU in use counts whole.
+    It is known as far as nodes have reported. The policy's pricing decides whether a GPU in use counts whole, and the
+    node's whether all of its GPUs do.
     """
     start, stop = (round(moment.timestamp()) * MICROSECONDS for moment in (begins, ends))
     pricing, nodes = database.read(lambda connection: _nodes(connection, start, stop))
     found = Counter[str]()
-    for node, reported_at in nodes:
+    for node, reported_at, is_whole in nodes:
         try:
             read = partial(read_usage, node=node, reported_at=reported_at, start=start, stop=stop, energy=False)
             facts = database.read(read)
-            found.update(held_by_tenant(facts, start, stop, pricing))
+            found.update(held_by_tenant(facts, start, stop, pricing, is_whole=is_whole))
         except TooMuchUsage as error:
             log.warning("held_cost_unknown", extra={"node": node, "error": str(error)})
             return None
     return found
 
 
-def held_by_tenant(facts: NodeUsage, start: int, stop: int, pricing: str) -> Mapping[str, int]:
+def held_by_tenant(
+    facts: NodeUsage, start: int, stop: int, pricing: str, *, is_whole: bool = False
+) -> Mapping[str, int]:
     """Returns what the services of each tenant held of a node, in billionths; jobs are left out, as in plans' costs.
 
     A GPU with any copies costs its price once, however many there are; with pricing `share` it costs their part of it.
+    A node that is billed whole costs the price of all its GPUs, divided among all copies there by their weights.
     """
     services = [interval for interval in facts.usage if not interval.job]
     if pricing == "gpu":
         # Where one of them is dedicated, those that are there pay the whole GPU.
         services = [replace(interval, dedicated=True) for interval in services]
+    parts = [(NodeUsage(facts.owned, facts.rates, services), 1)]
+    if pricing == "gpu" and is_whole:  # as if all ran on one GPU at the price of all of them
+        together = [replace(interval, gpu=0) for interval in services]
+        parts = [(NodeUsage([replace(owned, gpus=1)], facts.rates, together), owned.gpus) for owned in facts.owned]
     found = Counter[str]()
-    for line, amount in allocate(NodeUsage(facts.owned, facts.rates, services), start, stop).items():
-        if line.kind == "used":
-            found[line.tenant] += amount.nano
+    for part, gpus in parts:
+        for line, amount in allocate(part, start, stop).items():
+            if line.kind == "used":
+                found[line.tenant] += amount.nano * gpus
     return found
 
 
-def _nodes(connection: Connection, start: int, stop: int) -> tuple[str, list[tuple[str, int]]]:
+def _nodes(connection: Connection, start: int, stop: int) -> tuple[str, list[tuple[str, int, bool]]]:
     return usage.pricing(connection), usage.serving_nodes(connection, start, stop)

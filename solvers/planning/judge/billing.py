@@ -13,3 +13,8 @@ def is_billed_whole(node: Node, policy: Policy) -> bool:
 def whole_price(node: Node) -> float:
     """Returns the price of all GPUs of a node for an hour."""
     return node.gpu_count * node.price_per_hour
+
+
+def price_of_used(node: Node, policy: Policy, gpus: int) -> float:
+    """Returns what a node costs of which services use so many GPUs, where shares are not priced."""
+    return (whole_price(node) if is_billed_whole(node, policy) else gpus * node.price_per_hour) if gpus else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -41,6 +42,16 @@ def test_gpus_are_priced_as_the_policy_says_until_their_node_is_lost(
     pricing: str, states: dict[str, str], price: float
 ) -> None:
     assert held_per_hour(snapshot(**states), pricing, HELD) == pytest.approx(price)
+
+
+@pytest.mark.parametrize(("pricing", "price"), [("gpu", 2 * 1.2 + 1.2), ("share", 1.2 * (0.5 + 1.0))])
+def test_one_gpu_holds_all_of_a_node_that_is_billed_whole(pricing: str, price: float) -> None:
+    known = snapshot()
+    declared = tuple(
+        replace(item, spec={**item.spec, "pricing": "node"}) if item.name == "n1" else item for item in known.declared
+    )
+    held = (HELD[0], HELD[2])
+    assert held_per_hour(replace(known, declared=declared), pricing, held) == pytest.approx(price)
 
 
 def test_a_gpu_that_no_longer_has_a_price_costs_nothing() -> None:
