@@ -35,10 +35,6 @@ class ConvergenceTuning:
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
     refute_rounds: int = 60  # for one choice of GPUs
-    whole_cost_share: float = (
-        0.02  # of the cheapest choice of nodes: so much more others may cost that are refuted first
-    )
-    least_cost_share: float = 1e-3  # of it, at least; then only the cheapest itself
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -153,22 +149,13 @@ class Convergence:
         return False
 
     def _refute(self, work: int | None) -> Iterator[Round]:
-        """Looks for prices at which the cheapest choice of GPUs cannot serve everything, one choice after the other.
-
-        Where nodes are billed whole, many choices cost about the same: it begins with larger ones while that works.
-        """
+        """Looks for prices at which the cheapest choice of GPUs cannot serve everything, one choice after the other."""
         s = self.search
-        share = TUNING.whole_cost_share if s.counts.is_whole.any() else 0.0
         while work is None or s.work < work:
-            choice = s.counts.largest(share) if share else s.counts.least()[1]
-            if choice is None:
+            choice = s.counts.least()[1]
+            if choice is None or not self._refutes(choice):
                 return
-            if self._refutes(choice):
-                yield s.best
-            elif share:
-                share = share / 2 if share > TUNING.least_cost_share else 0.0
-            else:
-                return
+            yield s.best
 
     def _refutes(self, choice: Floats) -> bool:
         """Tells if prices were found at which a choice of GPUs is refuted."""

@@ -69,20 +69,6 @@ class GpuCounts:
         """Tells of each choice if it cannot serve all that can be served."""
         return self.proved > self.cost * (1 + REFUTED_SHARE) + REFUTED_SHARE
 
-    def largest(self, share: float) -> Floats | None:
-        """Returns, of the choices not refuted that cost up to this share more than the cheapest, the hardest to refute.
-
-        Prices that refute it refute most of the others, too.
-        """
-        left = np.flatnonzero(~self.is_refuted)
-        if not len(left):
-            return None
-        dear = self.cost[left].min() * (1 + share) + REFUTED_SHARE
-        near = left[self.cost[left] <= dear]
-        place = near[int(np.argmin(self.proved[near] - self.cost[near]))]
-        found: Floats = self.choices[place]
-        return found
-
     def least(self) -> tuple[float, Floats | None]:
         """Returns the least cost that any choice may have, and the cheapest choice that is not refuted."""
         if not len(self.choices):

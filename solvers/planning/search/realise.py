@@ -68,10 +68,10 @@ def prune(shop: Workshop) -> None:
 def leave_out(shop: Workshop) -> None:
     """Empties GPUs, and nodes billed whole, that cost more than leaving out what they carry; the dearest first."""
     t, b = shop.t, shop.board
-    paid = _paid_together(shop)
-    if not paid or max(cost for cost, _ in paid) <= t.unserved_price.min():
+    used = shop.used
+    if not len(used) or shop.costs(used)[0].max() + shop.nodes.price.max() <= t.unserved_price.min():
         return  # leaving out any service costs at least its price
-    for cost, gpus in paid:
+    for cost, gpus in _paid_together(shop):
         carried = np.zeros(len(t.services))
         for gpu in gpus:
             count = int(b.count[gpu])
