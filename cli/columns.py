@@ -130,7 +130,6 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("GPUS", spec("gpus")),
         TableColumn("REGION", spec("region", default="default")),
         TableColumn("PURCHASE", spec("purchase", default="onDemand")),
-        TableColumn("PRICING", spec("pricing", default="gpu"), wide=True),
         TableColumn("REPORTING", condition("Reporting")),
         TableColumn("HEALTHY", condition("GpusHealthy")),
         TableColumn("MISMATCH", condition("InventoryMismatch"), wide=True),

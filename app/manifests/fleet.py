@@ -75,11 +75,6 @@ class NodeSpec(Spec):
     memory_gib: NotNegative = Field(description="Host memory that instances may share")
     region: Word = Field("default", description="Region, for prices")
     purchase: Purchase = Field("onDemand", description="How it is paid for")
-    pricing: Literal["gpu", "node"] = Field(
-        "gpu",
-        description="Pay each GPU that services use, or all of the node while any of them runs on it; "
-        "a Policy that prices shares pays shares on every node",
-    )
     templates: Words | None = Field(None, description="Templates that it offers; all if left out")
 
 
@@ -88,7 +83,11 @@ class PolicySpec(Spec):
 
     nullable: ClassVar[frozenset[str]] = frozenset({"powerBudgetW"})
 
-    pricing: Literal["gpu", "share"] = Field("gpu", description="Pay whole GPUs, or the used fraction of them")
+    pricing: Literal["gpu", "share", "node"] = Field(
+        "gpu",
+        description="Pay the GPUs that services use, or the used fraction of them, or whole nodes: all of one while a "
+        "service runs on it; owned and reserved nodes are then paid by GPU",
+    )
     utilization: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
         0.8, description="Largest share of time that an instance may be busy"
     )

@@ -102,9 +102,7 @@ ENERGY = statement(
 SERVING = statement(
     "nodes_that_served",
     """
-    SELECT node, CAST(extract(epoch FROM received_at) * 1000000 AS bigint) AS reported_at,
-           coalesce((SELECT spec ->> 'pricing' FROM object
-                     WHERE kind = 'Node' AND tenant = '' AND name = node_state.node), 'gpu') = 'node' AS is_whole
+    SELECT node, CAST(extract(epoch FROM received_at) * 1000000 AS bigint) AS reported_at
     FROM node_state
     WHERE EXISTS (
         SELECT FROM assigned
@@ -147,12 +145,12 @@ def energy(connection: Connection, node: str, start: int, stop: int) -> list[Any
     return list(connection.execute(ENERGY, given))
 
 
-def serving_nodes(connection: Connection, start: int, stop: int) -> list[tuple[str, int, bool]]:
-    """Returns the nodes that may have run services in the time, when each reported last, and if it is billed whole."""
+def serving_nodes(connection: Connection, start: int, stop: int) -> list[tuple[str, int]]:
+    """Returns the nodes that may have run services in the time, and when each reported last."""
     given = {"start": start, "stop": stop, "leaving": LEAVING}
-    return [(row.node, row.reported_at, row.is_whole) for row in connection.execute(SERVING, given)]
+    return [(row.node, row.reported_at) for row in connection.execute(SERVING, given)]
 
 
 def pricing(connection: Connection) -> str:
-    """Returns the policy's pricing: `gpu` or `share`."""
+    """Returns the policy's pricing: `gpu`, `share` or `node`."""
     return str(connection.execute(PRICING).scalar_one())
