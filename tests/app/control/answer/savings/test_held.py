@@ -100,6 +100,18 @@ def test_owned_and_reserved_nodes_are_held_by_gpu_where_the_policy_prices_nodes(
         assert held(made) == {"shop": 0.5, "lab": 0.5}
 
 
+def test_a_node_is_held_whole_only_while_it_is_rented(database_url: str) -> None:
+    with ledger(database_url, NOON) as made:
+        made.gpu_type(PRICE / 10**9)
+        made.declare(manifest("Policy", "default", {"pricing": "node"}))
+        made.node("node-1", gpus=2)
+        made.passes(30 * MINUTE)
+        made.node("node-1", gpus=2, purchase="owned")
+        made.passes(33 * MINUTE)
+        made.report("node-1", ran("a", 0, 60))
+        assert held(made) == {"shop": 2 * 30 / 60 + 30 / 60}
+
+
 def test_jobs_hold_nothing_of_it(town: Ledger) -> None:
     job = UsageInterval(
         id="j", instance="i-j", gpu=0, started_at=NOON, ended_at=NOON + HOUR, tenant="lab", job="finetune",
