@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
-from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Policy, Problem, Profile, Service
+from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]
 
@@ -36,7 +36,7 @@ def _documents(problem: Problem) -> Iterator[Document]:
         yield _document("Service", service.name, _service(service, offered))
     for job in problem.jobs.values():
         yield _document("Job", job.name, _job(job))
-    yield _document("Policy", "default", _policy(problem.policy))
+    yield _document("Policy", "default", _policy(problem))
 
 
 def _document(kind: str, name: str, spec: Document) -> Document:
@@ -129,8 +129,10 @@ def _job(of: Job) -> Document:
     return spec
 
 
-def _policy(of: Policy) -> Document:
-    return {wire: getattr(of, name) for name, wire in POLICY_FIELDS.items()}
+def _policy(problem: Problem) -> Document:
+    """Returns the policy. Where nodes are billed whole, all that are rented must be, and no others."""
+    found = {wire: getattr(problem.policy, name) for name, wire in POLICY_FIELDS.items()}
+    return found | ({"pricing": "node"} if any(node.pricing == "node" for node in problem.nodes.values()) else {})
 
 
 def _table(curve: Curve) -> dict[str, float]:

@@ -83,7 +83,11 @@ class PolicySpec(Spec):
 
     nullable: ClassVar[frozenset[str]] = frozenset({"powerBudgetW"})
 
-    pricing: Literal["gpu", "share"] = Field("gpu", description="Pay whole GPUs, or the used fraction of them")
+    pricing: Literal["gpu", "share", "node"] = Field(
+        "gpu",
+        description="Pay the GPUs that services use, or the used fraction of them, or whole nodes: all of one while a "
+        "service runs on it; owned and reserved nodes are then paid by GPU",
+    )
     utilization: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
         0.8, description="Largest share of time that an instance may be busy"
     )

@@ -1,4 +1,4 @@
-"""The price of a GPU: a single rule for the planner and the ledger."""
+"""The price of a GPU, and what is paid whole: a single rule for the planner and the ledger."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def price_per_hour(gpu_type: Mapping[str, Any], region: str, purchase: str) -> f
             return price
     usual: float = gpu_type["pricePerHour"]
     return usual
+
+
+def pays_whole_node(pricing: str, purchase: str) -> bool:
+    """Tells if all of a node is paid while a service runs on it, by the policy's pricing and the node's purchase."""
+    return pricing == "node" and purchase in ("onDemand", "spot")
 
 
 def nano_per_hour(price: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from math import fsum
 from typing import TypeAlias
@@ -11,6 +11,7 @@ from app.control.domain.decision import PlanState
 from app.control.domain.leading import FleetView
 from app.control.rollout.changes import changes
 from simulation.fleet import SimulatedFleet
+from solvers.planning.judge.billing import price_of_used
 from solvers.planning.problem import Problem
 
 Seat: TypeAlias = tuple[str, object]  # a node, and a GPU of it
@@ -37,9 +38,10 @@ def planned_per_hour(problem: Problem, view: FleetView) -> float:
 
 
 def price_of(problem: Problem, shares: Mapping[Seat, Iterable[tuple[float, float]]]) -> float:
-    """Returns the price an hour of GPUs with these shares of SMs and memory in use, as the policy prices them."""
+    """Returns the price an hour of GPUs with these shares of SMs and memory in use, as policy and nodes price them."""
     if problem.policy.pricing == "gpu":
-        return fsum(problem.nodes[node].price_per_hour for node, _ in shares)
+        gpus = Counter(node for node, _ in shares)
+        return fsum(price_of_used(problem.nodes[node], problem.policy, count) for node, count in gpus.items())
     found = []
     for (node, _), used in shares.items():
         sms, memory_gib = (fsum(values) for values in zip(*used, strict=True))

@@ -64,7 +64,7 @@ def what_changed(before: Problem, after: Problem) -> str:
 
 def _prices(problem: Problem) -> object:
     policy = problem.policy
-    nodes = {name: (node.price_per_hour, node.purchase) for name, node in problem.nodes.items()}
+    nodes = {name: (node.price_per_hour, node.purchase, node.pricing) for name, node in problem.nodes.items()}
     return policy.unserved_price, policy.energy_price_per_kwh, nodes
 
 

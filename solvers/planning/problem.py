@@ -58,6 +58,7 @@ class Node:
     purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
     region: str = "default"
     templates: frozenset[str] | None = None  # None: all
+    pricing: Literal["gpu", "node"] = "gpu"  # what services there pay: the GPUs that they use, or all of it
 
     def __post_init__(self) -> None:
         if not _are_rising(self.gpus):

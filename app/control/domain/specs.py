@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from app.manifests.fleet import PolicySpec
 from app.manifests.prices import price_per_hour
 from app.manifests.served import ProfileSpec
 from app.manifests.work import JobSpec, ServiceSpec
@@ -16,6 +17,7 @@ from app.manifests.work import JobSpec, ServiceSpec
 Spec: TypeAlias = Mapping[str, Any]
 
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
+PRICING: str = PolicySpec.model_fields["pricing"].default
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
     "Service": ServiceSpec.model_fields["priority"].default,
@@ -35,9 +37,19 @@ def gpu_count(node: Spec) -> int:
     return int(node["gpus"])
 
 
+def purchase_of(node: Spec) -> str:
+    """Returns how the node is paid for: `owned`, `reserved`, `onDemand` or `spot`."""
+    return str(node.get("purchase", "onDemand"))
+
+
 def node_price(node: Spec, gpu_type: Spec) -> float:
     """Returns the hourly price of a GPU of the node: for its type, region and purchase."""
-    return price_per_hour(gpu_type, node.get("region", "default"), node.get("purchase", "onDemand"))
+    return price_per_hour(gpu_type, node.get("region", "default"), purchase_of(node))
+
+
+def pricing_of(policy: Spec) -> str:
+    """Returns what services pay for: `gpu`, `share` or `node`."""
+    return str(policy.get("pricing", PRICING))
 
 
 def usual_price(gpu_type: Spec) -> float:

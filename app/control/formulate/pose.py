@@ -124,13 +124,17 @@ def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
 
 
 def _less(node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand]) -> Node:
-    """Returns the node with the resources that pinned instances leave."""
+    """Returns the node with the resources that pinned instances leave.
+
+    Where it is billed whole, its price stays the same: the GPUs that are left have a larger share of it.
+    """
     offered = None if facts.templates is None else frozenset(facts.templates)
     if offered is not None and node.templates is not None:
         offered &= node.templates
     return replace(
         node,
         gpus=gpus,
+        price_per_hour=node.price_per_hour * (node.gpu_count / len(gpus) if node.pricing == "node" else 1.0),
         cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in taken)),
         host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in taken)),
         templates=node.templates if offered is None else offered,

@@ -15,12 +15,15 @@ from app.control.domain.specs import (
     model_of,
     moment,
     node_price,
+    pricing_of,
+    purchase_of,
     unit_of,
 )
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
+from app.manifests.prices import pays_whole_node
 from solvers.planning.problem import (
     Curve,
     Demand,
@@ -67,7 +70,9 @@ def build_problem(world: DeclaredFiles) -> Problem:
     gpu_specs: dict[str, Spec] = {manifest.name: manifest.spec for manifest in by_kind[Kind.GPU_TYPE]}
     model_specs: dict[str, Spec] = {manifest.name: manifest.spec for manifest in by_kind[Kind.MODEL]}
     gpu_types = {name: _gpu_type(name, spec) for name, spec in gpu_specs.items()}
-    nodes = {manifest.name: _node(manifest, gpu_specs) for manifest in by_kind[Kind.NODE]}
+    policy_spec: Spec = next((manifest.spec for manifest in by_kind[Kind.POLICY]), {})
+    pricing = pricing_of(policy_spec)
+    nodes = {manifest.name: _node(manifest, gpu_specs, pricing) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(manifest.spec) for manifest in by_kind[Kind.PROFILE]]
     state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
@@ -78,7 +83,7 @@ def build_problem(world: DeclaredFiles) -> Problem:
         profiles={profile.key: profile for profile in profiles},
         services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
         jobs={qualified_name(manifest): _job(manifest, units_left) for manifest in by_kind[Kind.JOB]},
-        policy=next((planning_policy(manifest.spec) for manifest in by_kind[Kind.POLICY]), planning_policy({})),
+        policy=planning_policy(policy_spec),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
         spare={name: spec["rentable"] for name, spec in gpu_specs.items() if spec.get("rentable")},
@@ -91,9 +96,10 @@ def qualified_name(manifest: Manifest) -> str:
 
 
 def planning_policy(spec: Spec) -> Policy:
-    """Returns the policy with the manifests' defaults."""
+    """Returns the policy with the manifests' defaults; nodes say for themselves if they are billed whole."""
     fields = PolicySpec.model_fields
-    return Policy(**{name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()})
+    found = {name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()}
+    return Policy(**{**found, "pricing": "share" if pricing_of(spec) == "share" else "gpu"})
 
 
 def curve(table: Mapping[str, float] | float) -> Curve:
@@ -108,7 +114,7 @@ def _gpu_type(name: str, spec: Spec) -> GpuType:
     return GpuType(name, spec["memoryGib"], spec["idleW"], spec["maxW"], clocks)
 
 
-def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
+def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str) -> Node:
     spec: Spec = manifest.spec
     templates = spec.get("templates")
     return Node(
@@ -121,6 +127,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
         purchase=spec.get("purchase", "onDemand"),
         region=spec.get("region", "default"),
         templates=None if templates is None else frozenset(templates),
+        pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
     )
 
 

@@ -117,8 +117,7 @@ class Announcer:
         endpoints.set_limits(connection, limits)
         empty = idle_nodes.keep(connection, find_empty_nodes(outcome.question.problem, outcome.plan))
         free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
-        pricing = outcome.question.problem.policy.pricing
-        held = held_per_hour(outcome.snapshot, pricing, observed.held_gpus(connection))
+        held = held_per_hour(outcome.snapshot, observed.held_gpus(connection))
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent, held))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)

@@ -6,20 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 from app.control.domain.snapshot import DeclaredObject, Snapshot
-from app.control.domain.specs import Spec, gpu_type_of, memory_gib, node_price
+from app.control.domain.specs import Spec, gpu_count, gpu_type_of, memory_gib, node_price, pricing_of, purchase_of
+from app.manifests.prices import pays_whole_node
 from app.store.fleet.observed import HeldGpu
 
 
-def held_per_hour(snapshot: Snapshot, pricing: str, held: Iterable[HeldGpu]) -> float:
-    """Returns the price an hour of these GPUs under the policy's pricing; a lost node's are not held any more."""
+def held_per_hour(snapshot: Snapshot, held: Iterable[HeldGpu]) -> float:
+    """Returns the price an hour of these GPUs under the policy's pricing; a lost node's are not held any more.
+
+    One GPU that is held holds all of a node that is billed whole.
+    """
+    pricing = pricing_of(_specs(snapshot.declared, "Policy").get("default", {}))
     specs = _specs(snapshot.declared, "Node")
     gpu_types = _specs(snapshot.declared, "GpuType")
     there = {name for name, node in snapshot.nodes.items() if node.state != "lost"}
-    return fsum(
-        _price(specs[gpu.node], gpu_types, gpu if pricing == "share" else None)
-        for gpu in held
-        if gpu.node in there and gpu.node in specs and gpu_type_of(specs[gpu.node]) in gpu_types
-    )
+    known = [
+        gpu for gpu in held if gpu.node in there and gpu.node in specs and gpu_type_of(specs[gpu.node]) in gpu_types
+    ]
+    whole = {gpu.node for gpu in known if pays_whole_node(pricing, purchase_of(specs[gpu.node]))}
+    single = [gpu for gpu in known if gpu.node not in whole]
+    of_gpus = [_price(specs[gpu.node], gpu_types, gpu if pricing == "share" else None) for gpu in single]
+    of_nodes = [gpu_count(specs[node]) * _price(specs[node], gpu_types, None) for node in sorted(whole)]
+    return fsum(of_gpus + of_nodes)
 
 
 def _price(node: Spec, gpu_types: Mapping[str, Spec], share: HeldGpu | None) -> float:

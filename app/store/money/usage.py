@@ -152,5 +152,5 @@ def serving_nodes(connection: Connection, start: int, stop: int) -> list[tuple[s
 
 
 def pricing(connection: Connection) -> str:
-    """Returns the policy's pricing: `gpu` or `share`."""
+    """Returns the policy's pricing: `gpu`, `share` or `node`."""
     return str(connection.execute(PRICING).scalar_one())

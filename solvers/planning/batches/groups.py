@@ -16,6 +16,8 @@ MOST_SEED = 1_000  # of a refill
 WORST_GPUS = 4  # of the fleet: a share of the groups begins with one of them
 WORST_FIRST_SHARE = 0.4  # of the groups
 LOOKED_AT_GPUS = 4  # chosen at random: each other group begins with the worst of them
+NODE_SHARE = 0.3  # of the groups are all GPUs in use of a node, where nodes are billed whole
+LOOKED_AT_NODES = 3  # chosen at random: the one with fewest GPUs in use is emptied
 STRANGER_SHARE = 0.25  # of the others in a group; the rest have a service in common with the first
 
 
@@ -26,7 +28,15 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
     used = sorted(worst)
     rank = {gpu: place for place, gpu in enumerate(worst)}
     known: set[BatchGroup] = set()
+    nodes = _nodes(trials, used)
     for _ in range(count if used else 0):
+        if nodes and rng.random() < NODE_SHARE:
+            node = min(rng.choice(len(nodes), LOOKED_AT_NODES).tolist(), key=lambda at: (len(nodes[at]), at))
+            group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in nodes[node])), BatchKind.EMPTIED)
+            if group not in known:
+                known.add(group)
+                yield group
+            continue
         kind = KINDS[rng.integers(len(KINDS))]
         least, most = SIZES[kind]
         size = int(rng.integers(least, most + 1))
@@ -40,6 +50,18 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
         if group not in known:
             known.add(group)
             yield group
+
+
+def _nodes(trials: BatchTrials, used: list[int]) -> list[list[int]]:
+    """Returns the GPUs in use of each node that is billed whole and may be emptied: none runs a job that must stay."""
+    d = trials.board
+    whole = set(d.shop.nodes.gpus.tolist())
+    kept = {node for node, _ in trials.closed}
+    found: dict[str, list[int]] = {}
+    for gpu in used:
+        if gpu in whole and d.place_of[gpu][0] not in kept:
+            found.setdefault(d.place_of[gpu][0], []).append(gpu)
+    return list(found.values())
 
 
 def worst_first(trials: BatchTrials) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.problem import GpuType, Instance, Limit, Node, Problem, Profile, ProfileKey, RunningState, Service
 from solvers.planning.replan.kernels import capacities
 from solvers.planning.replan.match import match_running
@@ -17,6 +18,7 @@ from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables
 
 CLOSE_SHARE = 1e-7  # of a rate: a smaller lack is rounding
+PAID_SHARE = 1e-3  # of its price costs a GPU whose node is paid anyway
 
 
 def solve_part(problem: Problem, work: int) -> list[Instance] | None:
@@ -68,15 +70,25 @@ def _nodes(d: RunningBoard, gpus: Sequence[int]) -> Iterator[tuple[str, Node]]:
     for gpu in gpus:
         name, row = d.place_of[gpu][0], d.b.node[gpu]
         if name in indexes:
-            yield (
-                name,
-                replace(
-                    whole.nodes[name],
-                    gpus=tuple(indexes.pop(name)),
-                    cpu_cores=max(0.0, float(d.b.cpu[row])),
-                    host_memory_gib=max(0.0, float(d.b.host[row])),
-                ),
+            part = replace(
+                whole.nodes[name],
+                gpus=tuple(indexes.pop(name)),
+                cpu_cores=max(0.0, float(d.b.cpu[row])),
+                host_memory_gib=max(0.0, float(d.b.host[row])),
             )
+            yield name, _billed(d, part) if is_billed_whole(part, whole.policy) else part
+
+
+def _billed(d: RunningBoard, node: Node) -> Node:
+    """Returns a part of a node that is billed whole at what using it adds: all of its price, or next to nothing.
+
+    It adds nothing where services run on its other GPUs. The judge then prices the plan as it is.
+    """
+    whole = d.t.problem.nodes[node.name]
+    others = [d.number_of[node.name, index] for index in whole.gpus if index not in node.gpus]
+    if d.b.count[others].any():
+        return replace(node, pricing="gpu", price_per_hour=whole.price_per_hour * PAID_SHARE)
+    return replace(node, price_per_hour=whole_price(whole) / node.gpu_count)
 
 
 def _services(d: RunningBoard, services: Collection[int]) -> Iterator[Service]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import islice
 
 import numpy as np
@@ -14,8 +15,10 @@ from solvers.planning.replan.running_board import running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
 from solvers.planning.search.drafts import prepare
+from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.local_search import LocalSearch
+from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import instances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Tables, tables
@@ -24,6 +27,7 @@ from solvers.planning.search.workshop import Workshop
 PRICE_ROUNDS = 3  # of the LP whose prices guide the search
 TRIES_A_TURN = 50
 TRIES_PER_GPU = 10
+NODE_TURNS = 20  # of the search for nodes, where these are billed whole
 LEAST_GAIN_SHARE = 0.1  # of a usual GPU's price: refilling for less is mostly refused
 
 
@@ -45,9 +49,14 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
     local_search = LocalSearch(shop, seed, -LEAST_GAIN_SHARE, TRIES_A_TURN)
     for _ in islice(local_search.refills(course.rate, course.extra), -(-TRIES_PER_GPU * used // TRIES_A_TURN)):
         pass
+    if len(shop.nodes.gpus):
+        with closing(NodeSearch(shop, local_search).rounds(course.rate, course.extra)) as exchanges:
+            for _ in islice(exchanges, NODE_TURNS):
+                pass
     prune(shop)
     leave_out(shop)
     enforce_limits(shop)
+    gather(shop)
     placed, _ = instances(t, placed_instances(shop))
     return match_running(t, placed)
 

@@ -1,7 +1,8 @@
-"""Rounds a bound up to the next possible cost: whole GPUs cost a sum of pool prices."""
+"""Rounds a bound up to the next possible cost: whole GPUs cost a sum of pool prices, and whole nodes one of theirs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import gcd
 
@@ -30,7 +31,7 @@ class AttainableHere:
 
 
 def attainable(f: BoundFleet) -> AttainableHere:
-    """Computes all sums of GPU prices; none if shares or energy are paid for, or prices are not round numbers."""
+    """Computes all sums of prices of GPUs and nodes; none where shares or energy are paid, or prices are not round."""
     t = f.tables
     can = np.zeros(len(f.need), dtype=np.bool_)
     for m in f.markets:
@@ -58,9 +59,10 @@ def _sums(t: Tables) -> tuple[int, float]:
         return 0, 1.0
     sums = 1
     for n, pool in zip(units, t.pools, strict=True):
-        left, step = len(pool.gpus), 1
-        while left > 0:  # 1, 2, 4, ... at a time: every count up to all of them
-            take = min(step, left)
-            sums |= sums << (n // divisor * take)
-            left, step = left - take, 2 * step
+        for size, count in Counter(pool.node_sizes or [1] * len(pool.gpus)).items():
+            left, step = count, 1
+            while left > 0:  # 1, 2, 4, ... at a time: every count up to all of them
+                take = min(step, left)
+                sums |= sums << (n // divisor * size * take)
+                left, step = left - take, 2 * step
     return sums, divisor / UNITS_A_PRICE

@@ -1,4 +1,7 @@
-"""Bounds the cost of every choice of how many GPUs of each pool are used, on fleets with few enough to list all."""
+"""Bounds the cost of every choice of how many GPUs of each pool are paid, on fleets with few enough to list all.
+
+Where nodes are billed whole, a choice pays all GPUs of some nodes; those that it leaves empty earn nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,21 @@ from numpy.typing import NDArray
 from solvers.planning.bound.attainable import AttainableHere
 from solvers.planning.bound.fleet import BoundFleet, market_of, worth_of_rates
 from solvers.planning.duals import SAFETY_SHARE
-from solvers.planning.search.tables import Floats
+from solvers.planning.search.tables import Floats, Ints, Pool
 
 MOST_CHOICES = 50_000
+MOST_NODE_CHOICES = 200_000  # where nodes are billed whole: prices alone prove less there, so longer lists pay
 REFUTED_SHARE = 1e-9  # of a cost: a choice is refuted if it would have to cost more by at least this
+
+
+def gpus_paid(pool: Pool) -> Ints:
+    """Returns how many GPUs of a pool may be paid, rising: any number, or those of some nodes billed whole."""
+    if not pool.node_sizes:
+        return np.arange(len(pool.gpus) + 1)
+    sums = 1
+    for size in pool.node_sizes:
+        sums |= sums << size
+    return np.array([count for count in range(len(pool.gpus) + 1) if sums >> count & 1], dtype=np.int64)
 
 
 class GpuCounts:
@@ -20,16 +34,21 @@ class GpuCounts:
     def __init__(self, f: BoundFleet, sums: AttainableHere) -> None:
         self.fleet, self.sums = f, sums
         self.of = market_of(f)
-        sizes = [int(count) + 1 for count in f.count] if self.applies(f) else [0]
-        self.choices: Floats = np.indices(sizes).reshape(len(sizes), -1).T.astype(np.float64)
-        self.cost: Floats = self.choices @ f.fixed + sums.sure if len(self.choices) else np.zeros(0)
+        self.is_whole = np.array([bool(pool.node_sizes) for pool in f.tables.pools], dtype=np.bool_)
+        price = np.array([pool.price_per_hour for pool in f.tables.pools])
+        self.price = np.where(self.is_whole, price, f.fixed)  # an empty GPU of a node that is paid draws nothing
+        paid = [gpus_paid(pool) for pool in f.tables.pools] if self.applies(f) else [np.zeros(0)]
+        self.choices: Floats = np.stack(np.meshgrid(*paid, indexing="ij")).reshape(len(paid), -1).T.astype(np.float64)
+        self.cost: Floats = self.choices @ self.price + sums.sure if len(self.choices) else np.zeros(0)
         self.proved = np.full(len(self.choices), -np.inf)
 
     @staticmethod
     def applies(f: BoundFleet) -> bool:
         """Tells if whole GPUs are paid for, and their choices are few."""
+        pools = f.tables.pools
         is_whole = f.tables.problem.policy.pricing == "gpu" and bool((f.fixed > 0.0).all())
-        return is_whole and len(f.count) > 0 and float(np.prod(f.count + 1.0)) <= MOST_CHOICES
+        most = MOST_NODE_CHOICES if any(pool.node_sizes for pool in pools) else MOST_CHOICES
+        return is_whole and len(pools) > 0 and float(np.prod([float(len(gpus_paid(p))) for p in pools])) <= most
 
     def take(self, prices: Floats, worth: Floats) -> None:
         """Takes what prices prove for each choice."""
@@ -41,7 +60,8 @@ class GpuCounts:
         f = self.fleet
         served, of_gpus = float(worth_of_rates(f, prices).sum()), worth[self.of]
         safety = SAFETY_SHARE * (abs(served) + float((np.abs(of_gpus) + f.fixed) @ f.count))
-        found: Floats = served - safety + choices @ (f.fixed - of_gpus)
+        of_gpus = np.where(self.is_whole, np.maximum(of_gpus - (f.fixed - self.price), 0.0), of_gpus)
+        found: Floats = served - safety + choices @ (self.price - of_gpus)
         return found
 
     @property

@@ -16,6 +16,7 @@ def applies(t: Tables) -> bool:
     policy = t.problem.policy
     return (
         policy.pricing == "gpu"
+        and not any(pool.node_sizes for pool in t.pools)  # a plan costs no sum of GPU prices there
         and policy.same_model_per_gpu == 1
         and 0 < len(t.services) <= MOST_SERVICES
         and sum(len(pool.gpus) for pool in t.pools) <= MOST_GPUS

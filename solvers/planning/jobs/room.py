@@ -10,6 +10,7 @@ import numpy as np
 from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
+from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere
 
@@ -84,7 +85,7 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
     spare, pressure = 100 - summed(residents.sm), summed(residents.pressure)
     clock = np.ones(gpus)
     clock[on] = residents.clock
-    price = np.array([0.0 if node.is_paid_anyway else node.price_per_hour for node in nodes], dtype=np.float64)[node_of]
+    price = _opening_prices(problem, nodes, np.bincount(node_of[on], minlength=len(nodes)))[node_of]
     price[on] = 0.0
     sharing = policy.share_pressure if policy.pricing == "share" else 0.0
     among = Neighbours(pressure[on] - residents.pressure, spare[on], sharing)
@@ -117,6 +118,20 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
         share_pressure=sharing,
     )
     return fleet, drawn_w
+
+
+def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) -> Floats:
+    """Returns what opening a GPU of each node costs a job, where services have so many residents.
+
+    On a node that is billed whole it is the price of all its GPUs, and nothing where services run on one of them. A
+    second GPU of such a node counts the same, although it adds nothing: a plan never costs more than placement counts.
+    """
+    prices = []
+    for node, count in zip(nodes, residents.tolist(), strict=True):
+        whole = is_billed_whole(node, problem.policy)
+        is_free = node.is_paid_anyway or (whole and count > 0)
+        prices.append(0.0 if is_free else whole_price(node) if whole else node.price_per_hour)
+    return np.array(prices, dtype=np.float64)
 
 
 def _seats(policy: Policy, gpus: int, residents: Residents) -> Ints:

@@ -6,23 +6,39 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import fsum
 
-from solvers.planning.judge.jobs import is_opened_for_jobs
+from solvers.planning.judge.billing import is_billed_whole, whole_price
+from solvers.planning.judge.jobs import is_node_opened_for_jobs, is_opened_for_jobs
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.services import unserved_rate
 from solvers.planning.plan import Unplaced, Unserved
-from solvers.planning.problem import Job, Policy, Service
+from solvers.planning.problem import Job, Node, Policy, Service
+
+WHOLE_NODE = -1  # in the place of a GPU: what is paid for all of a node
 
 
 def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
     """Returns what services pay for a GPU in an hour; `busy_w` are their watts above idle times their busy fractions.
 
-    pricing gpu: its price. pricing share: price x max(sum of SM% / 100, sum of memory / its memory), the whole price
-    where a dedicated service runs. Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
+    pricing gpu: its price, or nothing on a node that is billed whole: `node_costs` has it. pricing share: price x
+    max(sum of SM% / 100, sum of memory / its memory), the whole price where a dedicated service runs.
+    Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
     """
     if not gpu.residents:
         return 0.0
     energy = (gpu.type.idle_w + busy_w) / 1000 * policy.energy_price_per_kwh
+    if is_billed_whole(gpu.node, policy):
+        return energy
     return gpu.node.price_per_hour * used_part(gpu, policy) + energy
+
+
+def node_costs(node: Node, gpus: Sequence[JudgedGpu]) -> tuple[float, float]:
+    """Returns what services pay for all of a node that is billed whole, and what jobs pay: each its price or nothing.
+
+    Services pay if one of them runs on any of `gpus`, which are those of its GPUs that hold anything.
+    """
+    if any(gpu.residents for gpu in gpus):
+        return whole_price(node), 0.0
+    return 0.0, whole_price(node) if is_node_opened_for_jobs(node, gpus) else 0.0
 
 
 def used_part(gpu: JudgedGpu, policy: Policy) -> float:
@@ -42,7 +58,7 @@ def job_gpu_cost(gpu: JudgedGpu, policy: Policy) -> float:
     if not gpu.jobs:
         return 0.0
     energy = fsum(watts(line, gpu) for line in gpu.jobs) / 1000 * policy.energy_price_per_kwh
-    return (gpu.node.price_per_hour if is_opened_for_jobs(gpu) else 0.0) + energy
+    return (gpu.node.price_per_hour if is_opened_for_jobs(gpu, policy) else 0.0) + energy
 
 
 def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], claims: Sequence[Unplaced]) -> float:

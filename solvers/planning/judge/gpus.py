@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import fsum
 
-from solvers.planning.judge.jobs import job_may_open
+from solvers.planning.judge.jobs import job_may_open, job_may_open_node
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Node, Problem
@@ -117,4 +117,4 @@ def lines_on(gpus: Sequence[JudgedGpu]) -> list[Resident | JobResident]:
     return lines
 
 
-NODE_RULES = (cpu_fits, host_memory_fits)
+NODE_RULES = (cpu_fits, host_memory_fits, job_may_open_node)

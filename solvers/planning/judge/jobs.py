@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import JobResident, JudgedGpu
 from solvers.planning.judge.shapes import no_such_gpu, outside
 from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
-from solvers.planning.problem import Job, PlacedJob, Problem
+from solvers.planning.problem import Job, Node, PlacedJob, Policy, Problem
 
 # A line of the plan by itself
 
@@ -51,9 +52,16 @@ LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_sm_profiled, job_mem
 # A GPU
 
 
-def is_opened_for_jobs(gpu: JudgedGpu) -> bool:
-    """Tells if only jobs pay for it: no service runs there, and its node is neither owned nor reserved."""
-    return bool(gpu.jobs) and not gpu.residents and not gpu.node.is_paid_anyway
+def is_opened_for_jobs(gpu: JudgedGpu, policy: Policy) -> bool:
+    """Tells if only jobs pay for this GPU by itself: no service runs there, and its node is not paid in another way."""
+    is_free = gpu.node.is_paid_anyway or is_billed_whole(gpu.node, policy)
+    return bool(gpu.jobs) and not gpu.residents and not is_free
+
+
+def is_node_opened_for_jobs(node: Node, gpus: Sequence[JudgedGpu]) -> bool:
+    """Tells if only jobs pay for a node that is billed whole: none of its GPUs has a service, one has a job."""
+    is_used = any(gpu.jobs for gpu in gpus) and not any(gpu.residents for gpu in gpus)
+    return is_used and not node.is_paid_anyway
 
 
 def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
@@ -61,17 +69,32 @@ def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
 
     One such job is enough: the others share what it pays for. So they do on a GPU where a job must stay.
     """
-    if not is_opened_for_jobs(gpu) or not any(line.job for line in gpu.jobs):
+    if not is_opened_for_jobs(gpu, problem.policy):
         return None
-    if any(line.job and not line.job.is_preemptible and _runs_here(problem, line) for line in gpu.jobs):
+    return _not_allowed(problem, gpu.jobs, gpu.node.price_per_hour)
+
+
+def job_may_open_node(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
+    """a node billed whole and opened for jobs => one of them has a deadline or maxPricePerHour, and the price of all
+    its GPUs <= its maxPricePerHour if any
+    """
+    if not is_billed_whole(node, problem.policy) or not is_node_opened_for_jobs(node, gpus):
         return None
-    price = gpu.node.price_per_hour
-    for line in gpu.jobs:
+    return _not_allowed(problem, [line for gpu in gpus for line in gpu.jobs], whole_price(node))
+
+
+def _not_allowed(problem: Problem, lines: Sequence[JobResident], price: float) -> str | None:
+    """Returns why none of these jobs may open what they run on; None if one may, or must stay there."""
+    if not any(line.job for line in lines):
+        return None
+    if any(line.job and not line.job.is_preemptible and _runs_here(problem, line) for line in lines):
+        return None
+    for line in lines:
         if line.job and (line.job.deadline or line.job.max_price_per_hour is not None):
             most = line.job.max_price_per_hour
             if most is None or at_most(price, most):
                 return None
-    names = ", ".join(sorted(line.placed.job for line in gpu.jobs))
+    names = ", ".join(sorted(line.placed.job for line in lines))
     return f"it costs {price:g} an hour and is opened for {names}, whose deadline or maxPricePerHour does not allow it"
 
 

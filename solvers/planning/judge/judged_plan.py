@@ -9,6 +9,7 @@ from math import fsum
 from typing import TypeAlias
 
 from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants
+from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.judge.churn import Churn
 from solvers.planning.judge.plan_edit import PlanEdit
 from solvers.planning.judge.plan_lines import PlanLines, line_of, shape_of, where
@@ -55,17 +56,12 @@ class JudgedPlan:
             self._unserved[entry.service].append(entry)
         for out in plan.unplaced:
             self._unplaced[out.job].append(out)
-        touched = {self._seat(instance) for instance in plan.instances}
-        touched.update([self._seat_job(placed) for placed in plan.jobs])
+        touched = {*map(self._seat, plan.instances), *map(self._seat_job, plan.jobs)}
         self._judge_gpus(touched.union(self._churn.places))
-        for name in problem.nodes:
-            self._judge_node(name)
-        for name in problem.services:
-            self._judge_service(name)
-        for name in problem.limits:
-            self._judge_tenant(name)
-        for name in problem.jobs:
-            self._judge_job(name)
+        judged_by = (self._judge_node, self._judge_service, self._judge_tenant, self._judge_job)
+        for part, names in zip(judged_by, (problem.nodes, problem.services, problem.limits, problem.jobs), strict=True):
+            for name in names:
+                part(name)
         self._judge_names()
 
     @property
@@ -126,8 +122,8 @@ class JudgedPlan:
             job=fsum([*self._job_gpu_cost.values(), *self._idle_job_cost.values()]),
             churn=self._churn.cost() if self.problem.state else 0.0,
         )
-        found = [*self._broken.all(), *self._power_budget_holds()]
-        return Verdict(tuple(sorted(found)), judged, self._churn.total())
+        found = tuple(sorted([*self._broken.all(), *self._power_budget_holds()]))
+        return Verdict(found, judged, self._churn.total())
 
     # Lines are added and removed
 
@@ -262,8 +258,11 @@ class JudgedPlan:
 
     def _judge_node(self, name: str) -> None:
         if name in self._lines.by_node:
-            on_it = list(self._lines.by_node[name].values())
-            self._broken.note(("node", name), name, gpus.NODE_RULES, self.problem, self.problem.nodes[name], on_it)
+            node, on_it = self.problem.nodes[name], list(self._lines.by_node[name].values())
+            self._broken.note(("node", name), name, gpus.NODE_RULES, self.problem, node, on_it)
+            if is_billed_whole(node, self.problem.policy):
+                whole = (name, cost.WHOLE_NODE)
+                self._resource_cost[whole], self._job_gpu_cost[whole] = cost.node_costs(node, on_it)
 
     def _judge_service(self, name: str) -> None:
         service = self.problem.services.get(name)

@@ -217,12 +217,19 @@ def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm:
 
 
 def _open(d: RunningBoard, need: Floats, prices: Floats, worst: float) -> None:
-    """Opens GPUs and fills them with patterns; subtracts what they carry from `need`."""
+    """Opens GPUs, those of nodes that are paid already first; fills them, and subtracts what they carry from `need`."""
     limited = np.isfinite(d.x.gpus_left) | np.isfinite(d.x.price_left)
     wanted = np.where(limited[d.w.service_tenant], 0.0, need)
+    if d.list_paid():
+        _fill(d, need, wanted, prices, 0.0)
+    d.restack()
+    _fill(d, need, wanted, prices, worst)
+
+
+def _fill(d: RunningBoard, need: Floats, wanted: Floats, prices: Floats, worst: float) -> None:
+    """Fills empty GPUs that are listed with what is wanted, and subtracts what they carry from `need`."""
     if not wanted.any():
         return
-    d.restack()
     used = d.shop.fill(prices, wanted, worst)
     d.filled(used)
     for gpu in map(int, used):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
 from solvers.planning.problem import Instance, Place, Problem
-from solvers.planning.search.tables import Tables
+from solvers.planning.search.tables import Pool, Tables
 
 Key: TypeAlias = tuple[str, str, int, float]  # what makes an instance the same: all that a keep needs
 MOST_PAIRS = 400_000  # of patterns and GPUs: beyond it they are paired greedily
@@ -24,12 +24,61 @@ def match_running(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
     running = {place: Counter(map(key_of, lines)) for place, lines in lines_by_place(state.running).items()}
     moves: dict[Place, Place] = {}
     for pool in t.pools:
-        places = list(pool.gpus)
-        moves |= _paired([place for place in places if place in by_place], places, by_place, running)
+        pairs = _node_pairs(t.problem, pool, by_place, running) if pool.node_sizes else [(pool.gpus, pool.gpus)]
+        for planned, places in pairs:
+            moves |= _paired([place for place in planned if place in by_place], list(places), by_place, running)
     found = [replace(line, node=moves[line.place][0], gpu=moves[line.place][1]) for line in cold]
     if not _nodes_hold(t.problem, found):
         found = list(cold)
     return _named(found, state.running)
+
+
+def _node_pairs(
+    problem: Problem, pool: Pool, by_place: Mapping[Place, list[Instance]], running: Mapping[Place, Counter[Key]]
+) -> list[tuple[Sequence[Place], Sequence[Place]]]:
+    """Finds for each node in the plan, where nodes are billed whole, one of its size, so that no more is paid.
+
+    Those with most SM% in common come first, then its own node, then any, empty ones first.
+    """
+    gpus: dict[str, list[Place]] = defaultdict(list)
+    for place in pool.gpus:
+        gpus[place[0]].append(place)
+    wanted: dict[str, Counter[Key]] = {}
+    there: dict[str, Counter[Key]] = {}
+    for name, places in gpus.items():
+        if lines := [line for place in places for line in by_place.get(place, ())]:
+            wanted[name] = Counter(map(_key, lines))
+        there[name] = sum((running.get(place, Counter()) for place in places), Counter[Key]())
+    size = {name: problem.nodes[name].gpu_count for name in gpus}
+    found: dict[str, str] = {}
+    free = dict.fromkeys(gpus)
+    for name, to in _nodes_in_common(wanted, there):
+        if name not in found and to in free and size[name] == size[to]:
+            found[name] = to
+            del free[to]
+    for name in wanted:
+        if name not in found and name in free:
+            found[name] = name
+            del free[name]
+    for name in wanted:
+        if name not in found:
+            found[name] = min((to for to in free if size[to] == size[name]), key=lambda to: (bool(there[to]), to))
+            del free[found[name]]
+    return [(gpus[name], gpus[to]) for name, to in found.items()]
+
+
+def _nodes_in_common(wanted: Mapping[str, Counter[Key]], there: Mapping[str, Counter[Key]]) -> list[tuple[str, str]]:
+    """Returns the pairs of a planned node and a running one with instances in common, those with most SM% first."""
+    holding: dict[Key, list[str]] = defaultdict(list)
+    for name, keys in there.items():
+        for key in keys:
+            holding[key].append(name)
+    common: dict[tuple[str, str], float] = defaultdict(float)
+    for name, keys in wanted.items():
+        for key, count in keys.items():
+            for to in holding.get(key, ()):
+                common[name, to] += key[2] * min(count, there[to][key])
+    return sorted(common, key=lambda pair: (-common[pair], pair[0] != pair[1], pair))
 
 
 def _paired(

@@ -200,6 +200,21 @@ class RunningBoard:
         pools = self.shop.pools
         stack(self.b, self.x, pools.start, pools.empty, pools.empties)
 
+    def list_paid(self) -> bool:
+        """Lists only the empty GPUs of nodes billed whole that are paid already; returns False if there are none."""
+        b, pools, bill = self.b, self.shop.pools, self.shop.nodes
+        if not len(bill.gpus):
+            return False
+        self.restack()
+        paid = np.unique(b.node[bill.gpus[b.count[bill.gpus] > 0]])
+        for pool, count in enumerate(pools.empties.tolist()):
+            first = int(pools.start[pool])
+            listed = pools.empty[first : first + count]
+            kept = listed[np.isin(b.node[listed], paid)]
+            pools.empty[first : first + len(kept)] = kept
+            pools.empties[pool] = len(kept)
+        return bool(pools.empties.any())
+
     def exec_ms(self, gpus: Sequence[int] | Ints, slots: Sequence[int] | Ints) -> Floats:
         """Returns the execution times of these residents."""
         into = np.zeros(len(gpus))

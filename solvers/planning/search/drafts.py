@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.planning.search import dive
+from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
-from solvers.planning.search.local_search import LocalSearch
+from solvers.planning.search.local_search import PATIENCE_CYCLES, LocalSearch
 from solvers.planning.search.master import ResourcePrices
+from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Floats, Tables
@@ -21,6 +23,7 @@ COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths
 LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
+NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ class _Progress:
         prune(shop)
         leave_out(shop)
         enforce_limits(shop)
-        cost = shop.cost
+        gather(shop)
+        cost = shop.bill
         if not cost < self.least - 1e-9:
             return None
         self.least = cost
@@ -139,6 +143,11 @@ def _dive_again(
 
 
 def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
-    for is_plan in local_search.cycles(start.rate, start.extra):
+    has_nodes = bool(len(progress.shop.nodes.gpus))
+    for is_plan in local_search.cycles(start.rate, start.extra, NODE_PATIENCE_CYCLES if has_nodes else PATIENCE_CYCLES):
         progress.work += 1
         yield (progress.draft(method) if is_plan else None) or progress.nothing()
+    if has_nodes:
+        for is_plan in NodeSearch(progress.shop, local_search).rounds(start.rate, start.extra):
+            progress.work += 1
+            yield (progress.draft("search for nodes") if is_plan else None) or progress.nothing()

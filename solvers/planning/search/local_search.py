@@ -48,27 +48,27 @@ class LocalSearch:
             self._turn(rate, extra)
             yield
 
-    def cycles(self, rate: Floats, extra: Floats) -> Iterator[bool]:
+    def cycles(self, rate: Floats, extra: Floats, patience: int = PATIENCE_CYCLES) -> Iterator[bool]:
         """Searches in cycles, some tries a turn, until several in a row gained nothing.
 
         Yields whether the board is meant to serve everything. The next cycle begins from the best board.
         """
         shop, rate = self.shop, _positive(rate)
-        yield from self._repair(rate, extra, FIRST_TRIES_PER_GPU)
+        yield from self.repair(rate, extra, FIRST_TRIES_PER_GPU)
         best, least = shop.kept_board(), shop.cost
         growth, vain = 1.0, 0
-        while vain < PATIENCE_CYCLES:
-            yield from self._spread(rate, extra, growth)
+        while vain < patience:
+            yield from self.spread(rate, extra, growth)
             shop.fill(rate, shop.need)
             shop.restack()
-            yield from self._repair(rate, extra, REPAIR_TRIES_PER_GPU)
+            yield from self.repair(rate, extra, REPAIR_TRIES_PER_GPU)
             growth, vain = growth * CYCLE_GROWTH_FACTOR, vain + 1
             if shop.cost < least - 1e-9:
                 best, least, vain = shop.kept_board(), shop.cost, 0
             else:
                 shop.bring_back(best)
 
-    def _spread(self, rate: Floats, extra: Floats, growth: float) -> Iterator[bool]:
+    def spread(self, rate: Floats, extra: Floats, growth: float) -> Iterator[bool]:
         """Refills while what is missing costs more and more, at prices of this cycle's own."""
         rng = np.random.default_rng([self.seed, self.turns])
         shaken = rate * np.exp(SHAKE_SHARE * rng.random() * rng.standard_normal(len(rate)))
@@ -77,7 +77,7 @@ class LocalSearch:
             self._turn(shaken, extra, float(lack))
             yield False
 
-    def _repair(self, rate: Floats, extra: Floats, tries_per_gpu: float) -> Iterator[bool]:
+    def repair(self, rate: Floats, extra: Floats, tries_per_gpu: float) -> Iterator[bool]:
         """Refills with everything served until many tries in a row gain nothing."""
         least, since = np.inf, 0
         while since < tries_per_gpu * len(self.shop.used):

@@ -66,23 +66,38 @@ def prune(shop: Workshop) -> None:
 
 
 def leave_out(shop: Workshop) -> None:
-    """Empties GPUs that cost more than leaving out what they carry, the most expensive first."""
+    """Empties GPUs, and nodes billed whole, that cost more than leaving out what they carry; the dearest first."""
     t, b = shop.t, shop.board
-    gpus = shop.used
-    costs, _ = shop.costs(gpus)
-    if not len(gpus) or costs.max() <= t.unserved_price.min():
+    used = shop.used
+    if not len(used) or shop.costs(used)[0].max() + shop.nodes.price.max() <= t.unserved_price.min():
         return  # leaving out any service costs at least its price
-    for gpu, cost in sorted(zip(gpus.tolist(), costs.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
+    for cost, gpus in _paid_together(shop):
         carried = np.zeros(len(t.services))
-        count = int(b.count[gpu])
-        np.add.at(carried, t.offer_service[b.offer[gpu, :count]], b.cap[gpu, :count])
+        for gpu in gpus:
+            count = int(b.count[gpu])
+            np.add.at(carried, t.offer_service[b.offer[gpu, :count]], b.cap[gpu, :count])
         missing = t.rate - b.cover + carried
         missing[(carried > 0) & (t.min_instances > 1)] = np.inf  # with too few instances the whole service is left out
         if _missed(t, np.minimum(missing, t.rate)) - _missed(t, t.rate - b.cover) < cost:
-            shop.empty(gpu)
-    if _missed(t, t.rate) < shop.cost:
+            for gpu in gpus:
+                shop.empty(gpu)
+    if _missed(t, t.rate) < shop.bill:
         shop.clear_all()
     shop.restack()
+
+
+def _paid_together(shop: Workshop) -> list[tuple[float, list[int]]]:
+    """Returns what emptying a GPU saves, or all used GPUs of a node that is billed whole, the most expensive first."""
+    b, bill, gpus = shop.board, shop.nodes, shop.used
+    costs = shop.costs(gpus)[0] - bill.gpu_price[b.pool[gpus]]
+    found = [(float(cost), [int(gpu)]) for cost, gpu in zip(costs, gpus, strict=True)]
+    if len(bill.gpus):
+        node, whole = b.node[gpus], bill.gpu_price[b.pool[gpus]] > 0.0
+        found = [entry for entry, is_whole in zip(found, whole, strict=True) if not is_whole]
+        for name in np.unique(node[whole]):
+            of = whole & (node == name)
+            found.append((float(bill.price[name] + costs[of].sum()), gpus[of].tolist()))
+    return sorted(found, key=lambda entry: (-entry[0], entry[1]))
 
 
 def _missed(t: Tables, missing: Floats) -> float:

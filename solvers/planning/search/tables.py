@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
+from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
 Floats = NDArray[np.float64]
@@ -21,13 +22,17 @@ SM = 101  # SM% 0..100 as an index
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUs that no rule distinguishes: same type, price, templates and way of paying."""
+    """GPUs that no rule distinguishes: same type, price, templates and way of paying.
+
+    Where nodes are billed whole, a pool holds whole nodes: all GPUs of each, one node after the other.
+    """
 
     gpu_type: str
     price_per_hour: float
     is_paid_anyway: bool
     site: int
     gpus: tuple[tuple[str, int], ...]  # (node, index), by name
+    node_sizes: tuple[int, ...] = ()  # GPUs of each of its nodes, where these are billed whole
 
 
 @dataclass(frozen=True)
@@ -224,14 +229,17 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
         {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None)
     )
     number = {site: index for index, site in enumerate(sites)}
-    gpus: dict[tuple[int, float, bool], list[tuple[str, int]]] = {}
+    alike: dict[tuple[int, float, bool, bool], list[Node]] = {}
     for node in nodes:
-        alike = (number[site_of(node)], node.price_per_hour, node.is_paid_anyway)
-        gpus.setdefault(alike, []).extend((node.name, index) for index in node.gpus)
-    pools = tuple(
-        Pool(sites[site][0], price, paid, site, tuple(gpus[site, price, paid])) for site, price, paid in sorted(gpus)
-    )
-    return sites, pools
+        whole = is_billed_whole(node, problem.policy)
+        alike.setdefault((number[site_of(node)], node.price_per_hour, node.is_paid_anyway, whole), []).append(node)
+    pools = []
+    for site, price, paid, whole in sorted(alike):
+        of = alike[site, price, paid, whole]
+        gpus = tuple((node.name, index) for node in of for index in node.gpus)
+        sizes = tuple(node.gpu_count for node in of) if whole else ()
+        pools.append(Pool(sites[site][0], price, paid, site, gpus, sizes))
+    return sites, tuple(pools)
 
 
 def inside(curve: Curve) -> Floats:

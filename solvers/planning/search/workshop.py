@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
+from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid
 from solvers.planning.search.costs import costs_of, unserved_cost
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
@@ -61,6 +62,7 @@ class Workshop:
     pattern: GpuPattern
     undo: Board
     filled: Ints
+    nodes: NodeBill
 
     def look_at(self, step: int) -> None:
         """Tabulates every `step` of SM% from now on."""
@@ -186,9 +188,14 @@ class Workshop:
 
     @property
     def cost(self) -> float:
-        """Returns the cost of the board with everything it leaves unserved."""
+        """Returns the cost of the board, as the loops count it, with everything it leaves unserved."""
         missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))
         return float(self.costs(self.used)[0].sum() + missed)
+
+    @property
+    def bill(self) -> float:
+        """Returns the cost of the board, with all of each node that is billed whole."""
+        return self.cost + self.nodes.beyond(self.board)
 
 
 def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
@@ -227,7 +234,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
     found = Workshop(
         t, w, board, pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
         scratch(w, len(levels), len(tabled.sms)), pattern(), undo,
-        np.zeros(max(len(board.pool), ROOM_GPUS), dtype=np.int64),
+        np.zeros(max(len(board.pool), ROOM_GPUS), dtype=np.int64), node_bill(t, board),
     )  # fmt: skip
     found.restack()
     return found

@@ -53,7 +53,7 @@ def manifests(problem: Problem) -> list[dict[str, Any]]:
     found += [manifest("Profile", f"p{at}", _profile(profile)) for at, profile in enumerate(problem.profiles.values())]
     found += [manifest("Service", service.name, _service(service)) for service in problem.services.values()]
     found += [manifest("Job", job.name, _job(job)) for job in problem.jobs.values()]
-    found.append(manifest("Policy", "default", {wire: getattr(problem.policy, ours) for wire, ours in POLICY.items()}))
+    found.append(manifest("Policy", "default", _policy(problem)))
     for tenant, limit in problem.limits.items():
         stated = {"gpus": limit.gpus, "pricePerHour": limit.price_per_hour}
         found.append(manifest("Tenant", tenant, {"limit": _known(stated)}))
@@ -104,6 +104,12 @@ def _node(node: Node) -> dict[str, Any]:
         "region": node.region,
         "purchase": node.purchase,
     } | _known({"templates": sorted(node.templates) if node.templates is not None else None})
+
+
+def _policy(problem: Problem) -> dict[str, Any]:
+    """Where nodes are billed whole, all that are rented must be, and no others."""
+    spec = {wire: getattr(problem.policy, ours) for wire, ours in POLICY.items()}
+    return spec | ({"pricing": "node"} if any(node.pricing == "node" for node in problem.nodes.values()) else {})
 
 
 def _profile(profile: Profile) -> dict[str, Any]:

@@ -14,6 +14,9 @@ class Bad(NamedTuple):
     meant: str = ""
 
 
+DEFAULT = "{name: default}"
+
+
 def manifest(kind: str, spec: str, metadata: str = "{name: x}") -> str:
     return f"apiVersion: gpuwright/v1\nkind: {kind}\nmetadata: {metadata}\nspec: {spec}\n"
 
@@ -94,6 +97,7 @@ FAULTY = {
     "tenant that is no name": Bad(service().replace("{name: x}", "{name: x, tenant: A}"), "metadata.tenant", '"A"'),
     "label that is a number": Bad(manifest("Tenant", "{}", "{name: x, labels: {a: 1}}"), "metadata.labels.a", "quotes"),
     "label with a blank": Bad(manifest("Tenant", "{}", "{name: x, labels: {a b: c}}"), "metadata.labels", "a b"),
+    "node with a pricing": Bad(node(pricing="node"), "spec.pricing", "there is no field"),
     "policy of another name": Bad(manifest("Policy", "{}"), "metadata.name", "the only Policy is named"),
     "true is no number": Bad(service(ratePerSecond="true"), "spec.ratePerSecond", "true is not a number"),
     "text is no number": Bad(service(ratePerSecond='"3"'), "spec.ratePerSecond", "leave the quotes out"),
@@ -126,6 +130,7 @@ FAULTY = {
     "negative cores": Bad(node(cpuCores="-1"), "spec.cpuCores", "out of range"),
     "empty templates": Bad(node(templates="[]"), "spec.templates", "empty"),
     "other purchase": Bad(node(purchase="on-demand"), "spec.purchase", "not one of", "onDemand"),
+    "other pricing": Bad(manifest("Policy", "{pricing: Node}", DEFAULT), "spec.pricing", "not one of", "node"),
     "price 0": Bad(gpu_type(pricePerHour="0"), "spec.pricePerHour", "out of range"),
     "no clocks": Bad(gpu_type(clocksMhz="[]"), "spec.clocksMhz", "empty"),
     "clock twice": Bad(gpu_type(clocksMhz="[600, 600]"), "spec.clocksMhz", "twice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Literal
@@ -30,6 +31,7 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 SPEEDS = {"big": 1.0, "mid": 1.5, "old": 2.6}  # how long exec takes
 PRICES = {"big": 3.0, "mid": 1.4, "old": 0.6}
 TENANTS = ("shop", "lab")
+PRICINGS: tuple[Literal["gpu", "node"], ...] = ("gpu", "gpu", "node")
 PURCHASES: tuple[Literal["owned", "reserved", "onDemand", "spot"], ...] = ("owned", "reserved", "onDemand", "spot")
 
 
@@ -58,6 +60,8 @@ def random_problem(seed: int) -> Problem:
         for _ in range(1 if r.random() < 0.8 else 2):
             service = _service(r, len(services), name, [variant.name for variant in variants], base_ms, kinds)
             services[service.name] = service
+    by_node = Random(f"{seed} by node")  # draws of its own leave the others what they were
+    nodes = {name: replace(node, pricing=by_node.choice(PRICINGS)) for name, node in nodes.items()}
     problem = Problem(types, nodes, models, profiles, services, policy=_policy(r))
     if r.random() < 0.3:
         limit = Limit(r.choice([None, r.uniform(0.1, 3)]), r.choice([None, r.uniform(0.1, 5)]))

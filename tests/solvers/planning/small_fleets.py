@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, product
 from math import inf
+from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,10 +20,11 @@ BATCHES = (1, 4)
 LEAST, MOST = 47, 53  # SM% that profiles span: two residents fit, not any two
 VARIANTS = {"v": 1.0, "w": 1.4}  # how much faster
 CLOCKS_MHZ = (700.0, 1000.0)
+NODES: list[dict[str, int]] = [{"old": 2}, {"old": 3}, {"big": 1, "old": 2}, {"big": 2, "old": 1}, {"big": 2, "old": 3}]
 
 
 @st.composite
-def fleets(draw: st.DrawFn, most_services: int = 3) -> Problem:
+def fleets(draw: st.DrawFn, most_services: int = 3, pricing: Literal["gpu", "node"] = "gpu") -> Problem:
     """Few of all the features that a proof covers."""
     count = draw(st.integers(1, most_services))
     max_w = draw(st.sampled_from([130.0, 190.0, 400.0]))
@@ -48,11 +51,11 @@ def fleets(draw: st.DrawFn, most_services: int = 3) -> Problem:
             gpu_types=draw(st.sampled_from([None, ("big",)])),
         )
         services[service.name] = service
-    gpus = draw(st.sampled_from([{"old": 2}, {"big": 1, "old": 1}, {"big": 2}]))
+    gpus = draw(st.sampled_from([{"old": 2}, {"big": 1, "old": 1}, {"big": 2}] if pricing == "gpu" else NODES))
     return Problem(
         gpu_types=kinds,
         nodes={
-            f"n-{kind}": Node(f"n-{kind}", kind, gpu_indexes(number), 64, 512, KINDS[kind][0])
+            f"n-{kind}": Node(f"n-{kind}", kind, gpu_indexes(number), 64, 512, KINDS[kind][0], pricing=pricing)
             for kind, number in gpus.items()
         },
         models={f"m{number}": tuple(Variant(name, 1.0) for name in VARIANTS) for number in range(count)},
@@ -84,19 +87,34 @@ def least_cost(problem: Problem) -> float:
     lost = sum(problem.policy.unserved_price * max(rate, 1) for rate, some in zip(rates, can, strict=True) if not some)
     if not can.any():
         return lost
-    sets = {kind: carried[:, can] for kind, carried in sets.items()}
+    sets = {kind: _undominated(carried[:, can]) for kind, carried in sets.items()}
     best = inf
-    for number in product(*[range(node.gpu_count + 1) for node in nodes]):
+    for number in product(*[_paid(node) for node in nodes]):
         used = [node for node, count in zip(nodes, number, strict=True) for _ in range(count)]
         price = sum(node.price_per_hour for node in used)
         if price >= best or not used:
             continue
         cover = sets[used[0].gpu_type]
         for node in used[1:]:
-            cover = (cover[:, None, :] + sets[node.gpu_type][None, :, :]).reshape(-1, cover.shape[1])
+            both = (cover[:, None, :] + sets[node.gpu_type][None, :, :]).reshape(-1, cover.shape[1])
+            cover = _undominated(np.unique(np.minimum(both, 1.0), axis=0))
         if (cover >= 1).all(axis=1).any():
             best = price
     return best + lost
+
+
+def _undominated(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the rows that no other row exceeds everywhere."""
+    kept: list[NDArray[np.float64]] = []
+    for row in rows[np.argsort(-rows.sum(axis=1), kind="stable")]:
+        if not any((row <= other).all() for other in kept):
+            kept.append(row)
+    return np.array(kept)
+
+
+def _paid(node: Node) -> Sequence[int]:
+    """Returns how many GPUs of a node may be paid."""
+    return (0, node.gpu_count) if node.pricing == "node" else range(node.gpu_count + 1)
 
 
 def _carried(problem: Problem, kind: str) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.latency import limits
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge import JudgedPlan
+from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
@@ -78,13 +79,15 @@ def describe_alternative(other: Alternative) -> str:
 
 
 def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAlternatives) -> str:
-    name = problem.nodes[instance.node].gpu_type
-    price = problem.nodes[instance.node].price_per_hour
+    node = problem.nodes[instance.node]
+    name, is_whole = node.gpu_type, is_billed_whole(node, problem.policy)
+    where = f" on a node of {count(node.gpu_count, 'GPU')} that is billed whole," if is_whole else ""
+    price = price_of_used(node, problem.policy, 1)
     neighbours = [line.service for line in plan.instances if line.place == instance.place and line is not instance]
     company = (
         f"it shares the GPU with {', '.join(sorted(set(neighbours)))}" if neighbours else "no other service runs on it"
     )
-    text = f"{name} at {money(price)} an hour; {company}"
+    text = f"{name}{where} at {money(price)} an hour; {company}"
     others = {
         alternative.gpu_type: alternative
         for alternative in reversed(found.alternatives)

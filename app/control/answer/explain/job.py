@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from app.control.answer.explain.wording import money
 from app.control.domain.snapshot import JobProgress
+from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Job, PlacedJob, Problem
@@ -77,12 +78,16 @@ def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: date
 
 def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
     node = problem.nodes[placed.node]
-    services = sorted({instance.service for instance in plan.instances if instance.place == placed.place})
+    is_whole = is_billed_whole(node, problem.policy)
+    paying = [line for line in plan.instances if line.place == placed.place or (is_whole and line.node == node.name)]
+    services = sorted({instance.service for instance in paying})
     if services:
         return f"why this GPU: {', '.join(services)} pay for it, so the job costs nothing there"
     if node.is_paid_anyway:
         return f"why this GPU: it is {node.purchase} and paid for anyway"
-    return f"why this GPU: it was empty and is used for the job, at {money(node.price_per_hour)} an hour"
+    what = "its node was empty and is billed whole" if is_whole else "it was empty"
+    price = price_of_used(node, problem.policy, 1)
+    return f"why this GPU: {what} and is used for the job, at {money(price)} an hour"
 
 
 def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:

@@ -1,10 +1,11 @@
-"""Divides the price of GPUs among the instances on them, by weight of SMs and memory."""
+"""Divides the price of GPUs, and of nodes billed whole, among the instances on them, by weight of SMs and memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
 
+from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 
@@ -13,12 +14,13 @@ def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
     """Returns the price per hour by instance id: GPUs only, without energy."""
     on: dict[tuple[str, int], list[Instance]] = defaultdict(list)
     for instance in plan.instances:
-        on[instance.place].append(instance)
+        is_whole = is_billed_whole(problem.nodes[instance.node], problem.policy)
+        on[instance.node, -1 if is_whole else instance.gpu].append(instance)
     found: dict[str, float] = {}
     for (name, _), residents in on.items():
         node, memory_gib = problem.nodes[name], problem.type_of(name).memory_gib
         weights = [weight(resident, memory_gib) for resident in residents]
-        paid = node.price_per_hour * used_part(problem, residents, memory_gib)
+        paid = price_of_used(node, problem.policy, 1) * used_part(problem, residents, memory_gib)
         for resident, own in zip(residents, weights, strict=True):
             found[resident.id] = paid * own / (sum(weights) or 1.0)
     return found

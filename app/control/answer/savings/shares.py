@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
 
+from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -22,7 +23,10 @@ class GpuHolding:
 
 @dataclass(frozen=True, slots=True)
 class PaidGpu:
-    """A GPU that services run on. `is_whole`: they pay all of it under any pricing of the policy."""
+    """A GPU that services run on, or a node that is billed whole, with the price of all its GPUs.
+
+    `is_whole`: they pay all of it under any pricing of the policy.
+    """
 
     gpu_type: str
     price_per_hour: float
@@ -31,12 +35,14 @@ class PaidGpu:
 
 
 def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
-    """Returns the GPUs that a plan's services run on."""
+    """Returns the GPUs that a plan's services run on, or the nodes where these are billed whole."""
     found: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
     for instance in plan.instances:
-        found[instance.place].append(GpuHolding(instance.service, instance.sm_percent, instance.memory_gib))
+        is_whole = is_billed_whole(problem.nodes[instance.node], problem.policy)
+        holding = GpuHolding(instance.service, instance.sm_percent, instance.memory_gib)
+        found[instance.node, -1 if is_whole else instance.gpu].append(holding)
     return [
-        PaidGpu(problem.nodes[node].gpu_type, problem.nodes[node].price_per_hour, tuple(held))
+        PaidGpu(problem.nodes[node].gpu_type, price_of_used(problem.nodes[node], problem.policy, 1), tuple(held))
         for (node, _), held in sorted(found.items())
     ]
 

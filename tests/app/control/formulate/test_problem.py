@@ -39,6 +39,16 @@ def test_a_problem_written_as_manifests_is_read_back_as_it_was() -> None:
     assert read(json.dumps(manifests(problem))) == problem
 
 
+def test_a_problem_of_nodes_that_are_billed_whole_is_read_back_as_it_was() -> None:
+    problem = whole_problem()
+    nodes = {
+        name: replace(node, pricing="gpu" if node.is_paid_anyway else "node") for name, node in problem.nodes.items()
+    }
+    assert {node.pricing for node in nodes.values()} == {"gpu", "node"}
+    problem = replace(problem, nodes=nodes, policy=replace(problem.policy, pricing="gpu"))
+    assert read(json.dumps(manifests(problem))) == problem
+
+
 def test_the_policys_defaults_are_those_of_manifests() -> None:
     wire = parse(Kind.POLICY, {}).model_dump(by_alias=True)
     assert {name: wire[alias] for name, alias in POLICY_FIELDS.items()} == {
@@ -94,10 +104,10 @@ spec: {model: m, slo: {latencyMs: 1, percentile: 99}, ratePerSecond: 1, ADMITS}
 """
 
 
-def declared(where: str = "", admits: str = "") -> Problem:
-    return read(
-        TYPE.replace(", WHERE", f", {where}" if where else "").replace(", ADMITS", f", {admits}" if admits else "")
-    )
+def declared(where: str = "", admits: str = "", pricing: str = "") -> Problem:
+    text = TYPE.replace(", WHERE", f", {where}" if where else "").replace(", ADMITS", f", {admits}" if admits else "")
+    policy = f"---\napiVersion: gpuwright/v1\nkind: Policy\nmetadata: {{name: default}}\nspec: {{pricing: {pricing}}}\n"
+    return read(text + policy if pricing else text)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +123,25 @@ def declared(where: str = "", admits: str = "") -> Problem:
 )
 def test_a_gpu_costs_what_its_region_and_purchase_say_or_what_its_type_says(where: str, price: float) -> None:
     assert declared(where).nodes["n"].price_per_hour == price
+
+
+@pytest.mark.parametrize(
+    ("pricing", "purchase", "of_policy", "of_node"),
+    [
+        ("gpu", "onDemand", "gpu", "gpu"),
+        ("share", "spot", "share", "gpu"),
+        ("node", "onDemand", "gpu", "node"),
+        ("node", "spot", "gpu", "node"),
+        ("node", "owned", "gpu", "gpu"),
+        ("node", "reserved", "gpu", "gpu"),
+    ],
+)
+def test_rented_nodes_are_billed_whole_where_the_policy_prices_nodes(
+    pricing: str, purchase: str, of_policy: str, of_node: str
+) -> None:
+    problem = declared(f"purchase: {purchase}", pricing=pricing)
+    assert (problem.policy.pricing, problem.nodes["n"].pricing) == (of_policy, of_node)
+    assert declared().nodes["n"].pricing == "gpu"
 
 
 @pytest.mark.parametrize(

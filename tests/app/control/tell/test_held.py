@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -28,6 +29,11 @@ def snapshot(**states: str) -> Snapshot:
     return Snapshot(NOW, 1, declared, {name: NodeStatus(name, state) for name, state in names.items()})  # type: ignore
 
 
+def priced(of: Snapshot, pricing: str) -> Snapshot:
+    policy = DeclaredObject("Policy", "", "default", {"pricing": pricing})
+    return replace(of, declared=(*of.declared, policy))
+
+
 @pytest.mark.parametrize(
     ("pricing", "states", "price"),
     [
@@ -40,11 +46,34 @@ def snapshot(**states: str) -> Snapshot:
 def test_gpus_are_priced_as_the_policy_says_until_their_node_is_lost(
     pricing: str, states: dict[str, str], price: float
 ) -> None:
-    assert held_per_hour(snapshot(**states), pricing, HELD) == pytest.approx(price)
+    assert held_per_hour(priced(snapshot(**states), pricing), HELD) == pytest.approx(price)
+
+
+@pytest.mark.parametrize(
+    ("purchase", "pricing", "price"),
+    [
+        ("onDemand", "node", 2 * 1.2 + 2 * 1.2),
+        ("spot", "node", 2 * 1.2 + 2 * 1.2),
+        ("owned", "node", 1.2 + 2 * 1.2),
+        ("reserved", "node", 1.2 + 2 * 1.2),
+        ("onDemand", "gpu", 1.2 + 1.2),
+        ("onDemand", "share", 1.2 * (0.5 + 1.0)),
+    ],
+)
+def test_one_gpu_holds_all_of_a_rented_node_where_the_policy_prices_nodes(
+    purchase: str, pricing: str, price: float
+) -> None:
+    known = snapshot()
+    declared = tuple(
+        replace(item, spec={**item.spec, "purchase": purchase}) if item.name == "n1" else item
+        for item in known.declared
+    )
+    held = (HELD[0], HELD[2])
+    assert held_per_hour(priced(replace(known, declared=declared), pricing), held) == pytest.approx(price)
 
 
 def test_a_gpu_that_no_longer_has_a_price_costs_nothing() -> None:
-    assert held_per_hour(snapshot(), "gpu", [HeldGpu("gone", 0, 50.0, 4.0)]) == 0.0
+    assert held_per_hour(snapshot(), [HeldGpu("gone", 0, 50.0, 4.0)]) == 0.0
 
 
 def test_a_gpu_is_held_by_copies_of_services_that_are_not_gone(database_url: str) -> None:

@@ -76,6 +76,7 @@ def problems(draw: st.DrawFn) -> Problem:
             64,
             512,
             draw(st.sampled_from([0.7, 1.0, 1.9])),
+            pricing=draw(st.sampled_from(["gpu", "node"])),
         )
         for kind in kinds
         for number in range(draw(st.integers(1, 2)))
@@ -159,7 +160,11 @@ def cheapest(problem: Problem) -> float:
     most = [*rates, *(service.min_instances for service in services)]
     reached = {(0.0,) * len(most): 0.0}
     for node in problem.nodes.values():
-        options = fillings(problem, node.gpu_type, node.price_per_hour)
+        whole = node.pricing == "node" and problem.policy.pricing == "gpu"
+        options = fillings(problem, node.gpu_type, 0.0 if whole else node.price_per_hour)
+        without = reached
+        if whole:
+            reached = {served: cost + node.price_per_hour * node.gpu_count for served, cost in reached.items()}
         for _ in node.gpus:
             grown = dict(reached)
             for served, cost in reached.items():
@@ -167,6 +172,8 @@ def cheapest(problem: Problem) -> float:
                     total = tuple(min(a + b, m) for a, b, m in zip(served, filling, most, strict=True))
                     grown[total] = min(grown.get(total, np.inf), cost + more)
             reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:2000])
+        for served, cost in without.items():
+            reached[served] = min(reached.get(served, np.inf), cost)
     best = np.inf
     for served, cost in reached.items():
         runs = served[len(names) :]

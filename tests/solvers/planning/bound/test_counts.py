@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from solvers.planning.problem import Problem
 from solvers.planning.search.tables import Floats, tables
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.bound.test_bound import cheapest, last, problems
+from tests.solvers.planning.small_fleets import fleets, least_cost
 
 EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 10
 
@@ -69,6 +71,33 @@ def test_shares_and_large_fleets_have_no_choices_listed() -> None:
     large = fleet(tables(family("A", 100, 4, 0)), 1)
     assert not GpuCounts.applies(large)
     assert np.prod(large.count + 1) > MOST_CHOICES
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(fleets(pricing="node"))
+def test_no_plan_on_nodes_billed_whole_costs_less_than_the_bound(problem: Problem) -> None:
+    assert last(problem).bound <= least_cost(problem) * (1 + 1e-9)
+
+
+def by_node(problem: Problem) -> Problem:
+    return replace(problem, nodes={name: replace(node, pricing="node") for name, node in problem.nodes.items()})
+
+
+def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() -> None:
+    problem = by_node(family("A", 16, 8, 1))
+    f = fleet(tables(problem), 1)
+    counts = BoundSearch(f, 0).counts
+    for place, pool in enumerate(f.tables.pools):
+        nodes = {name for name, _ in pool.gpus}
+        sizes = [problem.nodes[name].gpu_count for name in nodes]
+        sums = {sum(some) for count in range(len(sizes) + 1) for some in combinations(sizes, count)}
+        assert set(counts.choices[:, place]) == sums
+    assert last(problem, 10**6).bound >= last(family("A", 16, 8, 1), 10**6).bound
+
+
+def test_more_nodes_than_gpus_have_few_enough_choices() -> None:
+    assert GpuCounts.applies(fleet(tables(by_node(family("A", 40, 4, 0))), 1))
+    assert not GpuCounts.applies(fleet(tables(family("A", 40, 4, 0)), 1))
 
 
 def test_it_proves_the_plan_of_a_fleet_whose_prices_alone_do_not() -> None:

@@ -1,0 +1,20 @@
+"""What services pay for a node: each GPU that they use, or all of it while one of them runs there."""
+
+from __future__ import annotations
+
+from solvers.planning.problem import Node, Policy
+
+
+def is_billed_whole(node: Node, policy: Policy) -> bool:
+    """Tells if all of a node is paid while a service runs on any GPU of it; where shares are priced, none is."""
+    return node.pricing == "node" and policy.pricing == "gpu"
+
+
+def whole_price(node: Node) -> float:
+    """Returns the price of all GPUs of a node for an hour."""
+    return node.gpu_count * node.price_per_hour
+
+
+def price_of_used(node: Node, policy: Policy, gpus: int) -> float:
+    """Returns what a node costs of which services use so many GPUs, where shares are not priced."""
+    return (whole_price(node) if is_billed_whole(node, policy) else gpus * node.price_per_hour) if gpus else 0.0
