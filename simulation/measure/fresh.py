@@ -11,7 +11,7 @@ from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, find
 
-FRESH_WORK_FACTOR = 7  # times the work of a cycle's search: with the default 420 steps, where ten seconds of a core make 700 to 2,000
+FRESH_WORK_FACTOR = 7  # times the work of a cycle: 420 steps by default; ten seconds of a core make 700 to 2,000
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def _node_pairs(
     there: dict[str, Counter[Key]] = {}
     for name, places in gpus.items():
         if lines := [line for place in places for line in by_place.get(place, ())]:
-            wanted[name] = Counter(map(_key, lines))
+            wanted[name] = Counter(map(key_of, lines))
         there[name] = sum((running.get(place, Counter()) for place in places), Counter[Key]())
     size = {name: problem.nodes[name].gpu_count for name in gpus}
     found: dict[str, str] = {}
