@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from app.access import Principal
+from app.nodes import metrics
 from app.nodes.node_lane import NodeLane
 from app.store.access import tokens
 from app.store.database.database import Unavailable
@@ -91,7 +92,8 @@ class AssignmentPolls:
                 raise revoked()
             if self.newest(node) > after:  # it arrived during the read
                 await self._serve({node})
-            return await asyncio.wait_for(poll.body, seconds)
+            with metrics.WAITING_AGENTS.track_inprogress():
+                return await asyncio.wait_for(poll.body, seconds)
         except TimeoutError:
             return None
         except asyncio.CancelledError:

@@ -31,6 +31,9 @@ WRITE_SECONDS = Histogram(
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
     registry=REGISTRY,
 )
+WAITING_AGENTS = Gauge(
+    "gpuwright_waiting_agents", "Agents whose poll waits for the next assignment of their node.", registry=REGISTRY
+)
 WAITING = Gauge("gpuwright_reports_waiting", "Reports waiting to be stored.", registry=REGISTRY)
 EXPANDED = Counter("gpuwright_report_minutes_expanded", "Minutes of nodes turned into rows.", registry=REGISTRY)
 NODE_TOKEN_REUSE = Counter(

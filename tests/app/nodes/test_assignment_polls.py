@@ -24,13 +24,13 @@ def in_background(call: Callable[[], T]) -> Future[T]:
 
 
 def held(server: RunningServer, count: int = 1) -> None:
-    """Returns once the server holds `count` polls."""
-    line = 'gpuwright_open_long_requests{lane="assignment"} '
+    """Returns once `count` polls wait: what they read of the database before is over."""
+    line = "gpuwright_waiting_agents "
     for _ in range(1000):
         found = [one for one in server.request("GET", "/metrics").text.splitlines() if one.startswith(line)]
         if found and float(found[0].removeprefix(line)) >= count:
             return
-    raise AssertionError("nobody waits")
+    raise AssertionError("too few polls wait")
 
 
 def test_without_an_assignment_there_is_nothing_new(server: RunningServer, node: str, token: str) -> None:
