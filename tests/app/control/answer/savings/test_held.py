@@ -38,6 +38,15 @@ def town(database_url: str) -> Iterator[Ledger]:
         yield made
 
 
+@pytest.fixture
+def nodes_priced(database_url: str) -> Iterator[Ledger]:
+    """A fleet without nodes at noon, where a GPU costs 6.00 an hour and the policy prices nodes."""
+    with ledger(database_url, NOON) as made:
+        made.gpu_type(PRICE / 10**9)
+        made.declare(manifest("Policy", "default", {"pricing": "node"}))
+        yield made
+
+
 def ran(name: str, first: int, last: int, **more: Any) -> UsageInterval:
     """A copy that was there from one minute after noon to another."""
     return usage(name, NOON + first * MINUTE, NOON + last * MINUTE, **more)
@@ -73,43 +82,33 @@ def test_with_pricing_by_share_copies_hold_what_they_use(town: Ledger) -> None:
     assert held(town) == {"shop": 0.2, "lab": 0.3}
 
 
-@pytest.mark.parametrize("purchase", ["onDemand", "spot"])
-def test_a_node_that_is_billed_whole_is_held_by_any_copy_and_divided_by_weights(
-    purchase: str, database_url: str
+@pytest.mark.parametrize(
+    ("purchase", "shop", "lab"),
+    [
+        # Both GPUs, for a quarter of an hour each: a alone, both by their SM%, b alone, nothing.
+        ("onDemand", 0.5 + 0.5 * 20 / 80, 0.5 * 60 / 80 + 0.5),
+        ("spot", 0.5 + 0.5 * 20 / 80, 0.5 * 60 / 80 + 0.5),
+        # Each the GPU that it runs on.
+        ("owned", 0.5, 0.5),
+        ("reserved", 0.5, 0.5),
+    ],
+)
+def test_where_the_policy_prices_nodes_any_copy_holds_all_of_a_rented_one(
+    nodes_priced: Ledger, purchase: str, shop: float, lab: float
 ) -> None:
-    with ledger(database_url, NOON) as made:
-        made.gpu_type(PRICE / 10**9)
-        made.declare(manifest("Policy", "default", {"pricing": "node"}))
-        made.node("node-1", gpus=2, purchase=purchase)
-        made.passes(HOUR + 3 * MINUTE)
-        made.report("node-1", ran("a", 0, 30, sm=20), ran("b", 15, 45, sm=60, gpu=1, tenant="lab"))
-        each = 2 * 15 / 60  # both GPUs for a quarter of an hour: a alone, both, b alone, nothing
-        assert held(made) == pytest.approx({"shop": each + each * 20 / 80, "lab": each * 60 / 80 + each})
+    nodes_priced.node("node-1", gpus=2, purchase=purchase)
+    nodes_priced.passes(HOUR + 3 * MINUTE)
+    nodes_priced.report("node-1", ran("a", 0, 30, sm=20), ran("b", 15, 45, sm=60, gpu=1, tenant="lab"))
+    assert held(nodes_priced) == pytest.approx({"shop": shop, "lab": lab})
 
 
-@pytest.mark.parametrize("purchase", ["owned", "reserved"])
-def test_owned_and_reserved_nodes_are_held_by_gpu_where_the_policy_prices_nodes(
-    purchase: str, database_url: str
-) -> None:
-    with ledger(database_url, NOON) as made:
-        made.gpu_type(PRICE / 10**9)
-        made.declare(manifest("Policy", "default", {"pricing": "node"}))
-        made.node("node-1", gpus=2, purchase=purchase)
-        made.passes(HOUR + 3 * MINUTE)
-        made.report("node-1", ran("a", 0, 30, sm=20), ran("b", 15, 45, sm=60, gpu=1, tenant="lab"))
-        assert held(made) == {"shop": 0.5, "lab": 0.5}
-
-
-def test_a_node_is_held_whole_only_while_it_is_rented(database_url: str) -> None:
-    with ledger(database_url, NOON) as made:
-        made.gpu_type(PRICE / 10**9)
-        made.declare(manifest("Policy", "default", {"pricing": "node"}))
-        made.node("node-1", gpus=2)
-        made.passes(30 * MINUTE)
-        made.node("node-1", gpus=2, purchase="owned")
-        made.passes(33 * MINUTE)
-        made.report("node-1", ran("a", 0, 60))
-        assert held(made) == {"shop": 2 * 30 / 60 + 30 / 60}
+def test_a_node_is_held_whole_only_while_it_is_rented(nodes_priced: Ledger) -> None:
+    nodes_priced.node("node-1", gpus=2)
+    nodes_priced.passes(30 * MINUTE)
+    nodes_priced.node("node-1", gpus=2, purchase="owned")
+    nodes_priced.passes(33 * MINUTE)
+    nodes_priced.report("node-1", ran("a", 0, 60))
+    assert held(nodes_priced) == {"shop": 2 * 30 / 60 + 30 / 60}
 
 
 def test_jobs_hold_nothing_of_it(town: Ledger) -> None:
