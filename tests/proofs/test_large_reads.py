@@ -76,7 +76,9 @@ def database(postgres: DatabaseServer) -> Iterator[Database]:
     database = Database(url, pool_size=6, direct=True)
     epoch = database.write(lambda connection: lease.take(connection, "a planner", 1e6))
     assert epoch is not None
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(url) as reader, psycopg.connect(url) as connection:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT pg_current_xact_id()")  # so VACUUM leaves the rows as not visible to all
         connection.execute(SEED.encode())
         connection.commit()
         connection.autocommit = True
