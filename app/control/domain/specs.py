@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from app.manifests.fleet import PolicySpec
 from app.manifests.prices import price_per_hour
+from app.manifests.quantities import Purchase
 from app.manifests.served import ProfileSpec
 from app.manifests.work import JobSpec, ServiceSpec
 
@@ -37,9 +38,9 @@ def gpu_count(node: Spec) -> int:
     return int(node["gpus"])
 
 
-def purchase_of(node: Spec) -> str:
-    """Returns how the node is paid for: `owned`, `reserved`, `onDemand` or `spot`."""
-    return str(node.get("purchase", "onDemand"))
+def purchase_of(node: Spec) -> Purchase:
+    """Returns how the node is paid for."""
+    return cast(Purchase, node.get("purchase", "onDemand"))
 
 
 def node_price(node: Spec, gpu_type: Spec) -> float:

@@ -124,7 +124,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str) -> No
         cpu_cores=spec["cpuCores"],
         host_memory_gib=spec["memoryGib"],
         price_per_hour=node_price(spec, gpu_specs[gpu_type_of(spec)]),
-        purchase=spec.get("purchase", "onDemand"),
+        purchase=purchase_of(spec),
         region=spec.get("region", "default"),
         templates=None if templates is None else frozenset(templates),
         pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
