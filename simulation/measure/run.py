@@ -18,16 +18,16 @@ from simulation.fleet import Total
 from simulation.measure.allowed import WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
-    FreshMoment,
     RequestCounts,
     RunSamples,
     cost_figures,
     request_figures,
 )
-from simulation.measure.fresh import bare_problem, find_fresh, serves_all
+from simulation.measure.fresh import serves_all
 from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
 from simulation.measure.known import RememberingSolver
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
+from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from solvers.planning.plan import Plan
@@ -37,7 +37,6 @@ FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 60.0 * WARM_UP_MINUTES, 600.0
 VIEW_SECONDS = 10.0  # between two reads of the plan in force
 HINDSIGHT_STEP_SECONDS = 5.0
 MOST_PLANS = 1_000_000
-MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # compared again at each sample
 Say = Callable[[str], None]
 
 
@@ -83,9 +82,12 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     """Runs the order on an empty, migrated database. Everything but its own times depends on the order alone."""
     began, began_cpu = time.monotonic(), time.process_time()
     world = in_auto(order.world)
-    with simulated(database_url, world, order.shapes, seed=order.seed, work=order.work) as simulation:
+    with (
+        FreshSampler(order.work, order.seed) as sampler,
+        simulated(database_url, world, order.shapes, seed=order.seed, work=order.work) as simulation,
+    ):
         simulation.fleet.patient = True  # while the first copies come up
-        run = _MeasuredRun(simulation, order, say)
+        run = _MeasuredRun(simulation, sampler, order, say)
         run.run()
         figures = run.figures()
         served = sum(counts.ended for counts in run.counts().values())
@@ -97,15 +99,14 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
 class _MeasuredRun:
     """One run: takes each measurement when it is due, and keeps the results."""
 
-    def __init__(self, simulation: Simulation, order: SimulationOrder, say: Say) -> None:
-        self.simulation, self.order, self._say = simulation, order, say
+    def __init__(self, simulation: Simulation, sampler: FreshSampler, order: SimulationOrder, say: Say) -> None:
+        self.simulation, self.order, self._sampler, self._say = simulation, order, sampler, say
         self.solver = RememberingSolver()
         simulation.planner.solver = self.solver
         self.samples = RunSamples(FIRST_SAMPLE_SECONDS)
         self.unserved_while_complete_known = 0
         self._question: Question | None = None  # of the last cycle
-        self._pool: list[Plan] = []  # the fresh plans of earlier samples, and plans found since the last one
-        self._fresh_plans: list[Plan] = []
+        self._found: list[Plan] = []  # since the last sample
         self._cycles = 0
 
     def run(self) -> None:
@@ -132,6 +133,8 @@ class _MeasuredRun:
         self.samples.ended = self.simulation.clock.seconds
         if self.samples.counts[-1][0] < self.samples.ended:
             self.samples.counts.append((self.samples.ended, self.counts()))
+        self._say("the rest of the fresh plans")
+        self.samples.fresh = self._sampler.finish()
 
     def figures(self) -> dict[str, Any]:
         history, began = self.simulation.history, self.samples.began
@@ -174,7 +177,7 @@ class _MeasuredRun:
     def _look_at_cycle(self) -> None:
         """Keeps the question of the last cycle and the plans it found, if a cycle ran in this tick."""
         plans = self.solver.take()
-        self._pool += plans
+        self._found += plans
         found = self.simulation.last
         if self.simulation.cycles == self._cycles or found is None or found.question is None:
             return
@@ -183,19 +186,13 @@ class _MeasuredRun:
             self.unserved_while_complete_known += 1
 
     def _sample(self, now: float) -> None:
-        """Searches what the fleet could cost at this moment."""
+        """Orders a search for what the fleet could cost at this moment."""
         question = self._question
         if question is None:
             return
-        work, seed = self.order.work, self.order.seed
-        known = [*self._pool[-MOST_KNOWN_PLANS:], question.plan_in_force]
-        fresh = find_fresh(question.problem, known, work, seed)
         rates = self._rates_to_come(question, now)
-        later = find_fresh(bare_problem(question.problem, rates), [*known, fresh.plan], work, seed)
-        found = (fresh.per_hour, fresh.bound_per_hour, later.per_hour, later.bound_per_hour)
-        self.samples.fresh.append(FreshMoment(now, *found))
-        self._fresh_plans = [*self._fresh_plans, fresh.plan, later.plan][-MOST_FRESH_PLANS:]
-        self._pool = list(self._fresh_plans)
+        self._sampler.order(SampleOrder(now, question.problem, rates, question.plan_in_force, self._found))
+        self._found = []
 
     def _rates_to_come(self, question: Question, now: float) -> dict[str, float]:
         """Returns each service's largest real rate until a copy that is decided now could serve."""

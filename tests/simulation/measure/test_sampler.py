@@ -1,0 +1,45 @@
+"""Samples from the second process are those of the first, and a process that dies is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from simulation.measure.sampler import FreshSampler, SampleOrder, sample
+from solvers.planning.plan import Plan
+from tests.simulation.measure.test_fresh import PROBLEM
+
+EMPTY = Plan(())
+
+
+def orders() -> list[SampleOrder]:
+    rates = {name: service.rate_per_second for name, service in PROBLEM.services.items()}
+    more = {name: 1.5 * rate for name, rate in rates.items()}
+    return [
+        SampleOrder(300.0, PROBLEM, more, EMPTY, ()),
+        SampleOrder(900.0, PROBLEM.with_rates(more), rates, EMPTY, ()),
+    ]
+
+
+def test_samples_are_those_of_the_same_searches_in_this_process() -> None:
+    with FreshSampler(1, 0) as sampler:
+        for order in orders():
+            sampler.order(order)
+        found = sampler.finish()
+    assert found == list(sample(orders(), 1, 0))
+    assert [moment.at for moment in found] == [300.0, 900.0]
+    assert found[1].fresh == found[0].fresh_in_hindsight
+
+
+def test_a_process_that_dies_is_told_and_leaves_nothing_behind() -> None:
+    with FreshSampler(10_000, 0) as sampler:
+        sampler.order(orders()[0])
+        pid = sampler._worker.process.pid
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="the process that searches fresh plans failed"):
+            sampler.finish()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
