@@ -104,7 +104,7 @@ def test_after_a_lost_connection_it_goes_on(each_database: GivenDatabase, notice
     with psycopg.connect(each_database.direct_url, autocommit=True) as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
     second = publish(each_database)
     assert asyncio.run(notices.wait("object", second - 1, 30)) == second
