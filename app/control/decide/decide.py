@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from app.control.decide.churn import not_worth_it
-from app.control.decide.cordons import draining_gpus, keep_undrainable
+from app.control.decide.cordons import draining_gpus, keep_undrainable, reclaimed_gpus
 from app.control.decide.drafting import changed_owners, judged, unjudged
 from app.control.decide.resting import resting_changes
 from app.control.decide.steady_jobs import keep_jobs_steady
@@ -75,7 +75,8 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return keep_in_force(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules)
+        reclaimed = reclaimed_gpus(snapshot.nodes)
+        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
         decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
     resting = resting_changes(snapshot, decision.desired)
     found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)

@@ -46,6 +46,7 @@ class NodeStatus:
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
     uuids: tuple[str, ...] = ()  # by index
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
+    reclaimed_at: datetime | None = None  # when its cloud takes it back; None: no notice was given
 
     @property
     def closed_gpus(self) -> frozenset[int]:

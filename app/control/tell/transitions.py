@@ -34,10 +34,10 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
 
 def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[NewEvent]:
     """Returns drains that are done, and those whose deadline has passed while something is left."""
-    last = {(drain.cordon.node, drain.cordon.gpu): drain for drain in before}
+    last = {(drain.cordon.node, drain.cordon.gpu, drain.cordon.mode): drain for drain in before}
     found = []
     for drain in now:
-        known = last.get((drain.cordon.node, drain.cordon.gpu))
+        known = last.get((drain.cordon.node, drain.cordon.gpu, drain.cordon.mode))
         about = "" if drain.cordon.gpu == ALL_GPUS else str(drain.cordon.gpu)
         if drain.is_done and not (known and known.is_done):
             found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.cordon.node, about=about))
