@@ -10,7 +10,6 @@ import random
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 import msgspec
 
@@ -34,7 +33,6 @@ ROUTE_SECONDS = 0.2
 DRAIN_SECONDS = 1.0
 JOB_SAVES_SECONDS = 2.0
 HALF = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING)
-Key: TypeAlias = ProfileKey
 
 
 class LightNode:

@@ -42,6 +42,8 @@ class ReportedNotices:
                     self._store(report.node, report.reclaim_at, now)
         except Unavailable as error:
             log.warning("notice_not_stored", extra={"error": str(error)})
+        except Exception:  # the reports themselves are stored
+            log.exception("notice_not_stored")
 
     def _refresh(self) -> None:
         if time.monotonic() - self._read_at > REFRESH_SECONDS:
