@@ -42,9 +42,10 @@ class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ReclaimRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The body of a notice of reclaim: when the cloud takes the node back, and a message."""
+    """The body of a notice of reclaim: when the cloud takes the node back, or in how many seconds, and a message."""
 
-    deadline: Annotated[datetime, msgspec.Meta(tz=True)]
+    deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_NOTICE_SECONDS)] | None = None
     message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")] = ""
 
 
@@ -124,11 +125,14 @@ def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name)
     """Everything leaves the node before the deadline, new copies first. What cannot is named by events."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _decoded(_reclaiming, body)
+    if (given.deadline is None) is (given.seconds is None):
+        raise HttpProblem("invalid", "the body needs either `deadline` or `seconds`")
 
     def write(connection: Connection) -> Response:
         _existing(connection, name)
-        _check_deadline(connection, given.deadline, LONGEST_NOTICE, "drain the node by a deadline instead")
-        notices.give_notice(connection, by, name, "request", given.deadline, given.message)
+        deadline = given.deadline or clock.now(connection) + timedelta(seconds=given.seconds or 0.0)
+        _check_deadline(connection, deadline, LONGEST_NOTICE, "drain the node by a deadline instead")
+        notices.give_notice(connection, by, name, "request", deadline, given.message)
         made = reclaims.in_force(connection, name)
         assert made is not None
         return answer(made.wire())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli import exits
@@ -61,7 +60,7 @@ def ask(client: ApiClient, args: argparse.Namespace, node: str) -> Any:
     path = f"/api/v1/nodes/{node}/reclaim"
     if args.withdraw:
         return client.send("DELETE", path).json()
-    body = {"deadline": (datetime.now(UTC) + timedelta(seconds=args.seconds)).isoformat(), "message": args.message}
+    body = {"seconds": args.seconds, "message": args.message}
     return client.send("POST", path, body=json.dumps(body).encode()).json()
 
 

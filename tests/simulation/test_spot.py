@@ -31,10 +31,16 @@ def spot_node(name: str) -> dict[str, Any]:
 
 
 def world(
-    *names: str, rates: dict[str, float] = RATES, jobs: bool = False, lost_after: float = 120.0, **more: Any
-) -> DeclaredFiles:  # fmt: skip
-    """Services on spot nodes of two GPUs."""
+    *names: str,
+    rates: dict[str, float] = RATES,
+    jobs: bool = False,
+    own: int = 0,
+    lost_after: float = 120.0,
+    **more: Any,
+) -> DeclaredFiles:
+    """Services on spot nodes of two GPUs, and on so many GPUs of our own."""
     documents = [gpu_type(), policy(lostAfterSeconds=lost_after), *(spot_node(name) for name in names or SPOT)]
+    documents += [node("own", own)] if own else []
     for name, rate in rates.items():
         documents += [model(name), profile(name, **more), service(name, rate)]
     return of_documents([*documents, *([model("tune"), job()] if jobs else [])])
@@ -63,6 +69,10 @@ def settle(simulation: Simulation) -> None:
 def busiest(simulation: Simulation) -> str:
     spot = [simulation.fleet.nodes[name] for name in SPOT if name in simulation.fleet.nodes]
     return max(spot, key=lambda machine: (len(machine.serving()), machine.name)).name
+
+
+def serving_elsewhere(simulation: Simulation, name: str) -> int:
+    return sum(len(machine.serving()) for machine in simulation.fleet.nodes.values() if machine.name != name)
 
 
 def told(simulation: Simulation, reason: Reason) -> list[tuple[str, str]]:
@@ -105,7 +115,8 @@ def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None
         assert leaving <= assigned, "the old copies serve until the new ones do"
         target = {line.id for line in view.target[name].instances} if name in view.target else set()
         assert not target & leaving
-        record = simulation.database.read(lambda c: record_of(c, view.plan.generation))
+        generation = view.plan.generation
+        record = simulation.database.read(lambda c: record_of(c, generation))
         assert record is not None
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
@@ -130,22 +141,21 @@ def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named
 
 
 def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(database_url: str) -> None:
-    rates = {"a": 900.0, "b": 600.0, "c": 200.0}
-    with simulated(database_url, world("spot-0", "spot-1", rates=rates)) as simulation:
+    with simulated(database_url, world("spot-0", "spot-1", own=1)) as simulation:
         settle(simulation)
         name = busiest(simulation)
-        before = simulation.history.mark(simulation.fleet)
+        before, others = simulation.history.mark(simulation.fleet), serving_elsewhere(simulation, name)
         cloud = SpotCloud(simulation)
         cloud.give_notice(name)
-        for _ in simulation.seconds(NOTICE_SECONDS - 2):
-            cloud.tick()
+        simulation.advance(NOTICE_SECONDS - 2)
+        assert serving_elsewhere(simulation, name) > others, "what fits has moved"
         assert simulation.fleet.nodes[name].serving(), "something stays, for want of another place"
         shares = attained_shares(before, simulation.history.mark(simulation.fleet))
         assert min(shares.values()) >= PERCENTILE
         short = told(simulation, Reason.RECLAIM_SHORT)
         assert short
-        assert all("would not be served" in message for _, message in short)
-        simulation.advance(200)
+        assert all(message.startswith(f"when {name} is reclaimed, ") for _, message in short)
+        simulation.advance(40)
         assert told(simulation, Reason.DRAIN_STUCK)
 
 

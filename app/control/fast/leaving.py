@@ -50,12 +50,14 @@ def runs_there(snapshot: Snapshot) -> bool:
 def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[NewEvent]:
     """Yields an event for each service that loses capacity: nothing else can serve it, or copies start too slowly."""
     said = set()
+    places = reclaimed_gpus(snapshot.nodes)
+    gone = " and ".join(sorted({node for node, _ in places}))
     for change in decision.held_back if decision else ():
         if change.reason == Reason.RECLAIM_SHORT and change.service not in said:
             said.add(change.service)
-            yield event_of(Reason.RECLAIM_SHORT, change.message, kind="Service", name=change.service)
+            message = f"when {gone} is reclaimed, {change.message}"
+            yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=change.service)
     starts = start_seconds(snapshot.declared)
-    places = reclaimed_gpus(snapshot.nodes)
     for node, wanted in sorted(snapshot.in_force.items()):
         deadline = snapshot.nodes[node].reclaimed_at if node in snapshot.nodes else None
         left = (deadline - snapshot.at).total_seconds() if deadline else 0.0

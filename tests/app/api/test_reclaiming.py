@@ -85,6 +85,13 @@ def test_a_notice_is_given_once_shown_and_withdrawn(fleet: Planned) -> None:
     assert message.endswith(": spot")
 
 
+def test_a_notice_may_say_in_how_many_seconds_by_the_clock_of_the_control_plane(fleet: Planned) -> None:
+    made = give(fleet, seconds=90)
+    left = datetime.fromisoformat(made.json["deadline"]) - now(fleet)
+    assert timedelta(seconds=85) < left <= timedelta(seconds=95)
+    withdraw(fleet)
+
+
 def test_a_drain_stays_when_the_notice_beside_it_is_withdrawn(fleet: Planned) -> None:
     fleet.server.request("POST", f"/api/v1/nodes/{NODE}/drain", {})
     assert give(fleet, deadline=(now(fleet) + timedelta(seconds=30)).isoformat()).status == 200
@@ -106,6 +113,10 @@ def test_a_drain_stays_when_the_notice_beside_it_is_withdrawn(fleet: Planned) ->
         {"deadline": "2031-01-01T00:00:00Z", "gpu": 1},
         {"deadline": 1780000000},
         {"deadline": "2026-06-01T12:02:00Z", "message": "a\nb"},
+        {"deadline": "2026-06-01T12:02:00Z", "seconds": 60},
+        {"seconds": 0},
+        {"seconds": 86401},
+        {"seconds": True},
     ],
 )
 def test_a_notice_that_makes_no_sense_is_refused(fleet: Planned, body: dict[str, Any]) -> None:
