@@ -20,7 +20,7 @@ from app.world.conditions import ObjectCondition, with_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
-NOUN = "Cordon"  # of audit entries: whoever may drain a node may give notice of it
+NOUN = "Cordon"  # of audit entries: a token that may drain a node may give notice of it
 CONDITION = "Reclaim"  # of a node
 GIVEN, WITHDRAWN = "reclaim_notice", "reclaim_withdrawn"  # events
 TEXTS = {GIVEN: "the node will be reclaimed at {deadline}", WITHDRAWN: "the node will not be reclaimed"}

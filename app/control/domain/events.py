@@ -180,6 +180,7 @@ class Reason(StrEnum):
     DRAIN_STUCK = "drain_stuck", "warning", "The drain missed its deadline: something there cannot leave."
     RECLAIM_NOTICE = "reclaim_notice", "warning", "The cloud takes a node back soon; everything there moves."
     RECLAIM_WITHDRAWN = "reclaim_withdrawn", "info", "The notice that a node will be reclaimed was withdrawn."
+    NODE_RECLAIMED = "node_reclaimed", "info", "The cloud has taken a node back, as it had announced."
     RECLAIM_SHORT = (
         "reclaim_short",
         "alarm",

@@ -53,6 +53,10 @@ class NodeStatus:
         """Returns the GPUs on which nothing may be placed now."""
         return frozenset((*self.failed_gpus, *self.cordoned_gpus, *self.draining_gpus, *self.resting_gpus))
 
+    def was_reclaimed(self, at: datetime) -> bool:
+        """Returns whether it is gone as its cloud had announced."""
+        return self.state == "lost" and self.reclaimed_at is not None and self.reclaimed_at <= at
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLoad:
