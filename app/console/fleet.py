@@ -77,7 +77,8 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
             if node.name in shown
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
-    silent = [(name, duration) for name, duration in silence.items() if duration]
+    gone = {node.name for node in data.nodes if _is_gone(node, data.at)}
+    silent = [(name, duration) for name, duration in silence.items() if duration and name not in gone]
     reported = [node.received_at for node in data.nodes if node.received_at]
     since = {node.name: node.received_at for node in data.nodes}
     silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or data.at, node[0]))
@@ -116,6 +117,11 @@ def _silent(node: MapNode, at: datetime) -> str:
         return "never reported"
     silence = at - node.received_at
     return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
+
+
+def _is_gone(node: MapNode, at: datetime) -> bool:
+    """Returns whether its cloud was to take the node back by now: then its silence is expected."""
+    return bool(node.reclaim_at) and datetime.fromisoformat(node.reclaim_at) <= at
 
 
 def _reclaimed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
