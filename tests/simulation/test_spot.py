@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from app.control.answer.replay import from_json, record_of, replay, to_json
+from app.control.decide.decide import once_reclaimed
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import SILENT_SECONDS, NodeStatus
 from app.control.solve.inline import Inline
@@ -121,6 +122,22 @@ def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
+def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that_moves_it(database_url: str) -> None:
+    with simulated(database_url, world()) as simulation:
+        settle(simulation)
+        store = simulation.planner.store
+        before = store.snapshot(lambda _: {})
+        assert once_reclaimed(before, before.in_force) is None, "there is no notice"
+        SpotCloud(simulation).give_notice(busiest(simulation))
+        simulation.advance(2)
+        snapshot = store.snapshot(lambda _: {})
+        stays, moves = (once_reclaimed(snapshot, desired) for desired in (before.in_force, snapshot.in_force))
+        assert stays is not None
+        assert stays.plan_in_force.unserved
+        assert moves is not None
+        assert not moves.plan_in_force.unserved
+
+
 def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named(database_url: str) -> None:
     with simulated(database_url, world(startSeconds=100)) as simulation:
         simulation.advance(371)
@@ -154,7 +171,7 @@ def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(datab
         assert min(shares.values()) >= PERCENTILE
         short = told(simulation, Reason.RECLAIM_SHORT)
         assert short
-        assert all(message.startswith(f"when {name} is reclaimed, ") for _, message in short)
+        assert all(message.startswith(f"without node {name}, ") for _, message in short)
         simulation.advance(40)
         assert told(simulation, Reason.DRAIN_STUCK)
 
