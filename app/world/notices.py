@@ -14,7 +14,7 @@ from app.store.fleet import reclaims
 from app.store.fleet.cordons import Cordon
 from app.store.fleet.reclaims import NoticeSource
 from app.store.world import audit, events, objects
-from app.store.world.events import NewEvent, Severity
+from app.store.world.events import NewEvent
 from app.store.world.objects import rfc3339
 from app.world.conditions import ObjectCondition, with_condition
 from app.world.decisions import Action, ObjectDecision
@@ -22,8 +22,6 @@ from app.world.write import Actor, write
 
 NOUN = "Cordon"  # of audit entries: a token that may drain a node may give notice of it
 CONDITION = "Reclaim"  # of a node
-GIVEN, WITHDRAWN = "reclaim_notice", "reclaim_withdrawn"  # events
-TEXTS = {GIVEN: "the node will be reclaimed at {deadline}", WITHDRAWN: "the node will not be reclaimed"}
 
 
 def give_notice(
@@ -34,7 +32,7 @@ def give_notice(
     if not reclaims.put(connection, node, source, deadline, actor.principal.id, message):
         return False
     given = {"deadline": deadline.isoformat(), "source": source, "message": message}
-    _tell(connection, actor, node, latest, "reclaim", GIVEN, message, after=given)
+    _tell(connection, actor, node, latest, "reclaim", message, after=given)
     return True
 
 
@@ -45,7 +43,7 @@ def withdraw_notice(connection: Connection, actor: Actor, node: str) -> Cordon |
     if before is None:
         return None
     reclaims.withdraw(connection, node)
-    _tell(connection, actor, node, latest, "withdraw-reclaim", WITHDRAWN, "", before=before.wire())
+    _tell(connection, actor, node, latest, "withdraw-reclaim", before=before.wire())
     return before
 
 
@@ -54,25 +52,26 @@ def forget_reported_notice(connection: Connection, actor: Actor, node: str) -> b
     latest = versions.lock(connection, "object")
     if not reclaims.forget_reported(connection, node):
         return False
-    _tell(connection, actor, node, latest, "withdraw-reclaim", WITHDRAWN, "", before={"source": "node"})
+    _tell(connection, actor, node, latest, "withdraw-reclaim", before={"source": "node"})
     return True
 
 
 def _tell(
-    connection: Connection, actor: Actor, node: str, latest: int, verb: str, reason: str, message: str,
+    connection: Connection, actor: Actor, node: str, latest: int, verb: str, message: str = "",
     *, before: Mapping[str, JSON] | None = None, after: Mapping[str, JSON] | None = None,
 ) -> None:  # fmt: skip
+    """Shows, audits and announces what is in force now: another notice may be left when one is withdrawn."""
     in_force = reclaims.in_force(connection, node)
-    if in_force is not None and in_force.deadline is not None:
-        reason, deadline = GIVEN, rfc3339(in_force.deadline)
-    else:
-        deadline = ""
-    text = TEXTS[reason].format(deadline=deadline)
+    deadline = rfc3339(in_force.deadline) if in_force and in_force.deadline else ""
+    text = f"the node will be reclaimed at {deadline}" if deadline else "the node will not be reclaimed"
     _show(connection, actor, node, latest, deadline, text)
     audit.record(connection, [actor.entry(verb, NOUN, name=node, before=before, after=after)])
-    severity: Severity = "warning" if reason == GIVEN else "info"
     spelled = f"{text}: {message}" if message else text
-    events.record(connection, [NewEvent(reason, severity, spelled, "Node", "", node)])
+    if deadline:
+        event = NewEvent("reclaim_notice", "warning", spelled, "Node", "", node)
+    else:
+        event = NewEvent("reclaim_withdrawn", "info", spelled, "Node", "", node)
+    events.record(connection, [event])
 
 
 def _show(connection: Connection, actor: Actor, node: str, latest: int, deadline: str, text: str) -> None:
