@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from app.manifests.model import Kind
-from cli.output import age, gib, labels, number
+from cli.output import age, ahead, gib, labels, number
 
 Object = Mapping[str, Any]
 
@@ -41,6 +41,12 @@ def condition(kind: str) -> Callable[[Object], str]:
         return ""
 
     return cell
+
+
+def reclaimed(item: Object) -> str:
+    """Returns when the node's cloud takes it back."""
+    deadline = item.get("status", {}).get("reclaimAt")
+    return ahead(str(deadline)) if deadline else ""
 
 
 def listed(value: object) -> str:
@@ -132,6 +138,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("PURCHASE", spec("purchase", default="onDemand")),
         TableColumn("REPORTING", condition("Reporting")),
         TableColumn("HEALTHY", condition("GpusHealthy")),
+        TableColumn("RECLAIM", reclaimed),
         TableColumn("MISMATCH", condition("InventoryMismatch"), wide=True),
         TableColumn("CPU", spec("cpuCores"), wide=True),
         TableColumn("MEMORY", spec("memoryGib", gib), wide=True),

@@ -72,6 +72,7 @@ VERBS = (
     CommandVerb("cordon", "cli.verbs.cordon", "Operate", "place nothing new on nodes or GPUs; list what is cordoned"),
     CommandVerb("uncordon", "cli.verbs.uncordon", "Operate", "let plans use nodes or GPUs again"),
     CommandVerb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
+    CommandVerb("reclaim", "cli.verbs.reclaim", "Operate", "give notice that the cloud takes nodes back"),
     CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
     CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
     CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),

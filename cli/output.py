@@ -104,6 +104,12 @@ def age(moment: str, now: float | None = None) -> str:
     return "-" if seconds is None else span(seconds)
 
 
+def ahead(moment: str) -> str:
+    """`in 9m`, or that it has passed."""
+    seconds = seconds_since(moment)
+    return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
+
+
 def span(seconds: float) -> str:
     """Formats a length of time in its largest unit, two of them while they still matter: `3h20m`, `2d4h`."""
     whole = max(0, int(seconds))

@@ -10,7 +10,6 @@ import random
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 import msgspec
 
@@ -34,7 +33,6 @@ ROUTE_SECONDS = 0.2
 DRAIN_SECONDS = 1.0
 JOB_SAVES_SECONDS = 2.0
 HALF = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING)
-Key: TypeAlias = ProfileKey
 
 
 class LightNode:
@@ -60,6 +58,8 @@ class LightNode:
         self.clock_off = timedelta()
         self.failing: dict[str, int] = {}  # by instance: how many starts are yet to fail
         self.failing_gpus: set[int] = set()  # on which every start fails
+        self.reclaim_at: datetime | None = None  # as its cloud has told it
+        self.is_off = False  # the machine is gone
         # Memory.
         self.minute = ReportMinute(_minute_of(self.date()), {})
         self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = None
@@ -113,10 +113,23 @@ class LightNode:
         if copy in self.copies and self.copies[copy].stage is not Stage.GONE:
             self._gone(self.copies[copy], "exited", "it exited by itself")
 
+    def switch_off(self) -> None:
+        """Ends the machine with all that runs there."""
+        self.is_off = True
+        for copy in self.alive():
+            self._gone(copy, "exited", "the machine is gone")
+
+    def switch_on(self) -> None:
+        """Starts the machine again; nothing runs there."""
+        self.is_off = False
+        self.restart()
+
     # Progress.
 
     def tick(self) -> None:
         """Starts and stops copies that are due, and begins what is wanted."""
+        if self.is_off:
+            return
         self._turn_the_minute()
         for copy in self.alive():
             self._advance(copy)

@@ -92,6 +92,7 @@ class Speaker:
             usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_USAGE],
             copies=tuple(self._copy(copy, index[copy.gpu]) for copy in alive),
             held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
+            reclaim_at=node.reclaim_at,
         )
 
     def _copy(self, copy: NodeCopy, index: int) -> ReportedCopy:

@@ -140,6 +140,7 @@ class WholeNode(LightNode):
             held_back=body.held_back,
             excursions=body.excursions,
             repartition=body.repartition,
+            reclaim_at=self.reclaim_at,
         )
 
     def _seconds(self) -> float:

@@ -12,6 +12,7 @@ CONTRACT = 1
 
 
 REPORT_SECONDS = 10
+LONGEST_NOTICE_SECONDS = 86_400.0  # of a notice of reclaim; a node that goes later is drained by a deadline
 
 
 MOST_REPORT_BYTES = 1 << 20  # the server accepts no more

@@ -191,6 +191,7 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     held_back: Annotated[tuple[HeldBack, ...], Meta(max_length=4096)] = ()
     excursions: Annotated[tuple[Excursion, ...], Meta(max_length=4096)] = ()
     repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
+    reclaim_at: Moment | None = None  # when the cloud takes the node back, as the node has learned
 
 
 COPY = "copy "  # begins the `what` of a dropped part: a copy without a route

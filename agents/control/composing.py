@@ -47,6 +47,7 @@ def compose_report(
         held_back=body.held_back,
         excursions=body.excursions,
         repartition=body.repartition,
+        reclaim_at=body.reclaim_at,
     )
 
 

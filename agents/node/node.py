@@ -23,6 +23,7 @@ from agents.node import reporting
 from agents.node.adoption import adopt_copy, end_stranger
 from agents.node.copy_counters import CopyCounters, GatewayCounters
 from agents.node.device_watch import DeviceWatch
+from agents.node.reclaim_file import ReclaimFile
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import NodeRecord, StateFolder
@@ -49,6 +50,7 @@ class NodeParts:
     counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
     followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
+    reclaim_file: ReclaimFile | None = None  # says when the cloud takes the node back
 
 
 class LocalNode:
@@ -93,6 +95,7 @@ class LocalNode:
         self.strangers: tuple[Running, ...] = self.keeper.recover(max(last_look, journal.last_written or last_look))
         self.counters.take_over(copy.id for copy in self.keeper.copies())
         self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
 
     def start(self) -> None:
         self.watch.tick()
@@ -100,11 +103,16 @@ class LocalNode:
             threading.Thread(target=self.keeper.run, name="keeper", daemon=True),
             threading.Thread(target=self.watch.run, name="watch", daemon=True),
         ]
+        if file := self._around.reclaim_file:
+            file.look()  # the first report has it
+            watched = (self._stopping, self.ledger.news.set)
+            self._threads.append(threading.Thread(target=file.watch, args=watched, name="reclaim", daemon=True))
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """Stops the threads. Copies keep running; if there are none, devices get their original settings back."""
+        self._stopping.set()
         self.watch.stop()
         self.keeper.stop()
         for thread in self._threads:
@@ -144,6 +152,11 @@ class LocalNode:
     @property
     def draining(self) -> tuple[str, ...]:
         return tuple(self._record.draining)
+
+    @property
+    def reclaim_at(self) -> datetime | None:
+        """When the cloud takes the node back, as far as it is known here."""
+        return self._around.reclaim_file.deadline if self._around.reclaim_file else None
 
     def adopt(self, end: bool = False) -> list[str]:
         """Adopts every process that runs here and is in no journal, or ends it; returns a line for each."""
@@ -192,6 +205,7 @@ class LocalNode:
             held_back=tuple(reporting.held_back(held) for held in keeper.held[: reporting.MOST_OF_A_KIND]),
             excursions=watch.power.excursions,
             repartition=watch.power.repartition,
+            reclaim_at=self.reclaim_at,
         )
 
     def save_look(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 
@@ -33,6 +34,7 @@ class ReportBody:
     held_back: tuple[HeldBack, ...] = ()
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
+    reclaim_at: datetime | None = None
 
 
 def gpu_minute(

@@ -13,6 +13,7 @@ from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
 from agents.node.node import NodeParts
+from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
 from agents.seams.routes import Acknowledged, Route, Routes, RouteState
@@ -42,6 +43,7 @@ class AgentOptions:
     models: Path = MODELS
     helper: str = ""  # socket of the root helper; empty: the agent writes to the devices itself
     host: str = "127.0.0.1"  # where the gateway reaches the copies
+    reclaim_file: Path | None = None  # says when the cloud takes the node back
 
 
 class NoGateway:
@@ -61,7 +63,8 @@ def open_node(options: AgentOptions) -> NodeParts:
         log.error("a template cannot be used: %s", fault)
     drivers = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
-    return NodeParts(drivers, routes, templates, counters, options.host, followers)
+    reclaim_file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
+    return NodeParts(drivers, routes, templates, counters, options.host, followers, reclaim_file)
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:

@@ -32,6 +32,7 @@ def describe(agent: Agent, node: LocalNode, credential: Credential) -> dict[str,
         "silentSeconds": None if silent is None else round(silent, 1),
         "gatewayAway": node.keeper.gateway_away,
         "draining": list(node.draining),
+        "reclaimAt": node.reclaim_at.isoformat() if node.reclaim_at else None,
         "strangers": [running.copy for running in node.strangers],
         "gpus": msgspec.to_builtins(body.gpus),
         "faults": {
@@ -72,6 +73,8 @@ def render_text(status: Mapping[str, Any]) -> str:
         lines += ["", *_table(rows)]
     if status["draining"]:
         lines.append(f"draining, nothing is started there: {', '.join(status['draining'])}")
+    if status["reclaimAt"]:
+        lines.append(f"the cloud takes this node back at {status['reclaimAt']}; everything here moves")
     for gpu, message in status["faults"].items():
         lines.append(f"GPU {gpu}: {message}")
     for held in status["heldBack"]:

@@ -1,14 +1,18 @@
-"""Keeps plans off nodes and GPUs: cordon, uncordon, drain. The planner moves what runs there, or says why it cannot."""
+"""Keeps plans off nodes and GPUs: cordon, uncordon, drain, and notices that a node will be reclaimed.
+
+The planner moves what runs there, or says why it cannot.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
+from agents.contract.fields import LONGEST_NOTICE_SECONDS
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.objects import Name
@@ -17,13 +21,16 @@ from app.control.domain.events import Reason, event_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.database import clock
-from app.store.fleet import cordons
+from app.store.fleet import cordons, reclaims
 from app.store.world import audit, events, objects
-from app.world import declare
+from app.store.world.objects import StoredObject
+from app.world import declare, notices
 
 router = APIRouter(prefix="/api/v1", tags=["cordons"])
 
+T = TypeVar("T")
 LONGEST_DRAIN = timedelta(days=3650)  # of a drain; later moments cannot be represented everywhere
+LONGEST_NOTICE = timedelta(seconds=LONGEST_NOTICE_SECONDS)
 
 
 class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -34,14 +41,25 @@ class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")] = ""
 
 
+class ReclaimRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The body of a notice of reclaim: when the cloud takes the node back, or in how many seconds, and a message."""
+
+    deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_NOTICE_SECONDS)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")] = ""
+
+
 _asking = msgspec.json.Decoder(CordonRequest)
-(_SCHEMA,), _ = msgspec.json.schema_components([CordonRequest], ref_template="#/components/schemas/{name}")
+_reclaiming = msgspec.json.Decoder(ReclaimRequest)
+_REFERENCES = "#/components/schemas/{name}"
+(_SCHEMA, _RECLAIM), _ = msgspec.json.schema_components([CordonRequest, ReclaimRequest], ref_template=_REFERENCES)
 BODY = {"requestBody": {"required": False, "content": {"application/json": {"schema": _SCHEMA}}}}
+RECLAIM_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _RECLAIM}}}}
 
 
 def schemas() -> dict[str, Any]:
     """Returns the schemas that the routes here refer to."""
-    _, components = msgspec.json.schema_components([CordonRequest], ref_template="#/components/schemas/{name}")
+    _, components = msgspec.json.schema_components([CordonRequest, ReclaimRequest], ref_template=_REFERENCES)
     return components
 
 
@@ -79,10 +97,16 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
         lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
         if not lifted:
             if given.gpu is not None and any(
-                known.gpu == cordons.ALL_GPUS for known in cordons.list_cordons(connection, name)
+                known.gpu == cordons.ALL_GPUS and known.mode != cordons.RECLAIM
+                for known in cordons.list_cordons(connection, name)
             ):
                 raise HttpProblem(
                     "conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs"
+                )
+            if reclaims.in_force(connection, name):
+                raise HttpProblem(
+                    "conflict",
+                    f"node {name} is under notice of reclaim; withdraw it: gpuwright reclaim {name} --withdraw",
                 )
             raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
         before = {"cordons": [cordoned.wire() for cordoned in lifted]}
@@ -90,6 +114,43 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
         message = f"{_named(name, given.gpu)} may be used again"
         events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(given.gpu))])
         return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in lifted]})
+
+    return write_once(request, body, write)
+
+
+@router.post(
+    "/nodes/{name}/reclaim", summary="Give notice that the cloud takes a node back", openapi_extra=RECLAIM_BODY
+)
+def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+    """Everything leaves the node before the deadline, new copies first. What cannot is named by events."""
+    require(who, Noun.CORDON, AccessVerb.WRITE)
+    given = _decoded(_reclaiming, body)
+    if (given.deadline is None) is (given.seconds is None):
+        raise HttpProblem("invalid", "the body needs either `deadline` or `seconds`")
+
+    def write(connection: Connection) -> Response:
+        _existing(connection, name)
+        deadline = given.deadline or clock.now(connection) + timedelta(seconds=given.seconds or 0.0)
+        _check_deadline(connection, deadline, LONGEST_NOTICE, "drain the node by a deadline instead")
+        notices.give_notice(connection, by, name, "request", deadline, given.message)
+        made = reclaims.in_force(connection, name)
+        assert made is not None
+        return answer(made.wire())
+
+    return write_once(request, body, write)
+
+
+@router.delete("/nodes/{name}/reclaim", summary="Withdraw the notice that a node will be reclaimed")
+def withdraw_reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+    """Plans may use the node again. What its agent still reports stays withdrawn, until it names another deadline."""
+    require(who, Noun.CORDON, AccessVerb.WRITE)
+
+    def write(connection: Connection) -> Response:
+        _existing(connection, name)
+        before = notices.withdraw_notice(connection, by, name)
+        if before is None:
+            raise HttpProblem("not-found", f"node {name} is under no notice of reclaim")
+        return answer(before.wire())
 
     return write_once(request, body, write)
 
@@ -103,17 +164,11 @@ def _put(
         raise HttpProblem("bad-request", "a cordon has no deadline; drain the node to empty it by a deadline")
 
     def write(connection: Connection) -> Response:
-        node = objects.get(connection, Key(Kind.NODE, "", name))
-        if node is None:
-            raise declare.missing(Key(Kind.NODE, "", name))
-        gpus = int(str(node.spec["gpus"]))
+        gpus = int(str(_existing(connection, name).spec["gpus"]))
         if given.gpu is not None and given.gpu >= gpus:
             raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
-        if given.deadline is not None and (time_left := given.deadline - clock.now(connection)) <= timedelta():
-            raise HttpProblem("invalid", f"the deadline {given.deadline.isoformat()} has passed")
-        if given.deadline is not None and time_left > LONGEST_DRAIN:
-            detail = f"the deadline {given.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
-            raise HttpProblem("invalid", detail)
+        if given.deadline is not None:
+            _check_deadline(connection, given.deadline, LONGEST_DRAIN)
         gpu = cordons.ALL_GPUS if given.gpu is None else given.gpu
         made = cordons.put(connection, name, gpu, mode, given.deadline, who.id, given.message)
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
@@ -127,11 +182,31 @@ def _put(
     return write_once(request, body, write)
 
 
+def _existing(connection: Connection, name: str) -> StoredObject:
+    node = objects.get(connection, Key(Kind.NODE, "", name))
+    if node is None:
+        raise declare.missing(Key(Kind.NODE, "", name))
+    return node
+
+
+def _check_deadline(connection: Connection, deadline: datetime, longest: timedelta, advice: str = "") -> None:
+    """Refuses a deadline that has passed or is too far away."""
+    time_left = deadline - clock.now(connection)
+    if time_left <= timedelta():
+        raise HttpProblem("invalid", f"the deadline {deadline.isoformat()} has passed")
+    if time_left > longest:
+        span = f"{longest.days} days" if longest.days > 1 else f"{longest // timedelta(hours=1)} hours"
+        detail = f"the deadline {deadline.isoformat()} is more than {span} away"
+        raise HttpProblem("invalid", f"{detail}; {advice}" if advice else detail)
+
+
 def _read(body: bytes) -> CordonRequest:
-    if not body.strip():
-        return CordonRequest()
+    return _decoded(_asking, body) if body.strip() else CordonRequest()
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
-        return _asking.decode(body)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HttpProblem("invalid", f"the body is not a valid request: {error}") from None
 

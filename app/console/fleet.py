@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
-from app.console.wording import age
+from app.console.wording import age, ahead
 from app.nodes.reporting_condition import PATIENCE
 from app.store.fleet.fleet_map import MapNode
 
@@ -44,6 +44,7 @@ class FleetPicture:
     silent: tuple[tuple[str, str], ...]  # (node, for how long), the longest first
     unheard: bool  # no node reports: the fault may be this server's
     ailing: tuple[tuple[str, int, str], ...]  # (node, GPU, why)
+    reclaimed: tuple[tuple[str, str], ...]  # (node, when), the soonest first
     pages: int
     page: int
 
@@ -76,7 +77,8 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
             if node.name in shown
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
-    silent = [(name, duration) for name, duration in silence.items() if duration]
+    gone = {node.name for node in data.nodes if _is_gone(node, data.at)}
+    silent = [(name, duration) for name, duration in silence.items() if duration and name not in gone]
     reported = [node.received_at for node in data.nodes if node.received_at]
     since = {node.name: node.received_at for node in data.nodes}
     silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or data.at, node[0]))
@@ -88,6 +90,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
         silent=tuple(silent),
         unheard=bool(reported) and data.at - max(reported) > PATIENCE,
         ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
+        reclaimed=_reclaimed(data),
         pages=max(1, len(pages)),
         page=page,
     )
@@ -114,6 +117,17 @@ def _silent(node: MapNode, at: datetime) -> str:
         return "never reported"
     silence = at - node.received_at
     return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
+
+
+def _is_gone(node: MapNode, at: datetime) -> bool:
+    """Returns whether its cloud was to take the node back by now: then its silence is expected."""
+    return bool(node.reclaim_at) and datetime.fromisoformat(node.reclaim_at) <= at
+
+
+def _reclaimed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
+    """Returns the nodes under notice, each with the time that is left."""
+    found = sorted((node.reclaim_at, node.name) for node in data.nodes if node.reclaim_at)
+    return tuple((name, ahead(datetime.fromisoformat(deadline), data.at)) for deadline, name in found)
 
 
 def _ailing(node: MapNode) -> dict[int, str]:

@@ -67,6 +67,10 @@ def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
         text = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
         named = [f"{name} ({duration})" for name, duration in fleet.silent]
         yield TroubleLine(severity, text, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
+    if fleet.reclaimed:
+        named = [f"{name} ({when})" for name, when in fleet.reclaimed]
+        text = f"{_count(len(fleet.reclaimed), 'node is', 'nodes are')} to be reclaimed"
+        yield TroubleLine("warning", text, _listed(named), DEFAULT.url("node", node=fleet.reclaimed[0][0]))
     if fleet.ailing:
         named = [f"{node}/{index} ({why.replace('_', ' ')})" for node, index, why in fleet.ailing]
         text = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} unhealthy"

@@ -113,6 +113,7 @@ def _node(data: ConsoleData, request: PageRequest, whole: FleetPicture) -> dict[
         "name": row.name,
         "gpu_type": row.gpu_type,
         "silent": dict(whole.silent).get(row.name, ""),
+        "reclaimed": dict(whole.reclaimed).get(row.name, ""),
         "last_report": row.received_at,
         "gpus": [
             {

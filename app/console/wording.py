@@ -39,6 +39,12 @@ def age(seconds: float) -> str:
     return f"{int(seconds // 86400)}{THIN}d"
 
 
+def ahead(moment: datetime, now: datetime) -> str:
+    """Returns how far ahead a moment is, or how long ago it was: in 40 s, 3 min ago."""
+    seconds = (moment - now).total_seconds()
+    return f"in {age(seconds)}" if seconds > 0 else f"{age(-seconds)} ago"
+
+
 def clock(moment: datetime) -> str:
     """Returns the time of day in UTC."""
     return moment.strftime("%H:%M:%S")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -67,6 +67,8 @@ class Planner:
     _stepped_at: datetime | None = None
     _proven: frozenset[str] = frozenset()  # shapes that have run in this fleet
     _troubles: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())  # GPUs, nodes
+    _notices: frozenset[tuple[str, float]] = frozenset()  # of reclaim: node and deadline
+    _answered_notices: frozenset[tuple[str, float]] = frozenset()
     _advancing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -142,12 +144,21 @@ class Planner:
 
         # Loads are read even before the first plan, which will be made for them.
         try:
+            self._answer_notices(assign)
             step = self._lane.answer(self.loads.read_recent(), now, assign)
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
         self.called_for = step.calls_for or self.called_for
         return step.generation
+
+    def _answer_notices(self, assign: Callable[[], None]) -> None:
+        """Answers notices of reclaim that are new, once each."""
+        notices, answered = self._notices, self._answered_notices
+        self._answered_notices = notices
+        if notices - answered and self.store.epoch:
+            step = self._lane.leave(self.store.snapshot(self._expect_loads), assign)
+            self.called_for = step.calls_for or self.called_for
 
     def learn(self) -> None:
         """Corrects profiles by what was measured; to be called every minute."""
@@ -235,6 +246,10 @@ class Planner:
             self.called_for = self.called_for or step.calls_for
         if self._jobs.is_due(view.at):
             self.called_for = self.called_for or Reason.JOB_APPLIED
+        notices = frozenset(view.status.reclaimed_at.items())
+        if notices != self._notices:
+            self._notices = notices
+            self.called_for = self.called_for or Reason.RECLAIM_NOTICE
         if (view.status.ailing, view.status.lost) != self._troubles:
             self._troubles = (view.status.ailing, view.status.lost)
             self.called_for = self.called_for or Reason.NODE_LOST
@@ -261,6 +276,7 @@ class Planner:
         metrics.show_rollout(None)
 
     def _begin_afresh(self) -> None:
+        self._notices = self._answered_notices = frozenset()
         self._lane = FastLane(self.store, self.solver)
         self._announcer = Announcer(self.store.database, self.solver, self.currency)
         self._jobs = JobRounds()

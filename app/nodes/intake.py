@@ -20,6 +20,7 @@ from app.nodes import detail, metrics
 from app.nodes.admission import AHEAD, Admission, Refused
 from app.nodes.detail import StoredDetails
 from app.nodes.report_rows import SEQUENCE_BITS, compressed, head_of, interval_of, inventory_of, ordinal_of
+from app.nodes.reported_notices import ReportedNotices
 from app.nodes.usage_bounds import BOUNDS, NOT_ASSIGNED, UsageBounds
 from app.problem import HttpProblem
 from app.store.database.database import Database, Unavailable
@@ -46,6 +47,11 @@ class StoredReport:
     is_ahead: bool = False  # its state was not stored: its incarnation is later than the database's clock
     endpoints: int = 0  # the version of the endpoints that has its copies
 
+    @property
+    def is_newest(self) -> bool:
+        """True if the state in the report is the node's present one."""
+        return not any(part.what == "state" for part in self.dropped)
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
@@ -67,6 +73,7 @@ class Intake:
         self._stopping = False
         self._last = StoredDetails()
         self._admission = Admission(bounds)
+        self._notices = ReportedNotices(database)
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -143,6 +150,8 @@ class Intake:
                 self._last.remember(report.node, ordinal_of(report), fingerprint, time.monotonic())
         if self.stored_since is None:
             self.stored_since = answers[0].now
+        newest = [report for report, stored in zip(batch, answers, strict=True) if stored.is_newest]
+        self._notices.take(newest, answers[0].now)
         return answers
 
     def _close(self, error: Unavailable) -> None:

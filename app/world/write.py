@@ -14,7 +14,7 @@ from app.manifests.model import Kind, Manifest
 from app.manifests.references import list_references
 from app.store.access import tokens
 from app.store.database import clock, versions
-from app.store.fleet import cordons, node_state
+from app.store.fleet import cordons, node_state, reclaims
 from app.store.world import audit, changes, objects, references
 from app.store.world.objects import StoredObject
 from app.world.decisions import Action, ObjectDecision
@@ -104,9 +104,10 @@ def write(
 
 
 def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) -> None:
-    """Revokes the tokens of deleted nodes and lifts their cordons: declared again, a node starts without them."""
+    """Revokes the tokens of deleted nodes and lifts their cordons and notices: declared again, a node has none."""
     tokens.revoke_of_nodes(connection, nodes)
     for node in nodes:
+        reclaims.forget(connection, node)
         lifted = cordons.lift(connection, node, cordons.ALL_GPUS)
         if lifted:
             before = {"cordons": [cordoned.wire() for cordoned in lifted]}

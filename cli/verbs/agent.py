@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
     for sub in (run_, doctor):
         _add_seams(sub)
+    run_.add_argument(
+        "--reclaim-file",
+        metavar="FILE",
+        type=Path,
+        help="says when the cloud takes this node back: a time with zone, or EC2's instance-action; may come and go",
+    )
     run_.add_argument("--metrics", metavar="HOST:PORT", default="", help="serve Prometheus metrics there")
     doctor.add_argument("--json", action="store_true", help="findings as JSON")
     status = what.add_parser("status", help="what the running agent runs, holds back and has moved")
@@ -187,7 +193,7 @@ def _options(args: argparse.Namespace) -> Any:
         "gateway_ca_file",
     )
     chosen = {name: given[name] for name in (*names, "templates", "models", "helper", "host")}
-    return AgentOptions(folder=args.state_dir, **chosen)
+    return AgentOptions(folder=args.state_dir, reclaim_file=given.get("reclaim_file"), **chosen)
 
 
 def _there(args: argparse.Namespace) -> str:

@@ -12,7 +12,7 @@ from cli.arguments import add_connection_arguments, completes, duration
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, age, plain, print_data, say, seconds_since, span
+from cli.output import OutputTable, age, ahead, plain, print_data, say
 
 EPILOGS = {
     "cordon": """\
@@ -95,14 +95,8 @@ def ask(client: ApiClient, args: argparse.Namespace, place: str) -> Any:
     return client.send("POST", f"/api/v1/nodes/{node}/{args.verb}", body=json.dumps(body).encode()).json()
 
 
-def ahead(moment: str) -> str:
-    """`in 9m`, or that it has passed."""
-    seconds = seconds_since(moment)
-    return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
-
-
 def show(client: ApiClient, args: argparse.Namespace) -> int:
-    """Prints what is cordoned or drained now."""
+    """Prints what is cordoned, drained or to be reclaimed now."""
     items = client.get("/api/v1/cordons")["items"]
     if not print_data(items, args.output):
         if not items:

@@ -44,6 +44,7 @@ FAULTS = (
     "reports_doubled",
     "reports_late",
     "gpu_lost",
+    "reclaim_notice",
     "agent_restarted",
     "copy_killed",
     "start_fails",
@@ -157,6 +158,13 @@ class Chaos:
         self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
         node.lose(gpu)
         self._later(20, 200, lambda: node.give_back(gpu))
+
+    def reclaim_notice(self) -> None:
+        """Gives a node notice; its cloud thinks better of it, sometimes only after the deadline."""
+        node = self._node()
+        node.reclaim_at = node.clock.now() + timedelta(seconds=self.rng.uniform(10, 150))
+        node.news = True
+        self._later(20, 300, lambda: setattr(node, "reclaim_at", None))
 
     def agent_restarted(self) -> None:
         self._node().restart()

@@ -80,9 +80,15 @@ class Machine:
         self.switches = Switches(self.driver)
 
     def node(
-        self, incarnation: int = 1, routes: Routes | None = None, heard: bool = True, date: Date = clocks.date
+        self,
+        incarnation: int = 1,
+        routes: Routes | None = None,
+        heard: bool = True,
+        date: Date = clocks.date,
+        **parts: Any,
     ) -> LocalNode:
-        node = LocalNode(StateFolder(self.folder / "state"), around(self.folder, routes), incarnation, date=date)
+        seams = around(self.folder, routes, **parts)
+        node = LocalNode(StateFolder(self.folder / "state"), seams, incarnation, date=date)
         node.set_contact(heard)
         return node
 

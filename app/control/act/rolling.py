@@ -52,7 +52,8 @@ def take_rollout_step(
         return RolloutStepResult(done=plan.state == PlanState.DONE)
     target = look.target
     rules = rules_of(look.declared)
-    rules = replace(rules, unproven=_unproven(look.assigned, target, rules.gpu_types) - proven)
+    unproven = _unproven(look.assigned, target, rules.gpu_types) - proven
+    rules = replace(rules, unproven=unproven, hurried=_hurried(look))
     if "pending" in plan.rollout:
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
@@ -77,6 +78,12 @@ def take_rollout_step(
     moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
     calls_for = Reason.ROLLOUT_BLOCKED if step.freed else Reason.ROLLOUT_STOPPED if step.stopped_reason else None
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
+
+
+def _hurried(look: FleetView) -> frozenset[str]:
+    """Returns the services and jobs with something on a node that is to be reclaimed."""
+    leaving = (look.assigned[node] for node in look.status.reclaimed_at if node in look.assigned)
+    return frozenset(instance.owner for wanted in leaving for instance in wanted.instances)
 
 
 def _is_note(step: Advance, before: RolloutState) -> bool:

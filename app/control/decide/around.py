@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.control.decide.decide import rejudge
+from app.control.decide.decide import once_reclaimed, rejudge
 from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
@@ -105,7 +105,11 @@ def asked_about(snapshot: Snapshot, recipe: Mapping[str, Any]) -> Snapshot:
 
 def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
     """Returns, by service, the rate that is unserved if this is decided."""
-    plan = question.plan_in_force if decision.desired == snapshot.in_force else decision.plan
+    if decision.desired == snapshot.in_force:
+        plan = question.plan_in_force
+    else:
+        then = once_reclaimed(snapshot, decision.desired)
+        plan = then.plan_in_force if then else decision.plan
     return {lack.service: lack.rate_per_second for lack in plan.unserved}
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout.changes import changes
-from app.control.rollout.keeping import without
+from app.control.rollout.changes import changes, with_instance
+from app.control.rollout.keeping import without, without_instances
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
 from app.store.fleet.cordons import ALL_GPUS, Cordon
@@ -30,6 +32,7 @@ class Stays:
     gpu: int
     reason: str
     message: str
+    is_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,38 @@ def leaving(
     carried = _rates(decision.desired)
     before = _rates(in_force)
     return tuple(
-        Stays(instance.id, instance.owner, node, instance.gpu, *why)
+        Stays(instance.id, instance.owner, node, instance.gpu, *why, is_job=bool(instance.job))
         for node, instance in _there(in_force, places)
         if (why := _why(instance, unserved, carried, before, waiting or {}))
     )
 
 
+def reclaimed_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
+    """Returns those of the GPUs being drained whose node is to be reclaimed."""
+    return frozenset(place for place in draining_gpus(nodes) if nodes[place[0]].reclaimed_at is not None)
+
+
 def keep_undrainable(
-    decision: Decision, in_force: Desired, places: Collection[Place], rules: RolloutRules
+    decision: Decision,
+    in_force: Desired,
+    places: Collection[Place],
+    rules: RolloutRules,
+    reclaimed: Collection[Place] = (),
 ) -> tuple[Decision, tuple[Stays, ...]]:
-    """Returns the decision with the instances that cannot leave kept in place, and those instances."""
+    """Returns the decision with the instances that cannot leave kept in place, and those instances.
+
+    A service stays as a whole on a GPU that is drained. On those that will be `reclaimed` it would be lost: as much of
+    it as others can serve moves, and its old instances carry the rest to the end.
+    """
     stays = leaving(decision, in_force, places)
-    held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays}
-    found = order(in_force, without(decision.desired, in_force, held), rules)
+    whole = {stay.owner for stay in stays if stay.is_job or (stay.node, stay.gpu) not in reclaimed}
+    rest = [stay for stay in stays if stay.owner not in whole]
+    held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays if stay.owner in whole}
+    lost = {stay.owner: HeldBackChange(stay.owner, Reason.RECLAIM_SHORT, stay.message) for stay in rest}
+    target: Desired = without(decision.desired, in_force, held)
+    if rest:
+        target = _serving_to_the_end(target, in_force, rest, decision.plan.unserved)
+    found = order(in_force, target, rules)
     there = {instance.id for _, instance in _there(found.target, places)}
     named = {stay.instance for stay in stays}
     reasons = {held.service: held for held in found.stuck}
@@ -91,11 +113,30 @@ def keep_undrainable(
         for node, instance in _there(in_force, places)
         if instance.id in there and instance.id not in named and instance.owner in reasons
     )
-    if not held and not found.stuck:
+    if not held and not lost and not found.stuck:
         return decision, stays
     services = tuple(sorted({change.owner for change in changes(in_force, found.target)}))
-    held_back = (*decision.held_back, *held.values(), *found.stuck)
+    held_back = (*decision.held_back, *held.values(), *lost.values(), *found.stuck)
     return replace(decision, desired=found.target, services=services, held_back=held_back), stays
+
+
+def _serving_to_the_end(
+    target: Desired, in_force: Desired, stays: Sequence[Stays], unserved: Iterable[Unserved]
+) -> Desired:  # fmt: skip
+    """Returns the target with these instances at the rate that nothing else serves: no other rate grows by them."""
+    there = {instance.id: (node, instance) for node, wanted in in_force.items() for instance in wanted.instances}
+    carried: dict[str, float] = {}
+    for stay in stays:
+        carried[stay.owner] = carried.get(stay.owner, 0.0) + there[stay.instance][1].rate_per_second
+    lacks = [lack for lack in unserved if lack.service in carried]
+    shares = {lack.service: lack.rate_per_second / carried[lack.service] for lack in lacks}
+    found = without_instances(target, in_force, {stay.instance for stay in stays})
+    for stay in stays:
+        node, instance = there[stay.instance]
+        rate = instance.rate_per_second * min(1.0, shares[stay.owner])
+        kept = msgspec.structs.replace(instance, rate_per_second=rate)
+        found[node] = with_instance(found[node], kept.id, kept)
+    return found
 
 
 def progress(

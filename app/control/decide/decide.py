@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from app.control.decide.churn import not_worth_it
-from app.control.decide.cordons import draining_gpus, keep_undrainable
+from app.control.decide.cordons import draining_gpus, keep_undrainable, reclaimed_gpus
 from app.control.decide.drafting import changed_owners, judged, unjudged
 from app.control.decide.resting import resting_changes
 from app.control.decide.steady_jobs import keep_jobs_steady
-from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, SolverAnswer
+from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanValue, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
@@ -75,7 +75,8 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return keep_in_force(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules)
+        reclaimed = reclaimed_gpus(snapshot.nodes)
+        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
         decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
     resting = resting_changes(snapshot, decision.desired)
     found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)
@@ -162,8 +163,27 @@ def rejudge(
         held_back=(*decision.held_back, *held),
         services=changed_owners(snapshot.in_force, desired),
         verdict=verdict,
-        value=value_plan(problem, plan, verdict),
+        value=_value_once_reclaimed(snapshot, desired) or value_plan(problem, plan, verdict),
     )
+
+
+def once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:
+    """Returns the question of a target without what nodes under notice carry to their end; None if there are none.
+
+    Otherwise a plan that leaves everything there would look as good as one that moves it in time.
+    """
+    if not reclaimed_gpus(snapshot.nodes):
+        return None
+    nodes = without_drains(snapshot.nodes, but_reclaimed=True)
+    return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
+
+
+def _value_once_reclaimed(snapshot: Snapshot, desired: Desired) -> PlanValue | None:
+    question = once_reclaimed(snapshot, desired)
+    if question is None:
+        return None
+    problem, plan = _from_here(snapshot, question.problem), question.plan_in_force
+    return value_plan(problem, plan, JudgedPlan(problem, plan, keep).verdict())
 
 
 def _from_here(snapshot: Snapshot, problem: Problem) -> Problem:

@@ -52,3 +52,4 @@ class FleetStatus:
     reported_at: Mapping[str, float] = field(default_factory=dict)  # by node: when its last report came, seconds
     heard_since: float = 0.0  # when the last outage ended in which no report could come, seconds
     is_outage: bool = False  # no node reports: the present state is unknown
+    reclaimed_at: Mapping[str, float] = field(default_factory=dict)  # by node under notice: its deadline, seconds

@@ -178,6 +178,14 @@ class Reason(StrEnum):
     DRAIN_STARTED = "drain_started", "info", "A person asked to drain a node or GPU."
     DRAIN_DONE = "drain_done", "info", "The drained node or GPU is empty."
     DRAIN_STUCK = "drain_stuck", "warning", "The drain missed its deadline: something there cannot leave."
+    RECLAIM_NOTICE = "reclaim_notice", "warning", "The cloud takes a node back soon; everything there moves."
+    RECLAIM_WITHDRAWN = "reclaim_withdrawn", "info", "The notice that a node will be reclaimed was withdrawn."
+    NODE_RECLAIMED = "node_reclaimed", "info", "The cloud has taken a node back, as it had announced."
+    RECLAIM_SHORT = (
+        "reclaim_short",
+        "alarm",
+        "A service loses capacity when a node is reclaimed: no other place can serve it in time.",
+    )
     RELEASABLE = "releasable", "info", "A node has been empty for longer than idleMinutes and could be given back."
     RENT_MORE = "rent_more", "info", "Renting more GPUs would serve the unserved load."
 

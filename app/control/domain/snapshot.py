@@ -46,11 +46,16 @@ class NodeStatus:
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
     uuids: tuple[str, ...] = ()  # by index
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
+    reclaimed_at: datetime | None = None  # when its cloud takes it back; None: no notice was given
 
     @property
     def closed_gpus(self) -> frozenset[int]:
         """Returns the GPUs on which nothing may be placed now."""
         return frozenset((*self.failed_gpus, *self.cordoned_gpus, *self.draining_gpus, *self.resting_gpus))
+
+    def was_reclaimed(self, at: datetime) -> bool:
+        """Returns whether it is gone as its cloud had announced."""
+        return self.state == "lost" and self.reclaimed_at is not None and self.reclaimed_at <= at
 
 
 @dataclass(frozen=True, slots=True)

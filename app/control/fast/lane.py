@@ -16,6 +16,7 @@ from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
 from app.control.fast.drafting import draft_step
+from app.control.fast.leaving import draft_leaving, find_shortfalls
 from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -103,6 +104,24 @@ class FastLane:
                 return self._stepped(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()
+
+    def leave(self, snapshot: Snapshot, tell: Callable[[], object]) -> LaneResult:
+        """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
+        calls = LaneResult(calls_for=Reason.RECLAIM_NOTICE)
+        with self._deciding:
+            decision = draft_leaving(snapshot, self.solver, self.kept_bound)
+            shortfalls = list(find_shortfalls(snapshot, decision))
+            if decision is None:
+                if shortfalls:
+                    self.store.note(SolveOutcome.UNCHANGED, Reason.RECLAIM_SHORT, "", None, shortfalls)
+                return calls
+            try:
+                (generation,) = self.store.record(snapshot, [decision], shortfalls)
+            except Overtaken:
+                return calls
+            self.base = None  # the next cycle sets it
+            tell()
+        return LaneResult(generation, Reason.RECLAIM_NOTICE)
 
     def _stepped(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]

@@ -108,9 +108,16 @@ def _owner(assigned: AssignedInstance) -> tuple[str, str, str]:
     )
 
 
-def without_drains(nodes: Mapping[str, NodeStatus]) -> Mapping[str, NodeStatus]:
-    """Returns the nodes with their draining GPUs merely cordoned, so that what runs there still counts."""
+def without_drains(
+    nodes: Mapping[str, NodeStatus], *, but_reclaimed: bool = False
+) -> Mapping[str, NodeStatus]:  # fmt: skip
+    """Returns the nodes with their draining GPUs merely cordoned, so that what runs there still counts.
+
+    `but_reclaimed`: on nodes that will be reclaimed it does not count, as it is gone soon.
+    """
     return {
-        name: replace(facts, cordoned_gpus=(*facts.cordoned_gpus, *facts.draining_gpus), draining_gpus=())
+        name: facts
+        if but_reclaimed and facts.reclaimed_at is not None
+        else replace(facts, cordoned_gpus=(*facts.cordoned_gpus, *facts.draining_gpus), draining_gpus=())
         for name, facts in nodes.items()
     }

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
-from app.store.fleet.cordons import ALL_GPUS, Cordon
+from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
 from app.store.fleet.observed import ObservedNode
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how long silence is forgiven: a node that was to be reclaimed by now is lost as soon as it is silent."""
+
+    lost_after_seconds: float
+    reclaimed_at: Mapping[str, datetime]
+    now: datetime
+
+    def seconds(self, node: str) -> float:
+        """Returns the silence after which the node counts as lost."""
+        deadline = self.reclaimed_at.get(node)
+        is_over = deadline is not None and self.now >= deadline
+        return min(SILENT_SECONDS, self.lost_after_seconds) if is_over else self.lost_after_seconds
+
+
+def reclaim_times(cordoned: Iterable[Cordon]) -> dict[str, datetime]:
+    """Returns when nodes under notice are reclaimed."""
+    return {found.node: found.deadline for found in cordoned if found.mode == RECLAIM and found.deadline}
+
+
 def node_statuses(
-    rows: Sequence[ObservedNode],
-    silent_seconds: Mapping[str, float],
-    cordoned: Sequence[Cordon],
-    lost_after_seconds: float,
-) -> dict[str, NodeStatus]:
+    rows: Sequence[ObservedNode], silent_seconds: Mapping[str, float], cordoned: Sequence[Cordon], patience: Patience
+) -> dict[str, NodeStatus]:  # fmt: skip
     """Returns the status of each node."""
     wanted_gpus: dict[tuple[str, str], set[int]] = {}
     for cordon in cordoned:
-        wanted_gpus.setdefault((cordon.node, cordon.mode), set()).add(cordon.gpu)
-    return {row.name: _node_status(row, silent_seconds.get(row.name), wanted_gpus, lost_after_seconds) for row in rows}
+        mode = "drain" if cordon.mode in EMPTYING else cordon.mode
+        wanted_gpus.setdefault((cordon.node, mode), set()).add(cordon.gpu)
+    return {row.name: _node_status(row, silent_seconds.get(row.name), wanted_gpus, patience) for row in rows}
 
 
 def _node_status(
     row: ObservedNode,
     silent_seconds: float | None,
     wanted_gpus: Mapping[tuple[str, str], set[int]],
-    lost_after_seconds: float,
+    patience: Patience,
 ) -> NodeStatus:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
     conditions = {condition["type"]: condition["status"] for condition in row.status.get("conditions", ())}
@@ -45,12 +65,13 @@ def _node_status(
     ailing = msgspec.convert(row.ailing or [], list[AilingGpu])
     return NodeStatus(
         name=row.name,
-        state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", lost_after_seconds),
+        state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", patience.seconds(row.name)),
         failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
         uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
+        reclaimed_at=patience.reclaimed_at.get(row.name),
     )
 
 

@@ -24,7 +24,7 @@ from app.control.domain.snapshot import (
     TenantSpending,
 )
 from app.control.jobs import rows as job_rows
-from app.control.observe.nodes import is_out, node_statuses
+from app.control.observe.nodes import Patience, is_out, node_statuses, reclaim_times
 from app.control.observe.silence import Silence
 from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
@@ -128,7 +128,8 @@ class Observer:
     def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
         rows = observed.nodes(connection)
         silent = self.silence.seconds({row.name: row.received_at for row in rows if row.received_at}, at)
-        return node_statuses(rows, silent, cordons.list_cordons(connection), self._lost_after)
+        cordoned = cordons.list_cordons(connection)
+        return node_statuses(rows, silent, cordoned, Patience(self._lost_after, reclaim_times(cordoned), at))
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         """Returns every declared object; the same objects, as long as none of them changes."""
@@ -161,7 +162,9 @@ class Observer:
                 instances |= {id_: status for id_, status in statuses.items() if assigned_node.get(id_, node) == node}
         # Its last report says nothing of now, even if the silence is the control plane's own.
         silent = frozenset(node for node, _, at in received if (now - at).total_seconds() > SILENT_SECONDS)
-        lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > self._lost_after)
+        reclaimed_at = reclaim_times(cordons.list_cordons(connection))
+        patience = Patience(self._lost_after, reclaimed_at, now)
+        lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > patience.seconds(node))
         ailing = frozenset(
             (node, gpu.index)
             for node in known & self._details.keys()
@@ -172,6 +175,7 @@ class Observer:
         return FleetStatus(
             instances, generations, silent, ailing, lost, dict(self._generations), reported_at,
             self.silence.heard_since.timestamp(), self.silence.is_outage(now),
+            {node: deadline.timestamp() for node, deadline in reclaimed_at.items()},
         )  # fmt: skip
 
     def target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:

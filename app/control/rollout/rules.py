@@ -19,6 +19,7 @@ class RolloutRules:
     min_instances: Mapping[str, int] = field(default_factory=dict)  # by service
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
+    hurried: frozenset[str] = frozenset()  # services and jobs that leave a node to be reclaimed: no canary delays them
     jobs_per_gpu: int = 3
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0

@@ -206,7 +206,7 @@ class Scene:
 
     def _on_trial(self, change: InstanceChange) -> Shortfall | None:
         key = change.instance.profile_key(self.rules.gpu_types.get(change.node, ""))
-        if key not in self._unproven or change.owner not in self._trusted:
+        if key not in self._unproven or change.owner not in self._trusted - self.rules.hurried:
             return None
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
@@ -289,7 +289,8 @@ class Scene:
         else:
             key = instance.profile_key(self.rules.gpu_types.get(change.node, ""))
             first = self.canaries.get(key)
-            if key in self._unproven and change.owner in self._trusted and (not first or first.instance == instance.id):
+            is_tried = key in self._unproven and change.owner in self._trusted - self.rules.hurried
+            if is_tried and (not first or first.instance == instance.id):
                 self.canaries[key] = Canary(instance.id, 0.0, change.before)
         self._holding[change.place].append(instance)
 

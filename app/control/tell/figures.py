@@ -61,7 +61,9 @@ def make_figures(
         bound_per_hour=certificate.bound if certificate else None,
         gap=certificate.gap if certificate else None,
         held_back=Counter(change.reason for change in answer.held_back),
-        nodes=Counter(str(node.state) for node in snapshot.nodes.values()),
+        nodes=Counter(
+            "reclaimed" if node.was_reclaimed(snapshot.at) else str(node.state) for node in snapshot.nodes.values()
+        ),
         jobs=Counter(job.phase for job in snapshot.jobs.values()),
         releasable_nodes=len(free),
         releasable_per_hour=sum(node.price_per_hour for node in free),

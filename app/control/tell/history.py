@@ -60,7 +60,7 @@ class AnnouncedHistory:
         plan = plan_reads.read_head(connection, snapshot.target)
         if plan is None:
             return []
-        drained = [cordon for cordon in cordons.list_cordons(connection) if cordon.mode == "drain"]
+        drained = [cordon for cordon in cordons.list_cordons(connection) if cordon.mode in cordons.EMPTYING]
         is_rolling = plan["state"] in ("rolling", "paused")
         now = progress(drained, snapshot.in_force, snapshot.at, is_rolling=is_rolling)
         # A drain that was done stays done during later rollouts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
 from app.control.decide.cordons import Drain
 from app.control.domain.events import NewEvent, Reason, event_of
@@ -26,7 +27,7 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
     """Returns events of nodes, GPUs and profiles that have changed."""
     found: list[NewEvent] = []
     for name, facts in sorted(now.nodes.items()):
-        found += _of_node(before.nodes.get(name), facts, _count_leaving(before, facts))
+        found += _of_node(before.nodes.get(name), facts, _count_leaving(before, facts), now.at)
     for key, correction in sorted(now.corrections.items()):
         found += _of_profile(key, before.corrections.get(key, Correction()), correction)
     return found
@@ -34,10 +35,10 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
 
 def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[NewEvent]:
     """Returns drains that are done, and those whose deadline has passed while something is left."""
-    last = {(drain.cordon.node, drain.cordon.gpu): drain for drain in before}
+    last = {(drain.cordon.node, drain.cordon.gpu, drain.cordon.mode): drain for drain in before}
     found = []
     for drain in now:
-        known = last.get((drain.cordon.node, drain.cordon.gpu))
+        known = last.get((drain.cordon.node, drain.cordon.gpu, drain.cordon.mode))
         about = "" if drain.cordon.gpu == ALL_GPUS else str(drain.cordon.gpu)
         if drain.is_done and not (known and known.is_done):
             found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=drain.cordon.node, about=about))
@@ -69,10 +70,12 @@ def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -
     return found
 
 
-def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int) -> Iterator[NewEvent]:
+def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int, at: datetime) -> Iterator[NewEvent]:
     was = before.state if before else "never"
     if was != now.state:
-        if now.state in NODE_REASONS:
+        if now.was_reclaimed(at):
+            yield event_of(Reason.NODE_RECLAIMED, kind="Node", name=now.name)
+        elif now.state in NODE_REASONS:
             yield event_of(NODE_REASONS[now.state], kind="Node", name=now.name)
         elif now.state == "reporting":
             yield event_of(Reason.NODE_JOINED if was == "never" else Reason.NODE_BACK, kind="Node", name=now.name)

@@ -1,4 +1,4 @@
-"""Cordons: nodes and GPUs that get no new copies, and drains, which must be empty by a deadline."""
+"""Cordons: nodes and GPUs that get no new copies; drains, which must be empty by a deadline; nodes to be reclaimed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from app.store.database.database import statement
 from app.store.plans import plan_reads
 
 ALL_GPUS = -1  # in place of a GPU's index: all GPUs of the node
+RECLAIM = "reclaim"  # the mode of a notice of reclaim
+EMPTYING = ("drain", RECLAIM)  # modes in which everything has to leave
 
 # A repeated request keeps the time of the first one. A request for the other mode replaces mode and time.
 PUT = statement(
@@ -36,18 +38,22 @@ LIST = statement(
     "list_cordons",
     """
     SELECT node, gpu, mode, deadline, asked_by, asked_at, message FROM cordon
-    WHERE CAST(:node AS text) = '' OR node = :node ORDER BY node, gpu
+    WHERE CAST(:node AS text) = '' OR node = :node
+    UNION ALL
+    (SELECT DISTINCT ON (node) node, -1, 'reclaim', deadline, asked_by, asked_at, message FROM reclaim_notice
+     WHERE NOT is_withdrawn AND (CAST(:node AS text) = '' OR node = :node) ORDER BY node, deadline)
+    ORDER BY node, gpu, mode
     """,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """A cordon or drain of a node or of one of its GPUs."""
+    """A cordon or drain of a node or of one of its GPUs, or the notice that the node will be reclaimed."""
 
     node: str
     gpu: int
-    mode: str  # cordon, drain
+    mode: str  # cordon, drain, reclaim
     deadline: datetime | None
     asked_by: str
     asked_at: datetime
@@ -86,5 +92,5 @@ def lift(connection: Connection, node: str, gpu: int) -> list[Cordon]:
 
 
 def list_cordons(connection: Connection, node: str = "") -> list[Cordon]:
-    """Returns all cordons, or those of a node."""
+    """Returns all cordons and notices of reclaim, or those of a node."""
     return [Cordon(*row) for row in connection.execute(LIST, {"node": node})]

@@ -13,7 +13,8 @@ from app.store.database.database import statement
 
 _NODES = """
     SELECT object.name, object.spec ->> 'gpuType' AS gpu_type, CAST(object.spec ->> 'gpus' AS int) AS gpus,
-           node_state.received_at, node_detail.detail -> 'gpus' AS ailing
+           node_state.received_at, node_detail.detail -> 'gpus' AS ailing,
+           coalesce(object.status ->> 'reclaimAt', '') AS reclaim_at
     FROM object
     LEFT JOIN node_state ON node_state.node = object.name
     LEFT JOIN node_detail ON node_detail.node = object.name
@@ -33,13 +34,14 @@ MEMORY = statement(
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """A declared node; `ailing` are its unhealthy GPUs."""
+    """A declared node; `ailing` are its unhealthy GPUs, `reclaim_at` is when its cloud takes it back."""
 
     name: str
     gpu_type: str
     gpus: int
     received_at: datetime | None
     ailing: Sequence[dict[str, Any]] | None
+    reclaim_at: str = ""
 
 
 def nodes(connection: Connection) -> list[MapNode]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,22 @@ def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
 
     until(known, "it reports again, all that it has included")
     until(lambda: status(agent)["trouble"] == "", "status says so")
+
+
+def test_what_the_reclaim_file_says_is_a_notice_until_the_file_is_gone(api: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "reclaim"
+    file.write_text("soon")
+    deadline = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+
+    def notices() -> list[Any]:
+        items = api.request("GET", "/api/v1/cordons?node=node-1").json["items"]
+        return [datetime.fromisoformat(item["deadline"]) for item in items if item["mode"] == "reclaim"]
+
+    with running_agent(api, tmp_path / "agent", 2, "--reclaim-file", str(file)) as agent:
+        until(lambda: "says nothing about a reclaim of this node: 'soon'" in agent.said_log(), agent.said_log())
+        assert notices() == []
+        file.write_text(json.dumps({"action": "terminate", "time": deadline.isoformat()}))
+        until(lambda: notices() == [deadline], "the control plane knows")
+        assert f"the cloud takes this node back at {deadline.isoformat()}" in agent.ask("status").stdout
+        file.unlink()
+        until(lambda: notices() == [], "it is withdrawn")

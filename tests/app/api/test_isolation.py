@@ -54,7 +54,7 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/explain/plans/{generation}": Noun.PLAN,
     "/api/v1/whatif": Noun.WHAT_IF,
     "/api/v1/cordons": Noun.CORDON,
-    **{f"/api/v1/nodes/{{name}}/{verb}": Noun.CORDON for verb in ("cordon", "drain", "uncordon")},
+    **{f"/api/v1/nodes/{{name}}/{verb}": Noun.CORDON for verb in ("cordon", "drain", "reclaim", "uncordon")},
     "/api/v1/events": Noun.EVENT,
     "/api/v1/slo": Noun.ATTAINMENT,
     "/api/v1/overview": Noun.OVERVIEW,

@@ -17,7 +17,7 @@ from app.console.page_request import PageRequest, read_page_request
 from app.console.services import make_page, make_rows
 from app.console.trouble import find_troubles
 from app.console.view import page
-from app.console.wording import age, money, number, percent
+from app.console.wording import THIN, age, money, number, percent
 from app.store.database.lease import Lease
 from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
@@ -78,6 +78,24 @@ def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> 
         ("alarm", "1 GPU is unhealthy"),
         ("warning", "1 service is below the SLO in the last 30 minutes"),
     ]
+
+
+def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silence_is_expected() -> None:
+    def at(seconds: float) -> str:
+        return (AT + timedelta(seconds=seconds)).isoformat()
+
+    nodes = [
+        node("n-1"),
+        replace(node("n-2"), reclaim_at=at(50)),
+        replace(node("n-3", silent_seconds=120), reclaim_at=at(-80)),
+        replace(node("n-4", silent_seconds=120), reclaim_at=at(20)),
+    ]
+    whole = seen([], nodes)
+    assert draw_fleet(whole, NOW).reclaimed == (
+        ("n-3", f"80{THIN}s ago"), ("n-4", f"in 20{THIN}s"), ("n-2", f"in 50{THIN}s")
+    )  # fmt: skip
+    assert said(whole) == [("alarm", "1 node is silent"), ("warning", "3 nodes are to be reclaimed")]
+    assert f"to be reclaimed in 50{THIN}s" in page(whole, Money(), replace(NOW, node="n-2"))
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,24 @@ def test_cordon_drain_and_uncordon(run: Run) -> None:
     assert run("uncordon", "node-1").code == 1
     assert run("drain", "node-1/x").code == 2
     assert run("drain", "node-9").code == 1
+
+
+def test_a_notice_of_reclaim_is_given_listed_and_withdrawn(run: Run) -> None:
+    given = "node-1 goes in 60m, and is being emptied; see: gpuwright describe node node-1\n"
+    assert run("reclaim", "node-1", "--in", "1h", "-m", "spot").out == given
+    assert [line.split()[:2] for line in run("cordon").lines[1:]] == [["node-1", "reclaim"]]
+    heading, *rows = run("get", "nodes").lines
+    assert "RECLAIM" in heading.split()
+    assert [bool(re.search(r" ago | in \d", row)) for row in rows] == [False, True]  # by the clock of this machine
+    done = run("reclaim", "node-1", "--withdraw")
+    assert (done.code, done.out) == (0, "node-1 is not reclaimed\n")
+    assert run("reclaim", "node-1", "--withdraw").code == 1
+    assert run("reclaim", "node-9").code == 1
+    assert run("reclaim", "node-1/0").code == 2
+    assert run("reclaim", "node-1", "--in", "2d").code == 2
+    assert run("reclaim", "node-1", "--in", "5m", "--withdraw").code == 2
+    assert run("reclaim").code == 2
+    assert run("cordon").err == "nothing is cordoned\n"
 
 
 def test_events_are_listed(run: Run) -> None:

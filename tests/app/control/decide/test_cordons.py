@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving, progress
+from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving, progress, reclaimed_gpus
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus
@@ -44,6 +44,34 @@ def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
 def test_what_was_unserved_before_and_is_served_as_much_elsewhere_leaves() -> None:
     target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
     assert leaving(decided(target, Unserved("shop/b", 50.0)), STANDING, N1) == ()
+
+
+def test_where_a_node_is_reclaimed_a_part_moves_and_the_old_copies_carry_the_rest() -> None:
+    before = {"n1": a_node(an_instance("b1", "b"), an_instance("b2", "b", gpu=1)), "n2": a_node()}
+    target = {"n1": a_node(), "n2": a_node(an_instance("b3", "b"))}
+    lacks = Unserved("shop/b", 100.0, "the GPUs are full")
+    decision, stays = keep_undrainable(decided(target, lacks), before, N1, rules(), N1)
+    rates = {line.id: line.rate_per_second for wanted in decision.desired.values() for line in wanted.instances}
+    assert rates == {"b1": 50.0, "b2": 50.0, "b3": 100.0}
+    assert [stay.instance for stay in stays] == ["b1", "b2"]
+    assert [(change.service, change.reason) for change in decision.held_back] == [("shop/b", "reclaim_short")]
+
+
+def test_what_a_drain_holds_as_a_whole_stays_whole_even_if_another_node_is_reclaimed() -> None:
+    before = {"n1": a_node(an_instance("b1", "b")), "n2": a_node(an_instance("b2", "b")), "n3": a_node()}
+    target = {"n1": a_node(), "n2": a_node(), "n3": a_node(an_instance("b3", "b"))}
+    places, lacks = {("n1", 0), ("n2", 0)}, Unserved("shop/b", 100.0)
+    decision, _ = keep_undrainable(decided(target, lacks), before, places, rules(), {("n2", 0)})
+    assert sorted(placed_instances(decision.desired)) == ["b1", "b2"]
+    assert [change.reason for change in decision.held_back] == ["no_room_anywhere"]
+
+
+def test_of_the_gpus_to_be_emptied_those_of_nodes_under_notice_are_reclaimed() -> None:
+    facts = {
+        "n1": NodeStatus("n1", "reporting", draining_gpus=(0, 1), reclaimed_at=NOW),
+        "n2": NodeStatus("n2", "reporting", draining_gpus=(0,)),
+    }
+    assert reclaimed_gpus(facts) == {("n1", 0), ("n1", 1)}
 
 
 def test_a_job_leaves_unless_it_may_not_be_stopped() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -35,6 +35,13 @@ def test_a_node_that_turns_says_how_and_when_it_is_back(state: str, reason: str)
     away = replace(BEFORE, nodes={"node-1": replace(NODE, state=state)})  # type: ignore[arg-type]
     assert reasons(state=state) == [reason]
     assert [event.reason for event in find_fleet_events(away, BEFORE)] == ["node_back"]
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(0, "node_reclaimed"), (-60, "node_reclaimed"), (60, "node_lost")])
+def test_a_node_that_goes_as_its_cloud_had_announced_is_not_lost(seconds: float, reason: str) -> None:
+    deadline = BEFORE.at + timedelta(seconds=seconds)
+    assert reasons(state="lost", reclaimed_at=deadline) == [reason]
+    assert reasons(state="silent", reclaimed_at=deadline) == ["node_silent"]
 
 
 def test_a_node_that_reports_for_the_first_time_joined() -> None:

@@ -1,0 +1,77 @@
+"""Answers a notice of reclaim at once: the least change moves what runs on the node, and the next cycle refines it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from app.control.decide.cordons import reclaimed_gpus
+from app.control.decide.decide import draft_changes, hold_back, split_by_mode
+from app.control.decide.least_change import follow_rates
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
+from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.snapshot import Snapshot
+from app.control.domain.times import start_seconds
+from app.control.fast.recording_solver import FollowingSolver
+from app.control.formulate.formulate import formulate
+from solvers.planning.kept_bound import KeptBound, with_bound
+
+SECONDS = 2.0  # for the least change: two minutes are left
+
+
+def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptBound | None) -> Decision | None:
+    """Returns the part of the least change that is carried out at once; None if nothing can leave, or no mode lets it.
+
+    The judge refuses a change that breaks a rule; then a full cycle finds another.
+    """
+    if snapshot.is_paused or not runs_there(snapshot):
+        return None
+    question = formulate(snapshot)
+    answer = solver.follow(*follow_rates(question), seconds=SECONDS)
+    if answer.plan is None:
+        return None
+    if own := answer.plan.certificate:
+        certificate = with_bound(own, question.problem, kept_bound, snapshot.at)
+        answer = replace(answer, plan=replace(answer.plan, certificate=certificate))
+    decision = draft_changes(snapshot, question, answer, PlanningLane.FAST, Reason.RECLAIM_NOTICE)
+    if decision.answer.outcome is SolveOutcome.WRONG:
+        return None
+    return _acted(snapshot, hold_back(snapshot, question, decision))
+
+
+def runs_there(snapshot: Snapshot) -> bool:
+    """Returns whether the plan in force has something on a node that will be reclaimed."""
+    places = reclaimed_gpus(snapshot.nodes)
+    return any(
+        (node, instance.gpu) in places for node, wanted in snapshot.in_force.items() for instance in wanted.instances
+    )
+
+
+def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[NewEvent]:
+    """Yields an event for each service that loses capacity: nothing else can serve it, or copies start too slowly."""
+    said = set()
+    places = reclaimed_gpus(snapshot.nodes)
+    nodes: dict[str, list[str]] = {}
+    for node, wanted in sorted(snapshot.in_force.items()):
+        for owner in sorted({line.owner for line in wanted.instances if line.service and (node, line.gpu) in places}):
+            nodes.setdefault(owner, []).append(node)
+    for change in decision.held_back if decision else ():
+        if change.reason == Reason.RECLAIM_SHORT and change.service not in said:
+            said.add(change.service)
+            on = " and ".join(nodes.get(change.service, ()))
+            message = f"without node {on}, {change.message}"
+            yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=change.service)
+    starts = start_seconds(snapshot.declared)
+    for owner, its_nodes in sorted(nodes.items()):
+        deadlines = {name: deadline for name in its_nodes if (deadline := snapshot.nodes[name].reclaimed_at)}
+        node, deadline = min(deadlines.items(), key=lambda item: (item[1], item[0]))
+        left = max(0.0, (deadline - snapshot.at).total_seconds())
+        if owner not in said and starts.get(owner, 0.0) > left:
+            time_left = f"node {node} is reclaimed in {left:.0f} s"
+            message = f"its copies take {starts[owner]:g} s to start, and {time_left}"
+            yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=owner)
+
+
+def _acted(snapshot: Snapshot, decision: Decision) -> Decision | None:
+    parts = split_by_mode(snapshot, decision)
+    return parts[0] if parts and parts[0].state is PlanState.ROLLING else None

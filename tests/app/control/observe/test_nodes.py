@@ -1,0 +1,56 @@
+"""The status of nodes: drained, under notice, silent or lost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.control.domain.snapshot import NodeStatus
+from app.control.observe.nodes import Patience, node_statuses, reclaim_times
+from app.store.fleet.cordons import ALL_GPUS, RECLAIM, Cordon
+from app.store.fleet.observed import ObservedNode
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+LOST_AFTER_SECONDS = 120.0
+GPUS = {"gpus": [{"index": 0}, {"index": 1}]}
+
+
+def status(silent_seconds: float, *cordons: Cordon) -> NodeStatus:
+    patience = Patience(LOST_AFTER_SECONDS, reclaim_times(cordons), NOW)
+    row = ObservedNode("n1", GPUS, NOW, 1, None)
+    return node_statuses([row], {"n1": silent_seconds}, cordons, patience)["n1"]
+
+
+def notice(seconds: float) -> Cordon:
+    return Cordon("n1", ALL_GPUS, RECLAIM, NOW + timedelta(seconds=seconds), "ops", NOW)
+
+
+def test_a_node_under_notice_is_emptied_like_one_that_is_drained() -> None:
+    drained = status(0.0, Cordon("n1", ALL_GPUS, "drain", None, "ops", NOW))
+    reclaimed = status(0.0, notice(120))
+    assert drained.draining_gpus == reclaimed.draining_gpus == (0, 1)
+    assert drained.reclaimed_at is None
+    assert reclaimed.reclaimed_at == NOW + timedelta(seconds=120)
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "until_deadline", "state"),
+    [
+        (5.0, 60.0, "reporting"),
+        (5.0, -60.0, "reporting"),
+        (40.0, 1.0, "silent"),
+        (40.0, 0.0, "lost"),
+        (40.0, -60.0, "lost"),
+        (130.0, 60.0, "lost"),
+    ],
+)
+def test_once_the_deadline_has_passed_a_silent_node_is_lost(
+    silent_seconds: float, until_deadline: float, state: str
+) -> None:
+    assert status(silent_seconds, notice(until_deadline)).state == state
+
+
+def test_without_a_notice_a_silent_node_is_lost_after_the_usual_time() -> None:
+    assert status(40.0).state == "silent"
+    assert status(121.0).state == "lost"
