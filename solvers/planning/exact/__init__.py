@@ -20,6 +20,7 @@ from solvers.planning.search.tables import Floats, Ints, Tables
 
 __all__ = ["ExactProof", "applies", "prove"]
 
+LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
 SLICE_BRANCHES = 100  # between two reports
 LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
 
@@ -34,8 +35,11 @@ class ExactProof:
     work: int
 
 
-def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
-    """Yields better and better bounds until the optimum is proved or the work is done."""
+def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
+    """Yields better and better bounds until the optimum is proved or the work is done.
+
+    No plan is known to cost less than `least`: so no cheaper GPUs can serve everything.
+    """
     space = Patterns(t)
     lost = np.flatnonzero(~space.served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
@@ -45,7 +49,7 @@ def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
     # Apart from services that no GPU can serve, a plan serves everything or pays at least this for what it leaves out.
     most = sure + float(t.unserved_price[space.served].min())
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
-    refuted = np.zeros(len(chosen), dtype=np.bool_)
+    refuted = sure + costs < least - LEAST_SHARE * max(1.0, least)
     begin = space.served / space.served.sum()
     state, settled = _ProofState(work), True
     for at, (number, cost) in enumerate(zip(chosen, costs, strict=True)):

@@ -15,8 +15,8 @@ from solvers.planning.search.tables import Floats, Ints
 class ExactOptions(NamedTuple):
     """The shapes that may run on a GPU of a site: (offer, SM%) by slot, which holds one of its options or none.
 
-    `caps[clock, option, level, stair]` is the largest rate next to neighbours of at least this level of pressure, by
-    batches that take at most `stairs[option, stair]` of memory.
+    `caps[option, level, stair]` is the largest rate at the highest clock next to neighbours of at least this level of
+    pressure, by batches that take at most `stairs[option, stair]` of memory.
     """
 
     slot_start: Ints  # [slots + 1] into options
@@ -56,7 +56,7 @@ def _i() -> Ints:
 _typeof: Any = numba.typeof
 OPTIONS: Any = _typeof(
     ExactOptions(
-        _i(), _i(), _i(), _i(), _i(), _f(1), _f((1, 1)), _f((1, 1, 1, 1)), _f((1, 1)), _i(), _f((1, 1)), _f((1, 1)),
+        _i(), _i(), _i(), _i(), _i(), _f(1), _f((1, 1)), _f((1, 1, 1)), _f((1, 1)), _i(), _f((1, 1)), _f((1, 1)),
         np.zeros((1, 1), dtype=np.int64), _f(1), _f((1, 1)), _f((1, 1, 1)), _f(1), 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0,
     )
 )  # fmt: skip
@@ -72,34 +72,47 @@ MORE = 1e-9  # by which a pattern must be better to be called better
 STAIRS = 256  # a code is option x 256 + stair, -1 for an empty slot
 
 
+@njit(F8(OPTIONS, I8, I8, I8, F8), inner=True)
+def rate_of(o: ExactOptions, option: int, clock: int, stair: int, beside: float) -> float:
+    """Returns the rate of the batch that a stair adds, next to neighbours of this pressure."""
+    exec_ms = o.exec_ms[option, stair] * (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
+    judged = exec_ms * o.margin
+    load = accepted_load(o.row[option, stair], o.slo_ms[option] / judged)
+    rate: float = 1000.0 * o.batch[option, stair] * min(load / judged, o.utilization / exec_ms)
+    return rate
+
+
 @njit(F8(OPTIONS, I8, I8, I8, F8))
 def cap_of(o: ExactOptions, option: int, clock: int, last: int, beside: float) -> float:
     """Returns the largest rate of the batches up to stair `last`, next to neighbours of this pressure."""
-    slow = (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
     most = 0.0
     for j in range(last + 1):
-        exec_ms = o.exec_ms[option, j] * slow
-        judged = exec_ms * o.margin
-        load = accepted_load(o.row[option, j], o.slo_ms[option] / judged)
-        rate = 1000.0 * o.batch[option, j] * min(load / judged, o.utilization / exec_ms)
-        most = max(most, rate)
+        most = max(most, rate_of(o, option, clock, j, beside))
     return most
 
 
 @njit((OPTIONS,))
 def fill_caps(o: ExactOptions) -> None:
     """Fills the table of rates."""
-    for clock in range(o.caps.shape[0]):
-        for option in range(o.caps.shape[1]):
-            for level in range(o.caps.shape[2]):
-                for j in range(o.stair_count[option]):
-                    o.caps[clock, option, level, j] = cap_of(o, option, clock, j, level * o.step)
+    for option in range(o.caps.shape[0]):
+        for level in range(o.caps.shape[1]):
+            most = 0.0
+            for j in range(o.stair_count[option]):
+                most = max(most, rate_of(o, option, 0, j, level * o.step))
+                o.caps[option, level, j] = most
+
+
+@njit(F8(OPTIONS, I8, I8, I8, I8), inner=True)
+def cap_at(o: ExactOptions, clock: int, option: int, level: int, stair: int) -> float:
+    """Returns the largest rate at a level of the neighbours' pressure: lower clocks are rare, and not tabulated."""
+    cap: float = o.caps[option, level, stair] if clock == 0 else cap_of(o, option, clock, stair, level * o.step)
+    return cap
 
 
 @njit(I8(OPTIONS, F8), inner=True)
 def level_of(o: ExactOptions, pressure: float) -> int:
     """Returns the level of the table that is no higher than this pressure."""
-    level: int = max(0, min(o.caps.shape[2] - 1, int(pressure / o.step - 1e-9)))
+    level: int = max(0, min(o.caps.shape[1] - 1, int(pressure / o.step - 1e-9)))
     return level
 
 
@@ -147,13 +160,13 @@ def bound_levels(
 
     The pressure of all is below the level's upper edge; a toll on what passes it makes the bound the least it can be.
     """
-    width = o.step * o.caps.shape[2] / COARSE
+    width = o.step * o.caps.shape[1] / COARSE
     taken = np.zeros(101)
     for level in range(COARSE):
         for option in range(o.sm.shape[0]):
             at = level_of(o, level * width - o.pressure[option])
             service = o.service[option]
-            cap = o.caps[0, option, at, o.stair_count[option] - 1]
+            cap = o.caps[option, at, o.stair_count[option] - 1]
             value[level, option] = v[service] * min(cap / need[service], 1.0)
         edge = (level + 1) * width
         low, high = 0.0, 0.0
@@ -200,14 +213,14 @@ def write_pattern(
         if drawn <= o.max_w:
             break
         clock += 1
-        if clock == o.caps.shape[0]:
+        if clock == o.slowdown.shape[0]:
             return count
     full = 0.0
     for k in range(n):
         level[k] = level_of(o, pressure - o.pressure[chosen[k]])
         stair[k] = o.stair_count[chosen[k]] - 1
         full += o.stairs[chosen[k], stair[k]]
-        if o.caps[clock, chosen[k], level[k], stair[k]] <= 0.0:
+        if cap_at(o, clock, chosen[k], level[k], stair[k]) <= 0.0:
             return count  # the others do as well without it
     if full > o.memory_gib:
         stair[:n] = 0
@@ -223,7 +236,7 @@ def write_pattern(
                     good = good and grown > o.memory_gib
         for k in range(n):
             if good:
-                service, cap = o.service[chosen[k]], o.caps[clock, chosen[k], level[k], stair[k]]
+                service, cap = o.service[chosen[k]], cap_at(o, clock, chosen[k], level[k], stair[k])
                 good = cap > 0.0
                 worth += v[service] * min(cap / need[service], 1.0)
         if good and worth >= floor[0]:
@@ -234,7 +247,7 @@ def write_pattern(
                 codes[row, :] = -1
                 rates[row, :] = 0.0
                 for k in range(n):
-                    service, cap = o.service[chosen[k]], o.caps[clock, chosen[k], level[k], stair[k]]
+                    service, cap = o.service[chosen[k]], cap_at(o, clock, chosen[k], level[k], stair[k])
                     rates[row, service] = min(cap / need[service], 1.0)
                     codes[row, where[k]] = chosen[k] * STAIRS + stair[k]
             count += 1
@@ -256,7 +269,7 @@ def find_at_level(
 ) -> int:  # fmt: skip
     """Writes, from row `count` on, the sets of residents whose pressure is of this coarse level."""
     slots = o.slot_start.shape[0] - 1
-    width = o.step * o.caps.shape[2] / COARSE
+    width = o.step * o.caps.shape[1] / COARSE
     edge = (level + 1) * width
     to_come = np.zeros(slots + 1)  # pressure that this slot and later ones can add
     for slot in range(slots - 1, -1, -1):
@@ -355,7 +368,7 @@ def exact_rates(o: ExactOptions, codes: Any, rates: Floats, about: Floats) -> No
             for slot in range(slots):
                 if codes[p, slot] >= 0:
                     drawn += o.watts[clock, codes[p, slot] // STAIRS]
-            if drawn <= o.max_w or clock + 1 == o.caps.shape[0]:
+            if drawn <= o.max_w or clock + 1 == o.slowdown.shape[0]:
                 break
             clock += 1
         about[p, 0], about[p, 1] = clock, drawn

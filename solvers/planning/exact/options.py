@@ -62,7 +62,7 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
         dedicated=t.is_dedicated[served].astype(np.int64),
         pressure=pressure,
         watts=np.ascontiguousarray(watts),
-        caps=np.zeros((len(clocks), len(shapes), levels, table.stairs.shape[1])),
+        caps=np.zeros((len(shapes), levels, table.stairs.shape[1])),
         stair_count=np.array([len(shape.batches) for shape in shapes], dtype=np.int64),
         sensitivity=t.sensitivity[profiles],
         slowdown=np.ascontiguousarray(clocks[:, None] ** t.clock_exponent[profiles]),
