@@ -103,7 +103,10 @@ def _decide(
     """Decides if so many GPUs of each pool can serve everything; "yes" comes with the pool and pattern of each GPU."""
     for limit in LIMITS:
         allowed = _allowed(space, number, v, worth, limit)
-        search = ExactSearch([rates for _, _, rates in allowed.gpus], v[space.served])
+        search = ExactSearch(
+            [found.rates for found in allowed.pools], [int(number[found.pool]) for found in allowed.pools],
+            v[space.served],
+        )  # fmt: skip
         verdict = search.run(0)
         while verdict == "open" and not state.is_done(search.work):
             verdict = search.run(SLICE_BRANCHES)
@@ -112,7 +115,7 @@ def _decide(
         if verdict != "no" or allowed.is_whole:
             break
     if verdict == "yes":
-        return verdict, [(pool, codes[p]) for (pool, codes, _), p in zip(allowed.gpus, search.chosen, strict=True)]
+        return verdict, [(allowed.pools[at].pool, allowed.pools[at].codes[p]) for at, p in search.chosen]
     return verdict if allowed.is_whole else "open", []
 
 
@@ -121,32 +124,40 @@ def _idle_price(t: Tables, gpu_type: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolPatterns:
+    """The patterns that may be on a GPU of a pool, and the exact rate of each."""
+
+    pool: int
+    codes: Codes
+    rates: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class CandidatePatterns:
     """The patterns that could be part of an answer; not whole if there were too many."""
 
-    gpus: list[tuple[int, Codes, Floats]]  # of each GPU: its pool, its patterns, their exact rates
+    pools: list[PoolPatterns]
     is_whole: bool
 
 
 def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
-    """Lists each GPU's patterns that can be part of an answer next to the best patterns of all other GPUs."""
+    """Lists each pool's patterns that can be part of an answer next to the best patterns of all other GPUs."""
     slack = float(number @ worth) - ENOUGH_SHARE
-    gpus: list[tuple[int, Codes, Floats]] = []
+    pools: list[PoolPatterns] = []
     is_whole = True
-    for pool in np.flatnonzero(number):
-        found, all_of_them = space.worth_least(int(pool), v, float(worth[pool]) - slack - 1e-8, limit)
+    for pool in np.flatnonzero(number).tolist():
+        found, all_of_them = space.worth_least(pool, v, float(worth[pool]) - slack - 1e-8, limit)
         if not all_of_them:  # the better patterns are likelier to be part of an answer
             is_whole = False
             for part_of_slack in (0.5, 0.2, 0.05):
                 better, all_of_them = space.worth_least(
-                    int(pool), v, float(worth[pool]) - part_of_slack * slack - 1e-8, limit
+                    pool, v, float(worth[pool]) - part_of_slack * slack - 1e-8, limit
                 )
                 found = better if len(better) else found
                 if all_of_them:
                     break
-        rates, _ = space.exact(int(pool), found)
+        rates, _ = space.exact(pool, found)
         if not len(found):
             found, rates = np.full((1, found.shape[1]), -1, dtype=np.int32), np.zeros((1, len(v)))
-        part = np.ascontiguousarray(rates[:, space.served])
-        gpus += [(int(pool), found, part)] * int(number[pool])
-    return CandidatePatterns(gpus, is_whole)
+        pools.append(PoolPatterns(pool, found, np.ascontiguousarray(rates[:, space.served])))
+    return CandidatePatterns(pools, is_whole)
