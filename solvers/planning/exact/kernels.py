@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.bound.step_lines import STEP_PRICES, StepPrices, rounded
 from solvers.planning.search.tables import Floats, Ints
 
 
@@ -109,6 +110,15 @@ def cap_at(o: ExactOptions, clock: int, option: int, level: int, stair: int) -> 
     return cap
 
 
+@njit(F8(F1, STEP_PRICES, I8, F8), inner=True)
+def earned(v: Floats, steps: StepPrices, service: int, part: float) -> float:
+    """Returns what a part of a service's need earns: by its price, and by the steps that it fills."""
+    worth = v[service] * part
+    for place in range(steps.start[service], steps.start[service + 1]):
+        worth += steps.price[place] * rounded(part, steps.length[place], steps.rise[place])
+    return float(worth)
+
+
 @njit(I8(OPTIONS, F8), inner=True)
 def level_of(o: ExactOptions, pressure: float) -> int:
     """Returns the level of the table that is no higher than this pressure."""
@@ -151,10 +161,11 @@ def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: 
     return load_of_all
 
 
-@njit((OPTIONS, F1, F1, F2, F1, F3, F1), makes_arrays=True, inner=True)
+@njit((OPTIONS, F1, F1, STEP_PRICES, F2, F1, F3, F1), makes_arrays=True, inner=True)
 def bound_levels(
-    o: ExactOptions, need: Floats, v: Floats, value: Floats, toll: Floats, worth: Floats, bound: Floats
-) -> None:
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, value: Floats, toll: Floats, worth: Floats,
+    bound: Floats,
+) -> None:  # fmt: skip
     """For each coarse level of a GPU's whole pressure: what an option is worth at most on a GPU of that level, and what
     all its residents together are worth at most.
 
@@ -167,7 +178,7 @@ def bound_levels(
             at = level_of(o, level * width - o.pressure[option])
             service = o.service[option]
             cap = o.caps[option, at, o.stair_count[option] - 1]
-            value[level, option] = v[service] * min(cap / need[service], 1.0)
+            value[level, option] = earned(v, steps, service, min(cap / need[service], 1.0))
         edge = (level + 1) * width
         low, high = 0.0, 0.0
         load = knapsack(o, value[level], 0.0, worth[level], taken)
@@ -186,10 +197,10 @@ def bound_levels(
         bound[level] = worth[level, 0, 100] + high * edge
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I1, F8, I2), inner=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I1, F8, I2), inner=True)
 def write_pattern(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, count: int,
-    at: Ints, pressure: float, scratch: Ints,
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, count: int, at: Ints, pressure: float, scratch: Ints,
 ) -> int:  # fmt: skip
     """Write the set of residents `at` (an option for each slot; none: below the slot's first) from row `count` on.
 
@@ -238,7 +249,7 @@ def write_pattern(
             if good:
                 service, cap = o.service[chosen[k]], cap_at(o, clock, chosen[k], level[k], stair[k])
                 good = cap > 0.0
-                worth += v[service] * min(cap / need[service], 1.0)
+                worth += earned(v, steps, service, min(cap / need[service], 1.0))
         if good and worth >= floor[0]:
             row = 0 if only_best else count
             if only_best:
@@ -262,10 +273,10 @@ def write_pattern(
         stair[k] += 1
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
 def find_at_level(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
-    count: int, level: int, value: Floats, toll: float, worth: Floats,
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, limit: int, count: int, level: int, value: Floats, toll: float, worth: Floats,
 ) -> int:  # fmt: skip
     """Writes, from row `count` on, the sets of residents whose pressure is of this coarse level."""
     slots = o.slot_start.shape[0] - 1
@@ -291,7 +302,9 @@ def find_at_level(
             dull = dull or pressure[depth] > edge * (1.0 + 1e-9)
             dull = dull or pressure[depth] + to_come[depth] < level * width * (1.0 - 1e-9)
             if depth == slots and not dull and min(int(pressure[depth] / width), COARSE - 1) == level:
-                count = write_pattern(o, need, v, floor, only_best, codes, rates, count, at, pressure[depth], scratch)
+                count = write_pattern(
+                    o, need, v, steps, floor, only_best, codes, rates, count, at, pressure[depth], scratch
+                )
             if depth == slots or dull:
                 depth -= 1
                 fresh = False
@@ -326,10 +339,11 @@ def find_at_level(
     return count
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8), makes_arrays=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8), makes_arrays=True)
 def find_patterns(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
-) -> int:
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, limit: int,
+) -> int:  # fmt: skip
     """Writes every set of residents worth `floor[0]` at prices v, with the most it carries in parts of the need.
 
     Returns how many there are; beyond the arrays' rows they are only counted, and beyond `limit` the search ends. It
@@ -342,14 +356,15 @@ def find_patterns(
     slots = o.slot_start.shape[0] - 1
     value, worth = np.zeros((COARSE, o.sm.shape[0])), np.zeros((COARSE, slots + 1, 101))
     toll, bound = np.zeros(COARSE), np.zeros(COARSE)
-    bound_levels(o, need, v, value, toll, worth, bound)
+    bound_levels(o, need, v, steps, value, toll, worth, bound)
     count = 0
     for level in np.argsort(-bound):
         if bound[level] < floor[0] - 1e-12 or count > limit or floor[1] < 0.0:
             break
         count = find_at_level(
-            o, need, v, floor, only_best, codes, rates, limit, count, level, value[level], toll[level], worth[level]
-        )
+            o, need, v, steps, floor, only_best, codes, rates, limit, count, level, value[level], toll[level],
+            worth[level],
+        )  # fmt: skip
     return count
 
 

@@ -8,10 +8,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.exact.kernels import MORE, ExactOptions, exact_rates, find_patterns
 from solvers.planning.exact.master import block_arrays, mix
 from solvers.planning.exact.options import options
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.steps import NO_STEPS
 
 Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
 PRICE_ROUNDS = 100
@@ -32,6 +34,7 @@ class Patterns:
             self.rates[site] = np.zeros((1, len(t.services)))  # an empty GPU
             if of is not None:
                 self.options[site] = of
+        self.no_steps = priced_steps(NO_STEPS, np.zeros(0), len(t.services))
         every = np.eye(len(t.services))
         most = np.array([self.worths(v, range(len(t.pools))).max() for v in every])
         self.served = most > 2 * MORE
@@ -54,7 +57,7 @@ class Patterns:
         of = self.options[site]
         codes, rates = _room(of, 1)
         least = known * (1 + MORE) + MORE
-        if not find_patterns(of, self.t.rate, v, np.array([least, np.inf]), True, codes, rates, 1 << 60):
+        if not find_patterns(of, self.t.rate, v, self.no_steps, np.array([least, np.inf]), True, codes, rates, 1 << 60):
             return least
         self.rates[site] = np.vstack([self.rates[site], rates])
         return max(least, float(rates[0] @ v) * (1 + MORE) + MORE)
@@ -85,7 +88,9 @@ class Patterns:
             v[self.served] = prices
         return *found, done
 
-    def worth_least(self, pool: int, v: Floats, least: float, limit: int) -> tuple[Codes, bool]:
+    def worth_least(
+        self, pool: int, v: Floats, least: float, limit: int, steps: StepPrices | None = None
+    ) -> tuple[Codes, bool]:
         """Returns the patterns that have this worth by the table, up to the limit, and if these are all."""
         site = self.site[pool]
         if site not in self.options:
@@ -93,7 +98,9 @@ class Patterns:
         of = self.options[site]
         codes, rates = _room(of, limit)  # rows that are never written take no memory
         floor = np.array([least, float(limit * STEPS_A_PATTERN)])
-        count = find_patterns(of, self.t.rate, v, floor, False, codes, rates, limit)
+        count = find_patterns(
+            of, self.t.rate, v, self.no_steps if steps is None else steps, floor, False, codes, rates, limit
+        )
         return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
 
     def exact(self, pool: int, codes: Codes) -> tuple[Floats, Floats]:
