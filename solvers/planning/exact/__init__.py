@@ -33,6 +33,8 @@ class ExactProof:
     placed: PlacedInstances | None
     proved: bool
     work: int
+    cost: float = 0.0  # of the plan
+    is_right: bool = False  # the plan obeys every rule; else only those that the search covers
 
 
 def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
@@ -41,13 +43,14 @@ def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[Ex
     No plan is known to cost less than `least`: so no cheaper GPUs can serve everything.
     """
     space = Patterns(t)
-    lost = np.flatnonzero(~space.served)
+    can_be_served = space.served[: len(t.services)]
+    lost = np.flatnonzero(~can_be_served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
-    if not space.served.any():
+    if not can_be_served.any():
         yield ExactProof(sure, NOBODY, True, 0)
         return
     # Apart from services that no GPU can serve, a plan serves everything or pays at least this for what it leaves out.
-    most = sure + float(t.unserved_price[space.served].min())
+    most = sure + float(t.unserved_price[can_be_served].min())
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
     refuted = sure + costs < least - LEAST_SHARE * max(1.0, least)
     begin = space.served / space.served.sum()
@@ -70,8 +73,8 @@ def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[Ex
         verdict, picked = yield from _decide(space, number, v, worth, state)
         if verdict == "yes":
             whole = is_whole(t)
-            placed = exact_placements(t, space, picked) if whole else None
-            yield ExactProof(state.level, placed, settled and whole, state.spent)
+            placed = exact_placements(t, space, picked)
+            yield ExactProof(state.level, placed, settled and whole, state.spent, sure + float(cost), whole)
             return
         if verdict == "no":
             refuted |= (chosen <= number).all(axis=1)
@@ -144,15 +147,15 @@ def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int
     """Lists each pool's patterns that can be part of an answer next to the best patterns of all other GPUs."""
     slack = float(number @ worth) - ENOUGH_SHARE
     pools: list[PoolPatterns] = []
-    is_whole = True
+    services, copies, is_whole = len(space.t.services), space.copy_prices(v), True
     for pool in np.flatnonzero(number).tolist():
-        found, all_of_them = space.worth_least(pool, v, float(worth[pool]) - slack - 1e-8, limit)
+        least = float(worth[pool]) - slack - 1e-8
+        found, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
         if not all_of_them:  # the better patterns are likelier to be part of an answer
             is_whole = False
             for part_of_slack in (0.5, 0.2, 0.05):
-                better, all_of_them = space.worth_least(
-                    pool, v, float(worth[pool]) - part_of_slack * slack - 1e-8, limit
-                )
+                least = float(worth[pool]) - part_of_slack * slack - 1e-8
+                better, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
                 found = better if len(better) else found
                 if all_of_them:
                     break
