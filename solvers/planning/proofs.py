@@ -45,13 +45,13 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
 
 def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
     """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides."""
-    if not proof.placed:
-        return None
     steps = -(-proof.work // BOUND_STEPS)
-    draft = SearchDraft(proof.placed, proof.cost, steps, EXACT)
-    if proof.is_right:
-        return draft
+    if proof.placed:
+        return SearchDraft(proof.placed, proof.cost, steps, EXACT)
+    if not proof.unjudged:
+        return None
+    draft = SearchDraft(proof.unjudged, proof.cost, steps, EXACT)
     plan = finish_plan(t, draft, None, EXACT)
     assert plan.certificate
-    services = plan.certificate.cost.total
-    return draft if not plan.unserved and services <= proof.cost * (1 + CLOSED_SHARE) else None
+    cost = plan.certificate.cost.total
+    return draft if not plan.unserved and cost <= proof.cost * (1 + CLOSED_SHARE) else None

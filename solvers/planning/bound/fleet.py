@@ -123,14 +123,19 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS) -> PriceEvaluation:
-    """Computes the bound of these prices over all classes."""
+def look_at(
+    f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS, *, is_paid: bool = False
+) -> PriceEvaluation:
+    """Computes the bound of these prices over all classes.
+
+    How far a GPU's worth is below its cost does not count, unless it is paid in any case.
+    """
     worth = np.zeros(len(f.markets))
     patterns: list[ClassPattern] = []
     work = 0
     steps = f.priced_steps(prices)
     for m in f.markets:
-        enough = float(f.fixed[m.pools].min(initial=np.inf))
+        enough = 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
         worth[m.number], found = look(m, prices, steps, f.scratch, enough, fine * m.scale, turns)
         patterns += found
         work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(found)

@@ -34,7 +34,7 @@ class ExactProof:
     proved: bool
     work: int
     cost: float = 0.0  # of the plan
-    is_right: bool = False  # the plan obeys every rule; else only those that the search covers
+    unjudged: PlacedInstances | None = None  # a plan that obeys the rules that the search covers, if others may bind
 
 
 def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
@@ -74,7 +74,8 @@ def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[Ex
         if verdict == "yes":
             whole = is_whole(t)
             placed = exact_placements(t, space, picked)
-            yield ExactProof(state.level, placed, settled and whole, state.spent, sure + float(cost), whole)
+            right, unjudged = (placed, None) if whole else (None, placed)
+            yield ExactProof(state.level, right, settled and whole, state.spent, sure + float(cost), unjudged)
             return
         if verdict == "no":
             refuted |= (chosen <= number).all(axis=1)
