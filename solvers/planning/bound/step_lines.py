@@ -11,7 +11,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.steps import RateSteps
+from solvers.planning.steps import LEAST_LARGE, RateSteps
 
 UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
@@ -33,11 +33,14 @@ STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), 
 def rounded(rate: float, length: float, rise: float) -> float:
     """Returns the steps that a rate fills: whole ones, and of the next as much as it has of the rise at its start.
 
-    It never falls with the rate, and two rates fill no fewer steps than their sum. Of length 0 every rate fills one.
+    It never falls with the rate, and two rates fill no fewer steps than their sum. Of length 0 every rate fills one. A
+    length below 0 is all of the rate: a quarter of it fills one, less fills LEAST_LARGE and three times its part.
     """
     if rate <= 0.0:
         return 0.0
-    if length <= 0.0:
+    if length < 0.0:
+        return float(min(1.0, LEAST_LARGE - 4.0 * (1.0 - LEAST_LARGE) * rate / length))
+    if length == 0.0:
         return 1.0
     whole = floor(rate / length)
     return float(whole + min(1.0, (rate / length - whole) / rise))
@@ -52,11 +55,14 @@ def step_line(
     The GPU's pressure is at least the resident's own. The line starts there at the rounded rate, and falls as steeply
     as the other end and the places where a step is full allow: between those the rounded rate is convex.
     """
-    if length <= 0.0:
+    if length == 0.0:
         ends[0], ends[1] = 1.0, 1.0
         return
     anchor = max(lo, own)
-    if anchor >= hi:
+    if length < 0.0 and max(rate_lo, rate_hi) * UP < -0.25 * length:  # it fills as much as a line has, end to end
+        ends[0], ends[1] = rounded(rate_lo * UP, length, rise) * UP, rounded(rate_hi * UP, length, rise) * UP
+        return
+    if anchor >= hi or length < 0.0:
         ends[0] = ends[1] = rounded(max(rate_lo, rate_hi) * UP, length, rise) * UP
         return
     first = (rate_lo + (rate_hi - rate_lo) * ((anchor - lo) / (hi - lo))) * UP

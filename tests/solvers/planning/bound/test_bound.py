@@ -266,7 +266,7 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     assert last.limit <= last.bound * 1.0005
     assert about_bound(last, bound.left_out(t)) == (
         f"; bound {last.bound:.6g} (this method could prove at most {last.limit:.6g}), ignoring memory"
-        " beyond the smallest batch, idle SMs of a shared GPU"
+        " beyond the smallest batch, idle SMs times neighbours' pressure"
     )
     assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
 
