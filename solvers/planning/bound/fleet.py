@@ -22,10 +22,10 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
-from solvers.planning.bound.step_lines import StepPrices, steps_earned
+from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices
 
 Lines = NDArray[np.float32]
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse

@@ -9,8 +9,8 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.bound.step_lines import STEP_PRICES, StepPrices, rounded
 from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
 
 class ExactOptions(NamedTuple):

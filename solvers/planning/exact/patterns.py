@@ -8,11 +8,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.exact.kernels import MORE, ExactOptions, exact_rates, find_patterns
 from solvers.planning.exact.master import block_arrays, mix
 from solvers.planning.exact.options import options
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import RateSteps
 
 Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
@@ -33,7 +33,12 @@ class Patterns:
         self.options: dict[int, ExactOptions] = {}
         self.rates: dict[int, Floats] = {}
         self.several = np.flatnonzero(t.min_instances > 1)
-        self.copies = RateSteps(self.several, *np.zeros((2, len(self.several))), t.min_instances[self.several] * 1.0)
+        self.copies = RateSteps(
+            self.several,
+            np.zeros(len(self.several)),
+            np.ones(len(self.several)),
+            t.min_instances[self.several].astype(np.float64),
+        )
         self.needs = len(t.services) + len(self.several)
         for site in sorted(set(self.site)):
             of = options(t, site)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.planning.exact.master import block_arrays, complete, mix, worths
 from solvers.planning.search.tables import Floats, Ints
 
+Flags: TypeAlias = NDArray[np.bool_]
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance
 ENOUGH_SHARE = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
 LEAST_PART = 1e-6  # of a GPU: less is a whole number
@@ -110,12 +112,12 @@ def _rounded(number: Ints, start: Ints, used: Ints, much: Floats, of: Ints) -> I
     return np.array(chosen, dtype=np.int64)
 
 
-def _only(group: PatternGroup, mask: np.ndarray, number: int | None = None) -> PatternGroup:
+def _only(group: PatternGroup, mask: Flags, number: int | None = None) -> PatternGroup:
     """Returns some of a group's patterns, on all of its GPUs or so many."""
     return PatternGroup(group.pool, group.number if number is None else number, group.rates[mask], group.ids[mask])
 
 
-def _parts(group: PatternGroup, is_high: np.ndarray, high: float) -> Iterator[tuple[PatternGroup, ...]]:
+def _parts(group: PatternGroup, is_high: Flags, high: float) -> Iterator[tuple[PatternGroup, ...]]:
     """Yields the group with each number of its GPUs on high patterns, and the others on low ones.
 
     The last is the closest to what is mixed now: what is pushed last is looked at first.

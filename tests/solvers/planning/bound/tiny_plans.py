@@ -29,13 +29,14 @@ def least_cost(problem: Problem) -> float:
         for _ in node.gpus:
             grown = dict(reached)
             for (served, cost), (filling, more) in product(reached.items(), options.items()):
-                total = _together(services, served, filling)
+                total = together(services, served, filling)
                 grown[total] = min(grown.get(total, inf), cost + more)
             reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:MOST_STATES])
     return min(cost + _unserved(problem, services, served) for served, cost in reached.items())
 
 
-def _together(services: list[Service], one: Served, other: Served) -> Served:
+def together(services: list[Service], one: Served, other: Served) -> Served:
+    """Returns what both serve: all of an instance asked for twice counts, of others no more than is asked for."""
     count = len(services)
     rates = [min(one[i] + other[i], service.rate_per_second) for i, service in enumerate(services)]
     gpus = [one[count + i] + other[count + i] for i in range(count)]
@@ -48,13 +49,19 @@ def _together(services: list[Service], one: Served, other: Served) -> Served:
     return (*rates, *gpus, *largest, *second)
 
 
+def carried_of(services: list[Service], served: Served, number: int) -> float:
+    """Returns what a service's instances carry; of two asked for, the smaller carries half an even share of it."""
+    count, least = len(services), services[number].min_instances
+    gpus, carried = served[count + number], served[number]
+    if least == 2:
+        carried = min(carried, 2 * gpus * served[3 * count + number])
+    return carried if gpus >= least else 0.0
+
+
 def _unserved(problem: Problem, services: list[Service], served: Served) -> float:
-    cost, count = 0.0, len(services)
+    cost = 0.0
     for number, service in enumerate(services):
-        gpus, carried = served[count + number], served[number]
-        if service.min_instances == 2:  # the second largest carries half an even share of all
-            carried = min(carried, 2 * gpus * served[3 * count + number])
-        missing = service.rate_per_second - (carried if gpus >= service.min_instances else 0.0)
+        missing = service.rate_per_second - carried_of(services, served, number)
         if missing > 0.0:
             cost += problem.policy.unserved_price * service.priority / 100 * max(missing, 1.0)
     return cost
