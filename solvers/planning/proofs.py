@@ -12,8 +12,9 @@ from solvers.planning.search.tables import Tables
 
 EXACT = "exact"
 BOUND_STEPS = 8_000  # of the bound, for each step of the planner: about the same time
-EXACT_STEPS = 5_000  # of the bound, for each step of the exact search of many services: about the same time
+EXACT_STEPS = 50_000  # of the bound, for each step of the exact search of many services: about the same time
 FIRST_BOUND_WORK = 60_000  # steps of the bound before an exact search of few services: a tenth of a second
+SET_UP_WORK = 2_000_000  # steps of the bound in the time that an exact search of many services takes to begin
 FEW_SERVICES = 6
 CLOSED_SHARE = 1e-6  # of a cost: a plan that costs more than this beyond its proof is not the one proved
 
@@ -30,8 +31,10 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
         yield found
         if is_few and found.work >= FIRST_BOUND_WORK:
             break
-    if exact.applies(t) and (is_few or (found is not None and found.converged)):
-        before = found.work if found is not None else 0
+    before = found.work if found is not None else 0
+    before += 0 if is_few else SET_UP_WORK
+    pays = is_few or (found is not None and found.converged and (work is None or work > before))
+    if exact.applies(t) and pays:
         scale = 1 if is_few else EXACT_STEPS
         most = work if is_few or work is None else max(work - before, 0) // scale
         is_proved = False

@@ -22,6 +22,7 @@ __all__ = ["ExactProof", "applies", "prove"]
 
 LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
 SLICE_BRANCHES = 100  # between two reports
+LIST_STEPS = 1e6  # of a list of patterns, for each step of work: about the same time
 LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
 
 
@@ -106,7 +107,9 @@ def _decide(
 ) -> Generator[ExactProof, None, tuple[Verdict, list[tuple[int, Codes]]]]:
     """Decides if so many GPUs of each pool can serve everything; "yes" comes with the pool and pattern of each GPU."""
     for limit in LIMITS:
+        before = space.steps
         allowed = _allowed(space, number, v, worth, limit)
+        state.spent += int((space.steps - before) / LIST_STEPS)
         search = ExactSearch(
             [found.rates for found in allowed.pools], [int(number[found.pool]) for found in allowed.pools],
             v[space.served],
@@ -116,7 +119,7 @@ def _decide(
             verdict = search.run(SLICE_BRANCHES)
             yield state.report(search.work)
         state.spent += search.work
-        if verdict != "no" or allowed.is_whole:
+        if verdict != "no" or allowed.is_whole or state.is_done():
             break
     if verdict == "yes":
         return verdict, [(allowed.pools[at].pool, allowed.pools[at].codes[p]) for at, p in search.chosen]

@@ -39,6 +39,7 @@ class Patterns:
             np.ones(len(self.several)),
             t.min_instances[self.several].astype(np.float64),
         )
+        self.steps = 0.0  # of lists, so far
         self.needs = len(t.services) + len(self.several)
         for site in sorted(set(self.site)):
             of = options(t, site)
@@ -118,8 +119,10 @@ class Patterns:
             return np.zeros((0, 1), dtype=np.int32), True
         of = self.options[site]
         codes, rates = _room(of, limit)  # rows that are never written take no memory
-        floor = np.array([least, float(limit * STEPS_A_PATTERN)])
+        most = float(limit * STEPS_A_PATTERN)
+        floor = np.array([least, most])
         count = find_patterns(of, self.t.rate, v, steps, floor, False, codes, rates, limit)
+        self.steps += most - float(floor[1])
         return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
 
     def exact(self, pool: int, codes: Codes) -> tuple[Floats, Floats]:

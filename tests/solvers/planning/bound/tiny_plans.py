@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
+from operator import add
 
 import numpy as np
 
@@ -38,6 +39,9 @@ def least_cost(problem: Problem) -> float:
 def together(services: list[Service], one: Served, other: Served) -> Served:
     """Returns what both serve: all of an instance asked for twice counts, of others no more than is asked for."""
     count = len(services)
+    if all(service.min_instances != 2 for service in services):
+        most = [service.rate_per_second for service in services] + [float(s.min_instances) for s in services]
+        return tuple(map(min, map(add, one, other), most)) + one[2 * count :]
     rates = [min(one[i] + other[i], service.rate_per_second) for i, service in enumerate(services)]
     gpus = [one[count + i] + other[count + i] for i in range(count)]
     largest, second = [0.0] * count, [0.0] * count
