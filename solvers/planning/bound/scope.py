@@ -25,6 +25,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
     types = t.problem.gpu_types.values()
     memory = t.memory_gib  # infinite for batches that a profile does not have
     grows = np.isfinite(memory) & (memory > memory.min(axis=1, initial=np.inf, keepdims=True))
+    idle = policy.pricing == "share" and policy.share_pressure > 0
     rules = {
         "memory beyond the smallest batch": bool(grows.any()),
         "how minInstances share a rate": bool((t.min_instances > 1).any()),
@@ -34,6 +35,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
         "tenants' limits": any(limit.gpus is not None or limit.price_per_hour is not None for limit in limits),
         "clientsPerGpu across models": policy.clients_per_gpu < MOST_RESIDENTS,
         "the room that jobs take": bool(t.problem.jobs),
-        "idle SMs of a shared GPU": policy.pricing == "share" and policy.share_pressure > 0,
+        "idle SMs that jobs may take": idle and bool(t.problem.jobs),
+        "idle SMs times neighbours' pressure": idle and not t.problem.jobs,
     }
     return tuple(rule for rule, binds in rules.items() if binds)

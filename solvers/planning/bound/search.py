@@ -49,9 +49,9 @@ class BoundSearch:
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
-    def look(self, prices: Floats) -> PriceEvaluation:
+    def look(self, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
         """Evaluates prices; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices))
+        return self.take(look_at(self.fleet, prices, is_paid=is_paid))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""

@@ -34,8 +34,8 @@ def even_prices(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats) -> tu
             fixed = max(mu * m.room_gib - m.share_price, 0.0)
             for rates, earned, total in ((c.at_lo, c.earned_lo, c.lo), (c.at_hi, c.earned_hi, c.hi)):
                 break_even(
-                    m.profile, m.energy, rates, earned, m.group, m.turns, m.pressure, m.memory_gib, sigma, mu, sm_price,
-                    worth - fixed - sigma * total, f.scratch.values, before, behind, found,
+                    m.profile, m.energy, rates, earned, m.group, m.turns, m.added, m.memory_gib, sigma, mu, sm_price,
+                    worth - fixed - sigma * (total - m.idle), f.scratch.values, before, behind, found,
                 )  # fmt: skip
         found *= cost / worth  # worths scale with prices
         whole = np.where(m.alone > 0.0, (cost + m.share_price) / np.maximum(m.alone, 1e-300), np.inf)

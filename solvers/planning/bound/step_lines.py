@@ -1,46 +1,16 @@
-"""Compiled: rates rounded in steps, and what an instance earns for them, by lines over the GPU's total pressure."""
+"""Compiled: what an instance earns by rates rounded in steps, by lines over the GPU's total pressure."""
 
 from __future__ import annotations
 
 from math import floor
-from typing import NamedTuple
-
-import numba
-import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.steps import RateSteps
+from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
 UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
-
-
-class StepPrices(NamedTuple):
-    """The prices of rounded rates, service by service."""
-
-    start: Ints  # [services + 1]
-    length: Floats
-    rise: Floats
-    price: Floats
-
-
-STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(1)))
-
-
-@njit(F8(F8, F8, F8))
-def rounded(rate: float, length: float, rise: float) -> float:
-    """Returns the steps that a rate fills: whole ones, and of the next as much as it has of the rise at its start.
-
-    It never falls with the rate, and two rates fill no fewer steps than their sum. Of length 0 every rate fills one.
-    """
-    if rate <= 0.0:
-        return 0.0
-    if length <= 0.0:
-        return 1.0
-    whole = floor(rate / length)
-    return float(whole + min(1.0, (rate / length - whole) / rise))
 
 
 @njit((F8, F8, F8, F8, F8, F8, F8, F1))
@@ -52,11 +22,14 @@ def step_line(
     The GPU's pressure is at least the resident's own. The line starts there at the rounded rate, and falls as steeply
     as the other end and the places where a step is full allow: between those the rounded rate is convex.
     """
-    if length <= 0.0:
+    if length == 0.0:
         ends[0], ends[1] = 1.0, 1.0
         return
     anchor = max(lo, own)
-    if anchor >= hi:
+    if length < 0.0 and max(rate_lo, rate_hi) * UP < -0.25 * length:  # it fills as much as a line has, end to end
+        ends[0], ends[1] = rounded(rate_lo * UP, length, rise) * UP, rounded(rate_hi * UP, length, rise) * UP
+        return
+    if anchor >= hi or length < 0.0:
         ends[0] = ends[1] = rounded(max(rate_lo, rate_hi) * UP, length, rise) * UP
         return
     first = (rate_lo + (rate_hi - rate_lo) * ((anchor - lo) / (hi - lo))) * UP
@@ -103,12 +76,3 @@ def steps_earned(steps: StepPrices, service: Ints, rate: Floats, into: Floats) -
     for row in range(service.shape[0]):
         for place in range(steps.start[service[row]], steps.start[service[row] + 1]):
             into[row] += steps.price[place] * rounded(rate[row], steps.length[place], steps.rise[place])
-
-
-def priced_steps(steps: RateSteps, prices: Floats, services: int) -> StepPrices:
-    """Returns the steps that have a price, by service."""
-    places = np.flatnonzero(prices > 0.0)
-    places = places[np.argsort(steps.service[places], kind="stable")]
-    count = np.bincount(steps.service[places], minlength=services)
-    start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    return StepPrices(start, steps.length[places], steps.rise[places], prices[places])

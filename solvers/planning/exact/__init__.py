@@ -20,7 +20,9 @@ from solvers.planning.search.tables import Floats, Ints, Tables
 
 __all__ = ["ExactProof", "applies", "prove"]
 
+LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
 SLICE_BRANCHES = 100  # between two reports
+LIST_STEPS = 1e6  # of a list of patterns, for each step of work: about the same time
 LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
 
 
@@ -32,20 +34,26 @@ class ExactProof:
     placed: PlacedInstances | None
     proved: bool
     work: int
+    cost: float = 0.0  # of the plan
+    unjudged: PlacedInstances | None = None  # a plan that obeys the rules that the search covers, if others may bind
 
 
-def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
-    """Yields better and better bounds until the optimum is proved or the work is done."""
+def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
+    """Yields better and better bounds until the optimum is proved or the work is done.
+
+    No plan is known to cost less than `least`: so no cheaper GPUs can serve everything.
+    """
     space = Patterns(t)
-    lost = np.flatnonzero(~space.served)
+    can_be_served = space.served[: len(t.services)]
+    lost = np.flatnonzero(~can_be_served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
-    if not space.served.any():
+    if not can_be_served.any():
         yield ExactProof(sure, NOBODY, True, 0)
         return
     # Apart from services that no GPU can serve, a plan serves everything or pays at least this for what it leaves out.
-    most = sure + float(t.unserved_price[space.served].min())
+    most = sure + float(t.unserved_price[can_be_served].min())
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
-    refuted = np.zeros(len(chosen), dtype=np.bool_)
+    refuted = sure + costs < least - LEAST_SHARE * max(1.0, least)
     begin = space.served / space.served.sum()
     state, settled = _ProofState(work), True
     for at, (number, cost) in enumerate(zip(chosen, costs, strict=True)):
@@ -66,8 +74,9 @@ def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
         verdict, picked = yield from _decide(space, number, v, worth, state)
         if verdict == "yes":
             whole = is_whole(t)
-            placed = exact_placements(t, space, picked) if whole else None
-            yield ExactProof(state.level, placed, settled and whole, state.spent)
+            placed = exact_placements(t, space, picked)
+            right, unjudged = (placed, None) if whole else (None, placed)
+            yield ExactProof(state.level, right, settled and whole, state.spent, sure + float(cost), unjudged)
             return
         if verdict == "no":
             refuted |= (chosen <= number).all(axis=1)
@@ -98,17 +107,22 @@ def _decide(
 ) -> Generator[ExactProof, None, tuple[Verdict, list[tuple[int, Codes]]]]:
     """Decides if so many GPUs of each pool can serve everything; "yes" comes with the pool and pattern of each GPU."""
     for limit in LIMITS:
+        before = space.steps
         allowed = _allowed(space, number, v, worth, limit)
-        search = ExactSearch([rates for _, _, rates in allowed.gpus], v[space.served])
+        state.spent += int((space.steps - before) / LIST_STEPS)
+        search = ExactSearch(
+            [found.rates for found in allowed.pools], [int(number[found.pool]) for found in allowed.pools],
+            v[space.served],
+        )  # fmt: skip
         verdict = search.run(0)
         while verdict == "open" and not state.is_done(search.work):
             verdict = search.run(SLICE_BRANCHES)
             yield state.report(search.work)
         state.spent += search.work
-        if verdict != "no" or allowed.is_whole:
+        if verdict != "no" or allowed.is_whole or state.is_done():
             break
     if verdict == "yes":
-        return verdict, [(pool, codes[p]) for (pool, codes, _), p in zip(allowed.gpus, search.chosen, strict=True)]
+        return verdict, [(allowed.pools[at].pool, allowed.pools[at].codes[p]) for at, p in search.chosen]
     return verdict if allowed.is_whole else "open", []
 
 
@@ -117,32 +131,40 @@ def _idle_price(t: Tables, gpu_type: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolPatterns:
+    """The patterns that may be on a GPU of a pool, and the exact rate of each."""
+
+    pool: int
+    codes: Codes
+    rates: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class CandidatePatterns:
     """The patterns that could be part of an answer; not whole if there were too many."""
 
-    gpus: list[tuple[int, Codes, Floats]]  # of each GPU: its pool, its patterns, their exact rates
+    pools: list[PoolPatterns]
     is_whole: bool
 
 
 def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
-    """Lists each GPU's patterns that can be part of an answer next to the best patterns of all other GPUs."""
+    """Lists each pool's patterns that can be part of an answer next to the best patterns of all other GPUs."""
     slack = float(number @ worth) - ENOUGH_SHARE
-    gpus: list[tuple[int, Codes, Floats]] = []
-    is_whole = True
-    for pool in np.flatnonzero(number):
-        found, all_of_them = space.worth_least(int(pool), v, float(worth[pool]) - slack - 1e-8, limit)
+    pools: list[PoolPatterns] = []
+    services, copies, is_whole = len(space.t.services), space.copy_prices(v), True
+    for pool in np.flatnonzero(number).tolist():
+        least = float(worth[pool]) - slack - 1e-8
+        found, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
         if not all_of_them:  # the better patterns are likelier to be part of an answer
             is_whole = False
             for part_of_slack in (0.5, 0.2, 0.05):
-                better, all_of_them = space.worth_least(
-                    int(pool), v, float(worth[pool]) - part_of_slack * slack - 1e-8, limit
-                )
+                least = float(worth[pool]) - part_of_slack * slack - 1e-8
+                better, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
                 found = better if len(better) else found
                 if all_of_them:
                     break
-        rates, _ = space.exact(int(pool), found)
+        rates, _ = space.exact(pool, found)
         if not len(found):
             found, rates = np.full((1, found.shape[1]), -1, dtype=np.int32), np.zeros((1, len(v)))
-        part = np.ascontiguousarray(rates[:, space.served])
-        gpus += [(int(pool), found, part)] * int(number[pool])
-    return CandidatePatterns(gpus, is_whole)
+        pools.append(PoolPatterns(pool, found, np.ascontiguousarray(rates[:, space.served])))
+    return CandidatePatterns(pools, is_whole)

@@ -10,13 +10,14 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
 
 class ExactOptions(NamedTuple):
     """The shapes that may run on a GPU of a site: (offer, SM%) by slot, which holds one of its options or none.
 
-    `caps[clock, option, level, stair]` is the largest rate next to neighbours of at least this level of pressure, by
-    batches that take at most `stairs[option, stair]` of memory.
+    `caps[option, level, stair]` is the largest rate at the highest clock next to neighbours of at least this level of
+    pressure, by batches that take at most `stairs[option, stair]` of memory.
     """
 
     slot_start: Ints  # [slots + 1] into options
@@ -56,7 +57,7 @@ def _i() -> Ints:
 _typeof: Any = numba.typeof
 OPTIONS: Any = _typeof(
     ExactOptions(
-        _i(), _i(), _i(), _i(), _i(), _f(1), _f((1, 1)), _f((1, 1, 1, 1)), _f((1, 1)), _i(), _f((1, 1)), _f((1, 1)),
+        _i(), _i(), _i(), _i(), _i(), _f(1), _f((1, 1)), _f((1, 1, 1)), _f((1, 1)), _i(), _f((1, 1)), _f((1, 1)),
         np.zeros((1, 1), dtype=np.int64), _f(1), _f((1, 1)), _f((1, 1, 1)), _f(1), 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0,
     )
 )  # fmt: skip
@@ -72,34 +73,56 @@ MORE = 1e-9  # by which a pattern must be better to be called better
 STAIRS = 256  # a code is option x 256 + stair, -1 for an empty slot
 
 
+@njit(F8(OPTIONS, I8, I8, I8, F8), inner=True)
+def rate_of(o: ExactOptions, option: int, clock: int, stair: int, beside: float) -> float:
+    """Returns the rate of the batch that a stair adds, next to neighbours of this pressure."""
+    exec_ms = o.exec_ms[option, stair] * (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
+    judged = exec_ms * o.margin
+    load = accepted_load(o.row[option, stair], o.slo_ms[option] / judged)
+    rate: float = 1000.0 * o.batch[option, stair] * min(load / judged, o.utilization / exec_ms)
+    return rate
+
+
 @njit(F8(OPTIONS, I8, I8, I8, F8))
 def cap_of(o: ExactOptions, option: int, clock: int, last: int, beside: float) -> float:
     """Returns the largest rate of the batches up to stair `last`, next to neighbours of this pressure."""
-    slow = (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
     most = 0.0
     for j in range(last + 1):
-        exec_ms = o.exec_ms[option, j] * slow
-        judged = exec_ms * o.margin
-        load = accepted_load(o.row[option, j], o.slo_ms[option] / judged)
-        rate = 1000.0 * o.batch[option, j] * min(load / judged, o.utilization / exec_ms)
-        most = max(most, rate)
+        most = max(most, rate_of(o, option, clock, j, beside))
     return most
 
 
 @njit((OPTIONS,))
 def fill_caps(o: ExactOptions) -> None:
     """Fills the table of rates."""
-    for clock in range(o.caps.shape[0]):
-        for option in range(o.caps.shape[1]):
-            for level in range(o.caps.shape[2]):
-                for j in range(o.stair_count[option]):
-                    o.caps[clock, option, level, j] = cap_of(o, option, clock, j, level * o.step)
+    for option in range(o.caps.shape[0]):
+        for level in range(o.caps.shape[1]):
+            most = 0.0
+            for j in range(o.stair_count[option]):
+                most = max(most, rate_of(o, option, 0, j, level * o.step))
+                o.caps[option, level, j] = most
+
+
+@njit(F8(OPTIONS, I8, I8, I8, I8), inner=True)
+def cap_at(o: ExactOptions, clock: int, option: int, level: int, stair: int) -> float:
+    """Returns the largest rate at a level of the neighbours' pressure: lower clocks are rare, and not tabulated."""
+    cap: float = o.caps[option, level, stair] if clock == 0 else cap_of(o, option, clock, stair, level * o.step)
+    return cap
+
+
+@njit(F8(F1, STEP_PRICES, I8, F8), inner=True)
+def earned(v: Floats, steps: StepPrices, service: int, part: float) -> float:
+    """Returns what a part of a service's need earns: by its price, and by the steps that it fills."""
+    worth = v[service] * part
+    for place in range(steps.start[service], steps.start[service + 1]):
+        worth += steps.price[place] * rounded(part, steps.length[place], steps.rise[place])
+    return float(worth)
 
 
 @njit(I8(OPTIONS, F8), inner=True)
 def level_of(o: ExactOptions, pressure: float) -> int:
     """Returns the level of the table that is no higher than this pressure."""
-    level: int = max(0, min(o.caps.shape[2] - 1, int(pressure / o.step - 1e-9)))
+    level: int = max(0, min(o.caps.shape[1] - 1, int(pressure / o.step - 1e-9)))
     return level
 
 
@@ -138,23 +161,24 @@ def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: 
     return load_of_all
 
 
-@njit((OPTIONS, F1, F1, F2, F1, F3, F1), makes_arrays=True, inner=True)
+@njit((OPTIONS, F1, F1, STEP_PRICES, F2, F1, F3, F1), makes_arrays=True, inner=True)
 def bound_levels(
-    o: ExactOptions, need: Floats, v: Floats, value: Floats, toll: Floats, worth: Floats, bound: Floats
-) -> None:
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, value: Floats, toll: Floats, worth: Floats,
+    bound: Floats,
+) -> None:  # fmt: skip
     """For each coarse level of a GPU's whole pressure: what an option is worth at most on a GPU of that level, and what
     all its residents together are worth at most.
 
     The pressure of all is below the level's upper edge; a toll on what passes it makes the bound the least it can be.
     """
-    width = o.step * o.caps.shape[2] / COARSE
+    width = o.step * o.caps.shape[1] / COARSE
     taken = np.zeros(101)
     for level in range(COARSE):
         for option in range(o.sm.shape[0]):
             at = level_of(o, level * width - o.pressure[option])
             service = o.service[option]
-            cap = o.caps[0, option, at, o.stair_count[option] - 1]
-            value[level, option] = v[service] * min(cap / need[service], 1.0)
+            cap = o.caps[option, at, o.stair_count[option] - 1]
+            value[level, option] = earned(v, steps, service, min(cap / need[service], 1.0))
         edge = (level + 1) * width
         low, high = 0.0, 0.0
         load = knapsack(o, value[level], 0.0, worth[level], taken)
@@ -173,10 +197,10 @@ def bound_levels(
         bound[level] = worth[level, 0, 100] + high * edge
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I1, F8, I2), inner=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I1, F8, I2), inner=True)
 def write_pattern(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, count: int,
-    at: Ints, pressure: float, scratch: Ints,
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, count: int, at: Ints, pressure: float, scratch: Ints,
 ) -> int:  # fmt: skip
     """Write the set of residents `at` (an option for each slot; none: below the slot's first) from row `count` on.
 
@@ -200,14 +224,14 @@ def write_pattern(
         if drawn <= o.max_w:
             break
         clock += 1
-        if clock == o.caps.shape[0]:
+        if clock == o.slowdown.shape[0]:
             return count
     full = 0.0
     for k in range(n):
         level[k] = level_of(o, pressure - o.pressure[chosen[k]])
         stair[k] = o.stair_count[chosen[k]] - 1
         full += o.stairs[chosen[k], stair[k]]
-        if o.caps[clock, chosen[k], level[k], stair[k]] <= 0.0:
+        if cap_at(o, clock, chosen[k], level[k], stair[k]) <= 0.0:
             return count  # the others do as well without it
     if full > o.memory_gib:
         stair[:n] = 0
@@ -223,9 +247,9 @@ def write_pattern(
                     good = good and grown > o.memory_gib
         for k in range(n):
             if good:
-                service, cap = o.service[chosen[k]], o.caps[clock, chosen[k], level[k], stair[k]]
+                service, cap = o.service[chosen[k]], cap_at(o, clock, chosen[k], level[k], stair[k])
                 good = cap > 0.0
-                worth += v[service] * min(cap / need[service], 1.0)
+                worth += earned(v, steps, service, min(cap / need[service], 1.0))
         if good and worth >= floor[0]:
             row = 0 if only_best else count
             if only_best:
@@ -234,7 +258,7 @@ def write_pattern(
                 codes[row, :] = -1
                 rates[row, :] = 0.0
                 for k in range(n):
-                    service, cap = o.service[chosen[k]], o.caps[clock, chosen[k], level[k], stair[k]]
+                    service, cap = o.service[chosen[k]], cap_at(o, clock, chosen[k], level[k], stair[k])
                     rates[row, service] = min(cap / need[service], 1.0)
                     codes[row, where[k]] = chosen[k] * STAIRS + stair[k]
             count += 1
@@ -249,14 +273,14 @@ def write_pattern(
         stair[k] += 1
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
 def find_at_level(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
-    count: int, level: int, value: Floats, toll: float, worth: Floats,
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, limit: int, count: int, level: int, value: Floats, toll: float, worth: Floats,
 ) -> int:  # fmt: skip
     """Writes, from row `count` on, the sets of residents whose pressure is of this coarse level."""
     slots = o.slot_start.shape[0] - 1
-    width = o.step * o.caps.shape[2] / COARSE
+    width = o.step * o.caps.shape[1] / COARSE
     edge = (level + 1) * width
     to_come = np.zeros(slots + 1)  # pressure that this slot and later ones can add
     for slot in range(slots - 1, -1, -1):
@@ -278,7 +302,9 @@ def find_at_level(
             dull = dull or pressure[depth] > edge * (1.0 + 1e-9)
             dull = dull or pressure[depth] + to_come[depth] < level * width * (1.0 - 1e-9)
             if depth == slots and not dull and min(int(pressure[depth] / width), COARSE - 1) == level:
-                count = write_pattern(o, need, v, floor, only_best, codes, rates, count, at, pressure[depth], scratch)
+                count = write_pattern(
+                    o, need, v, steps, floor, only_best, codes, rates, count, at, pressure[depth], scratch
+                )
             if depth == slots or dull:
                 depth -= 1
                 fresh = False
@@ -313,10 +339,11 @@ def find_at_level(
     return count
 
 
-@njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8), makes_arrays=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8), makes_arrays=True)
 def find_patterns(
-    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
-) -> int:
+    o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
+    rates: Floats, limit: int,
+) -> int:  # fmt: skip
     """Writes every set of residents worth `floor[0]` at prices v, with the most it carries in parts of the need.
 
     Returns how many there are; beyond the arrays' rows they are only counted, and beyond `limit` the search ends. It
@@ -329,14 +356,15 @@ def find_patterns(
     slots = o.slot_start.shape[0] - 1
     value, worth = np.zeros((COARSE, o.sm.shape[0])), np.zeros((COARSE, slots + 1, 101))
     toll, bound = np.zeros(COARSE), np.zeros(COARSE)
-    bound_levels(o, need, v, value, toll, worth, bound)
+    bound_levels(o, need, v, steps, value, toll, worth, bound)
     count = 0
     for level in np.argsort(-bound):
         if bound[level] < floor[0] - 1e-12 or count > limit or floor[1] < 0.0:
             break
         count = find_at_level(
-            o, need, v, floor, only_best, codes, rates, limit, count, level, value[level], toll[level], worth[level]
-        )
+            o, need, v, steps, floor, only_best, codes, rates, limit, count, level, value[level], toll[level],
+            worth[level],
+        )  # fmt: skip
     return count
 
 
@@ -355,7 +383,7 @@ def exact_rates(o: ExactOptions, codes: Any, rates: Floats, about: Floats) -> No
             for slot in range(slots):
                 if codes[p, slot] >= 0:
                     drawn += o.watts[clock, codes[p, slot] // STAIRS]
-            if drawn <= o.max_w or clock + 1 == o.caps.shape[0]:
+            if drawn <= o.max_w or clock + 1 == o.slowdown.shape[0]:
                 break
             clock += 1
         about[p, 0], about[p, 1] = clock, drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,6 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     sms = np.array([shape.sm for shape in shapes])
     profiles, served = t.offer_profile[offers], t.offer_service[offers]
     pressure = t.pressure[profiles, sms]
-    slots = [pressure[slot_start[i] : slot_start[i + 1]].max() for i in range(len(slot_start) - 1)]
     clocks = kind.top_clock_mhz / np.array(kind.clocks_mhz[::-1])
     watts = t.power_w[profiles, sms] * clocks[:, None] ** -t.power_exponent[profiles]
     if watts[0].max() == 0 and kind.idle_w <= kind.max_w:  # no watts: no reason for a lower clock
@@ -62,12 +62,12 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
         dedicated=t.is_dedicated[served].astype(np.int64),
         pressure=pressure,
         watts=np.ascontiguousarray(watts),
-        caps=np.zeros((len(clocks), len(shapes), levels, table.stairs.shape[1])),
+        caps=np.zeros((len(shapes), levels, table.stairs.shape[1])),
         stair_count=np.array([len(shape.batches) for shape in shapes], dtype=np.int64),
         sensitivity=t.sensitivity[profiles],
         slowdown=np.ascontiguousarray(clocks[:, None] ** t.clock_exponent[profiles]),
         slo_ms=t.slo_ms[served],
-        step=max(float(sum(slots)), 1e-9) / levels,
+        step=max(_most_pressure(slot_start, sms, pressure), 1e-9) / levels,
         memory_gib=kind.memory_gib * (1 + SUM_SHARE),
         idle_w=float(kind.idle_w),
         max_w=kind.max_w * (1 + SUM_SHARE),
@@ -79,6 +79,19 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     )
     fill_caps(made)
     return made
+
+
+def _most_pressure(slot_start: Sequence[int], sms: Ints, pressure: Floats) -> float:
+    """Returns the most pressure that residents of one GPU make together, one a slot."""
+    best = np.zeros(SM)  # in so many SM%
+    for first, last in pairwise(slot_start):
+        by_sm = np.zeros(SM)
+        np.maximum.at(by_sm, sms[first:last], pressure[first:last])
+        grown = best.copy()
+        for x in np.flatnonzero(by_sm):
+            np.maximum(grown[x:], best[: SM - x] + by_sm[x], out=grown[x:])
+        best = grown
+    return float(best.max()) * (1 + SUM_SHARE)
 
 
 def _batch_table(t: Tables, shapes: Sequence[_OfferShape]) -> _BatchTable:

@@ -12,6 +12,8 @@ from solvers.planning.exact.kernels import MORE, ExactOptions, exact_rates, find
 from solvers.planning.exact.master import block_arrays, mix
 from solvers.planning.exact.options import options
 from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.step_prices import StepPrices, priced_steps
+from solvers.planning.steps import RateSteps
 
 Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
 PRICE_ROUNDS = 100
@@ -20,21 +22,43 @@ CLOSE_SHARE = 1e-7  # of the prices' bound to the mix
 
 
 class Patterns:
-    """The patterns found so far, by site; rates are in parts of the need, 1 at most."""
+    """The patterns found so far, by site; rates are in parts of the need, 1 at most.
+
+    After the services come those that ask for several instances once more: each GPU with one carries its part of them.
+    """
 
     def __init__(self, t: Tables) -> None:
         self.t = t
         self.site = [pool.site for pool in t.pools]
         self.options: dict[int, ExactOptions] = {}
         self.rates: dict[int, Floats] = {}
+        self.several = np.flatnonzero(t.min_instances > 1)
+        self.copies = RateSteps(
+            self.several,
+            np.zeros(len(self.several)),
+            np.ones(len(self.several)),
+            t.min_instances[self.several].astype(np.float64),
+        )
+        self.steps = 0.0  # of lists, so far
+        self.needs = len(t.services) + len(self.several)
         for site in sorted(set(self.site)):
             of = options(t, site)
-            self.rates[site] = np.zeros((1, len(t.services)))  # an empty GPU
+            self.rates[site] = np.zeros((1, self.needs))  # an empty GPU
             if of is not None:
                 self.options[site] = of
-        every = np.eye(len(t.services))
+        every = np.eye(len(t.services), self.needs)
         most = np.array([self.worths(v, range(len(t.pools))).max() for v in every])
-        self.served = most > 2 * MORE
+        can = most > 2 * MORE
+        self.served = np.concatenate([can, can[self.several]])
+
+    def copy_prices(self, v: Floats) -> StepPrices:
+        """Returns what an instance of a service that asks for several is worth at prices v."""
+        services = len(self.t.services)
+        return priced_steps(self.copies, v[services:] / self.copies.least, services)
+
+    def with_copies(self, rates: Floats) -> Floats:
+        """Returns rates with the parts of instances asked for."""
+        return np.hstack([rates, (rates[:, self.several] > 0.0) / self.copies.least])
 
     def worths(self, v: Floats, pools: range | Ints) -> Floats:
         """Returns the worth of each of these pools' best pattern at prices v, 0 for others; keeps the patterns."""
@@ -54,10 +78,13 @@ class Patterns:
         of = self.options[site]
         codes, rates = _room(of, 1)
         least = known * (1 + MORE) + MORE
-        if not find_patterns(of, self.t.rate, v, np.array([least, np.inf]), True, codes, rates, 1 << 60):
+        services = len(self.t.services)
+        floor = np.array([least, np.inf])
+        if not find_patterns(of, self.t.rate, v[:services], self.copy_prices(v), floor, True, codes, rates, 1 << 60):
             return least
-        self.rates[site] = np.vstack([self.rates[site], rates])
-        return max(least, float(rates[0] @ v) * (1 + MORE) + MORE)
+        found = self.with_copies(rates)
+        self.rates[site] = np.vstack([self.rates[site], found])
+        return max(least, float(found[0] @ v) * (1 + MORE) + MORE)
 
     def priced(self, number: Ints, enough: float, begin: Floats) -> tuple[Floats, Floats, int]:
         """Finds prices at which the best patterns of so many GPUs are worth least, the worths, and the rounds done.
@@ -85,15 +112,17 @@ class Patterns:
             v[self.served] = prices
         return *found, done
 
-    def worth_least(self, pool: int, v: Floats, least: float, limit: int) -> tuple[Codes, bool]:
+    def worth_least(self, pool: int, v: Floats, steps: StepPrices, least: float, limit: int) -> tuple[Codes, bool]:
         """Returns the patterns that have this worth by the table, up to the limit, and if these are all."""
         site = self.site[pool]
         if site not in self.options:
             return np.zeros((0, 1), dtype=np.int32), True
         of = self.options[site]
         codes, rates = _room(of, limit)  # rows that are never written take no memory
-        floor = np.array([least, float(limit * STEPS_A_PATTERN)])
-        count = find_patterns(of, self.t.rate, v, floor, False, codes, rates, limit)
+        most = float(limit * STEPS_A_PATTERN)
+        floor = np.array([least, most])
+        count = find_patterns(of, self.t.rate, v, steps, floor, False, codes, rates, limit)
+        self.steps += most - float(floor[1])
         return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
 
     def exact(self, pool: int, codes: Codes) -> tuple[Floats, Floats]:
@@ -102,7 +131,7 @@ class Patterns:
         about = np.zeros((len(codes), 2))
         if len(codes):
             exact_rates(self.options[self.site[pool]], codes, found, about)
-        return np.minimum(found / self.t.rate, 1.0), about
+        return self.with_copies(np.minimum(found / self.t.rate, 1.0)), about
 
 
 def choices(t: Tables, prices: Floats) -> tuple[Ints, Floats]:

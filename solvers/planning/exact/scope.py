@@ -7,7 +7,7 @@ import numpy as np
 from solvers.planning.search.tables import Tables
 
 MOST_GPUS = 16
-MOST_SERVICES = 6
+MOST_SERVICES = 12
 MOST_CHOICES = 50_000  # of how many GPUs of each pool
 
 

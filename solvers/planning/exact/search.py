@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.planning.exact.master import block_arrays, complete, mix, worths
 from solvers.planning.search.tables import Floats, Ints
 
+Flags: TypeAlias = NDArray[np.bool_]
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance
 ENOUGH_SHARE = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
+LEAST_PART = 1e-6  # of a GPU: less is a whole number
+
+
+@dataclass(frozen=True, slots=True)
+class PatternGroup:
+    """GPUs alike, and the patterns still allowed on each of them."""
+
+    pool: int  # its place among the pools that the search began with
+    number: int  # of GPUs
+    rates: Floats  # [pattern, service], in parts of the need
+    ids: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Patterns still allowed on each GPU, and prices to begin with."""
+    """What is still allowed, and prices to begin with."""
 
-    rates: tuple[Floats, ...]
-    ids: tuple[Ints, ...]
+    groups: tuple[PatternGroup, ...]
     prices: Floats
 
 
 class ExactSearch:
-    """Branches depth first on halves of a GPU's patterns, the more promising half first; may be continued.
+    """Branches depth first on how many GPUs of a group take the patterns that carry more of a service.
 
-    A branch is refuted by prices at which the best patterns of all GPUs together are worth less than the need. The
-    same prices drop every pattern that could not be part of an answer even with the best of all others.
+    GPUs alike are counted, never told apart, so that no choice is looked at twice. A branch is refuted by prices at
+    which the best patterns of all GPUs together are worth less than the need. The same prices drop every pattern that
+    could not be part of an answer even with the best of all others.
     """
 
-    def __init__(self, sets: Sequence[Floats], prices: Floats) -> None:
-        """`sets`: for each GPU its patterns' rates in parts of the need."""
-        self.stack = [Branch(tuple(sets), tuple(np.arange(len(rates)) for rates in sets), prices)]
+    def __init__(self, sets: Sequence[Floats], numbers: Sequence[int], prices: Floats) -> None:
+        """`sets`: the rates of each pool's patterns in parts of the need; `numbers`: how many GPUs it has."""
+        groups = tuple(
+            PatternGroup(pool, number, rates, np.arange(len(rates)))
+            for pool, (rates, number) in enumerate(zip(sets, numbers, strict=True))
+        )
+        self.stack = [Branch(groups, prices)]
         self.work = 0
         self.certain = True
-        self.chosen: tuple[int, ...] = ()
+        self.chosen: list[tuple[int, int]] = []  # pool and pattern of each GPU
 
     def run(self, work: int) -> Verdict:
         """Looks at so many more branches."""
@@ -50,63 +67,95 @@ class ExactSearch:
         return "no" if self.certain else "hair"
 
     def _look(self, branch: Branch) -> bool:
-        """Refutes the branch, finds an answer in it (True), or puts its halves on the stack."""
-        rates, tops, start, end = block_arrays(branch.rates)
-        v, used, much, _, bound = mix(rates, tops, start, end, np.ones(len(start)), ENOUGH_SHARE, branch.prices)
+        """Refutes the branch, finds an answer in it (True), or puts its parts on the stack."""
+        groups = branch.groups
+        rates, tops, start, end = block_arrays([group.rates for group in groups])
+        number = np.array([group.number for group in groups], dtype=np.int64)
+        v, used, much, _, bound = mix(rates, tops, start, end, number.astype(np.float64), ENOUGH_SHARE, branch.prices)
         if bound < ENOUGH_SHARE:
             return False
         of = np.searchsorted(start, used, side="right") - 1
-        chosen = start.copy()
-        for g in range(len(start)):
-            is_here = of == g
-            if is_here.any():
-                chosen[g] = used[is_here][much[is_here].argmax()]
+        chosen = _rounded(number, start, used, much, of)
         cover = rates[chosen].sum(axis=0)
-        if complete(rates, start, end, cover, chosen) <= 0.0:
-            self.chosen = tuple(int(ids[p - first]) for ids, p, first in zip(branch.ids, chosen, start, strict=True))
+        begins, ends = np.repeat(start, number), np.repeat(end, number)
+        if complete(rates, begins, ends, cover, chosen) <= 0.0:
+            every = [group for group in groups for _ in range(group.number)]
+            places = (chosen - begins).tolist()
+            self.chosen = [(group.pool, int(group.ids[place])) for group, place in zip(every, places, strict=True)]
             return True
         best = worths(rates, tops, start, end, v)
-        floor = best - (best.sum() - ENOUGH_SHARE * v.sum()) - 1e-12
-        masks = [part @ v >= least for part, least in zip(branch.rates, floor, strict=True)]
-        remaining = [part[mask] for part, mask in zip(branch.rates, masks, strict=True)]
-        ids = [part[mask] for part, mask in zip(branch.ids, masks, strict=True)]
-        split = _split(rates[used], v, much, of, remaining)
+        floor = best - (float(number @ best) - ENOUGH_SHARE * v.sum()) - 1e-12
+        kept = [_only(group, group.rates @ v >= least) for group, least in zip(groups, floor, strict=True)]
+        split = _split(rates[used], v, much, of, kept)
         if split is None:
             self.certain = False
             return False
-        gpu, service, at = split
-        high = remaining[gpu][:, service] > at
-        mixed_high = rates[used, service] > at
-        upper, lower = float(much[(of == gpu) & mixed_high].sum()), float(much[(of == gpu) & ~mixed_high].sum())
-        for mask in (high, ~high) if upper < lower else (~high, high):  # what is pushed last is looked at first
-            half, half_ids = list(remaining), list(ids)
-            half[gpu], half_ids[gpu] = remaining[gpu][mask], ids[gpu][mask]
-            self.stack.append(Branch(tuple(half), tuple(half_ids), v))
+        place, service, at = split
+        is_high = kept[place].rates[:, service] > at
+        high = float(much[(of == place) & (rates[used, service] > at)].sum())
+        for part in _parts(kept[place], is_high, high):
+            self.stack.append(Branch((*kept[:place], *part, *kept[place + 1 :]), v))
         return False
 
 
+def _rounded(number: Ints, start: Ints, used: Ints, much: Floats, of: Ints) -> Ints:
+    """Returns a pattern for each GPU, group after group: those that are mixed most."""
+    chosen: list[int] = []
+    for group, count in enumerate(number.tolist()):
+        left = much * (of == group)
+        for _ in range(count):
+            most = int(left.argmax()) if len(left) else 0
+            is_mixed = len(left) > 0 and left[most] > 0.0
+            chosen.append(int(used[most]) if is_mixed else int(start[group]))
+            if is_mixed:
+                left[most] -= 1.0
+    return np.array(chosen, dtype=np.int64)
+
+
+def _only(group: PatternGroup, mask: Flags, number: int | None = None) -> PatternGroup:
+    """Returns some of a group's patterns, on all of its GPUs or so many."""
+    return PatternGroup(group.pool, group.number if number is None else number, group.rates[mask], group.ids[mask])
+
+
+def _parts(group: PatternGroup, is_high: Flags, high: float) -> Iterator[tuple[PatternGroup, ...]]:
+    """Yields the group with each number of its GPUs on high patterns, and the others on low ones.
+
+    The last is the closest to what is mixed now: what is pushed last is looked at first.
+    """
+    counts = range(group.number + 1)
+    for count in sorted(counts, key=lambda count: -abs(count - high)):
+        halves = (_only(group, is_high, count), _only(group, ~is_high, group.number - count))
+        yield tuple(half for half in halves if half.number)
+
+
 def _split(
-    mixed: Floats, v: Floats, much: Floats, of: Ints, remaining: Sequence[Floats]
+    mixed: Floats, v: Floats, much: Floats, of: Ints, groups: Sequence[PatternGroup]
 ) -> tuple[int, int, float] | None:
-    """Returns the GPU and service whose mixed patterns differ most in worth, and a rate between them."""
+    """Returns the group and service whose mixed patterns differ most in worth, and a rate between them.
+
+    A rate that parts the mixed patterns into whole GPUs counts for little: the mix may stay as it is.
+    """
     best, found = 1e-9, None
-    for gpu in range(len(remaining)):
-        is_here = of == gpu
+    for place, group in enumerate(groups):
+        is_here = of == place
         if is_here.sum() < 2:
             continue
         weight = much[is_here] / much[is_here].sum()
         middle = weight @ mixed[is_here]
-        spread = v * (weight @ np.abs(mixed[is_here] - middle))
+        high = much[is_here] @ (mixed[is_here] > middle)
+        part = np.abs(high - np.round(high))
+        spread = v * (much[is_here] @ np.abs(mixed[is_here] - middle)) * np.where(part > LEAST_PART, 0.1 + part, 0.01)
         for service in np.flatnonzero(spread > best):
-            high = remaining[gpu][:, service] > middle[service]
-            if spread[service] > best and high.any() and not high.all():
-                best, found = float(spread[service]), (gpu, int(service), float(middle[service]))
+            is_high = group.rates[:, service] > middle[service]
+            if spread[service] > best and is_high.any() and not is_high.all():
+                best, found = float(spread[service]), (place, int(service), float(middle[service]))
     if found is not None:
         return found
     # Nothing is mixed, yet the whole falls short by a hair: halve the largest set that can be halved.
-    for gpu in sorted(range(len(remaining)), key=lambda g: -len(remaining[g])):
-        low, top = remaining[gpu].min(axis=0, initial=np.inf), remaining[gpu].max(axis=0, initial=-np.inf)
+    for place in sorted(range(len(groups)), key=lambda place: -len(groups[place].rates)):
+        rates = groups[place].rates
+        low, top = rates.min(axis=0, initial=np.inf), rates.max(axis=0, initial=-np.inf)
         widest = int((top - low).argmax())
         if top[widest] - low[widest] > 1e-9:
-            return gpu, widest, float((low[widest] + top[widest]) / 2)
+            return place, widest, float((low[widest] + top[widest]) / 2)
     return None

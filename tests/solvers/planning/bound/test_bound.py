@@ -30,6 +30,7 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.tables import tables
+from tests.solvers.planning.bound.tiny_plans import Served, carried_of, together
 
 SMS = (20, 40, 60, 100)
 EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 6
@@ -104,20 +105,22 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-Served = tuple[float, ...]  # of each service, and then on how many GPUs each runs
-
-
 def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
-    """Lists what a GPU can carry of each service, which run there, and its cost, over all residents on measured SM%."""
+    """Lists what a GPU can carry of each service, which run there, and its cost, over all residents on measured SM%.
+
+    Of a service that asks for two instances there is one on a GPU at most.
+    """
     names, policy, gpu = sorted(problem.services), problem.policy, problem.gpu_types[kind]
     choices = [(number, sm) for number in range(len(names)) for sm in SMS]
-    found = {(0.0,) * 2 * len(names): 0.0}
+    found = {(0.0,) * 4 * len(names): 0.0}
     for count in range(1, 4):
         for residents in combinations_with_replacement(choices, count):
             used = sum(sm for _, sm in residents)
             of = [problem.services[names[number]] for number, _ in residents]
             alone = any(s.is_dedicated for s in of)
             if used > 100 or (alone and len({s.name for s in of}) > 1):
+                continue
+            if any(s.min_instances == 2 and of.count(s) > 1 for s in of):
                 continue
             if max(sum(s.model == t.model for s in of) for t in of) > policy.same_model_per_gpu:
                 continue
@@ -139,9 +142,11 @@ def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
                     watts += at(profiles[i].demand.power_w, sm) * rate * exec_ms / 1000 / batches[i]  # or more
                 share = 1.0 if alone or policy.pricing == "gpu" else max(used / 100, memory / gpu.memory_gib)
                 cost = price * share + watts / 1000 * policy.energy_price_per_kwh
-                rates = (problem.services[name].rate_per_second for name in names)
-                runs = tuple(float(a > 0) for a in served)
-                key = tuple(min(a, b) for a, b in zip(served, rates, strict=True)) + runs
+                services = [problem.services[name] for name in names]
+                runs = [float(a > 0) for a in served]
+                capped = [min(a, service.rate_per_second) for a, service in zip(served, services, strict=True)]
+                largest = [a * (service.min_instances == 2) for a, service in zip(capped, services, strict=True)]
+                key = (*capped, *runs, *largest, *[0.0] * len(names))
                 found[key] = min(found.get(key, np.inf), cost)
     return {
         a: cost
@@ -153,12 +158,9 @@ def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
 
 
 def cheapest(problem: Problem) -> float:
-    """Returns the least cost of any plan that uses the measured SM% alone, however instances share a rate."""
-    names = sorted(problem.services)
-    services = [problem.services[name] for name in names]
-    rates = [service.rate_per_second for service in services]
-    most = [*rates, *(service.min_instances for service in services)]
-    reached = {(0.0,) * len(most): 0.0}
+    """Returns the least cost of any plan that uses the measured SM% alone, however three instances share a rate."""
+    services = [problem.services[name] for name in sorted(problem.services)]
+    reached: dict[Served, float] = {(0.0,) * 4 * len(services): 0.0}
     for node in problem.nodes.values():
         whole = node.pricing == "node" and problem.policy.pricing == "gpu"
         options = fillings(problem, node.gpu_type, 0.0 if whole else node.price_per_hour)
@@ -169,17 +171,17 @@ def cheapest(problem: Problem) -> float:
             grown = dict(reached)
             for served, cost in reached.items():
                 for filling, more in options.items():
-                    total = tuple(min(a + b, m) for a, b, m in zip(served, filling, most, strict=True))
+                    total = together(services, served, filling)
                     grown[total] = min(grown.get(total, np.inf), cost + more)
             reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:2000])
         for served, cost in without.items():
             reached[served] = min(reached.get(served, np.inf), cost)
     best = np.inf
     for served, cost in reached.items():
-        runs = served[len(names) :]
+        runs = served[len(services) : 2 * len(services)]
         if any(0 < on < service.min_instances for on, service in zip(runs, services, strict=True)):
             continue
-        missing = [r - a for a, r in zip(served, rates, strict=False)]
+        missing = [s.rate_per_second - carried_of(services, served, i) for i, s in enumerate(services)]
         unserved = sum(problem.policy.unserved_price * max(u, 1.0) for u in missing if u > 0)
         best = min(best, cost + unserved)
     return float(best)
@@ -266,7 +268,7 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     assert last.limit <= last.bound * 1.0005
     assert about_bound(last, bound.left_out(t)) == (
         f"; bound {last.bound:.6g} (this method could prove at most {last.limit:.6g}), ignoring memory"
-        " beyond the smallest batch, idle SMs of a shared GPU"
+        " beyond the smallest batch, idle SMs times neighbours' pressure"
     )
     assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
 

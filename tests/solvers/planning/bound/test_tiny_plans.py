@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
 from benchmarks.families import FAMILIES, family
-from solvers.planning import bound
+from solvers.planning import bound, exact
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
-from solvers.planning.steps import RateSteps
+from solvers.planning.step_prices import rounded
+from solvers.planning.steps import LARGE_SHARE, RateSteps
 from tests.solvers.planning.bound.tiny_plans import least_cost
 from tests.support.soak import scaled
 
@@ -53,3 +55,57 @@ def test_the_plans_tried_are_close_to_the_bound_where_they_serve_all(number: int
     dearest = max(node.price_per_hour for node in problem.nodes.values())
     found = list(bound.rounds(tables(problem), WORK))[-1]
     assert found.bound >= least_cost(problem) - dearest
+
+
+def in_two(number: int) -> Problem:
+    """Returns one of the 500, its load low, with shares paid for and two instances of every service."""
+    r = Random(number)
+    name = FAMILIES[number // 10 % len(FAMILIES)]
+    problem = family(
+        name, r.randint(2, 3), r.randint(1, 2), number, None if name.startswith("G") else r.choice([0.1, 0.3])
+    )
+    services = {name: replace(service, min_instances=2) for name, service in problem.services.items()}
+    policy = replace(problem.policy, pricing=r.choice(["share", "gpu"]), share_pressure=r.choice([0.0, 0.5, 1.0]))
+    return replace(problem, services=services, policy=policy)
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
+def test_no_plan_with_two_instances_of_each_service_costs_less_than_the_bound(number: int) -> None:
+    problem = in_two(number)
+    cost, t = least_cost(problem), tables(problem)
+    for found in bound.rounds(t, WORK):
+        assert found.bound <= rounded_up(cost)
+    two = np.array([service for service in range(len(t.rate)) if not t.is_dedicated[service]], dtype=np.int64)
+    ones = np.ones(len(two))
+    steps = RateSteps(two, -t.rate[two], ones, 2 * LARGE_SHARE * ones)
+    rng = np.random.default_rng(number)
+    prices = np.concatenate(
+        [found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.3, len(two))]
+    )
+    assert bound.bound_at(t, prices, steps) <= rounded_up(cost)
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
+def test_no_plan_costs_less_than_the_exact_search_proves(number: int) -> None:
+    problem = tiny(number) if number % 20 else replace(in_two(number), policy=tiny(number).policy)
+    t = tables(problem)
+    if exact.applies(t):
+        cost, last = least_cost(problem), 0.0
+        for found in bound.rounds(t, 2_000):
+            last = found.bound
+        for least in (0.0, last):
+            for proof in exact.prove(t, 3_000, least):
+                assert proof.bound <= rounded_up(cost)
+
+
+def test_two_large_instances_fill_two_steps_however_many_others_there_are() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20_000):
+        count = int(rng.integers(2, 9))
+        rates = rng.dirichlet(np.full(count, rng.choice([0.1, 0.5, 2.0]))) if count > 2 else rng.dirichlet([0.3, 0.3])
+        second = np.sort(rates)[-2]
+        if second < 1 / (2 * count):  # give it half an even share, of what the largest has
+            rates[np.argsort(rates)[-2:]] += [1 / (2 * count) - second, second - 1 / (2 * count)]
+        rates = rates[rates > 0]
+        assert np.sort(rates)[-2] >= 1 / (2 * count) - 1e-12
+        assert sum(rounded(rate, -1.0, 1.0) for rate in rates) >= 2 * LARGE_SHARE

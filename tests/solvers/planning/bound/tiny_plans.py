@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
+from operator import add
 
 import numpy as np
 
@@ -13,34 +14,58 @@ from solvers.planning.problem import Curve, Node, Problem, Profile, Service
 SMS = (10, 20, 30, 40, 50, 60, 80, 100)
 MOST_STATES = 2000  # of what is served so far: with fewer, the least cost found may be higher
 Resident = tuple[Service, Profile, int]  # at an SM%
-Served = tuple[float, ...]  # of each service, and then on how many GPUs each runs
+Served = tuple[float, ...]  # of each service, on how many GPUs each runs, and its largest and second largest instance
 
 
 def least_cost(problem: Problem) -> float:
     """Returns the least cost of services over all plans whose SM% are of the grid, with a model once on a GPU at most.
 
-    A service with fewer instances than it asks for is unserved. Power is ignored, as the bound ignores it.
+    A service with fewer instances than it asks for is unserved; of two that it asks for, each carries half an even
+    share at least. Power is ignored, as the bound ignores it.
     """
     services = [problem.services[name] for name in sorted(problem.services)]
-    rates = [service.rate_per_second for service in services]
-    most = [*rates, *(float(service.min_instances) for service in services)]
-    reached: dict[Served, float] = {(0.0,) * len(most): 0.0}
+    reached: dict[Served, float] = {(0.0,) * (4 * len(services)): 0.0}
     for node in problem.nodes.values():
         options = _fillings(problem, services, node)
         for _ in node.gpus:
             grown = dict(reached)
             for (served, cost), (filling, more) in product(reached.items(), options.items()):
-                total = tuple(min(a + b, m) for a, b, m in zip(served, filling, most, strict=True))
+                total = together(services, served, filling)
                 grown[total] = min(grown.get(total, inf), cost + more)
             reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:MOST_STATES])
     return min(cost + _unserved(problem, services, served) for served, cost in reached.items())
 
 
+def together(services: list[Service], one: Served, other: Served) -> Served:
+    """Returns what both serve: all of an instance asked for twice counts, of others no more than is asked for."""
+    count = len(services)
+    if all(service.min_instances != 2 for service in services):
+        most = [service.rate_per_second for service in services] + [float(s.min_instances) for s in services]
+        return tuple(map(min, map(add, one, other), most)) + one[2 * count :]
+    rates = [min(one[i] + other[i], service.rate_per_second) for i, service in enumerate(services)]
+    gpus = [one[count + i] + other[count + i] for i in range(count)]
+    largest, second = [0.0] * count, [0.0] * count
+    for i, service in enumerate(services):
+        if service.min_instances == 2:
+            _, _, second[i], largest[i] = sorted([part[k + i] for part in (one, other) for k in (2 * count, 3 * count)])
+        else:
+            gpus[i] = min(gpus[i], float(service.min_instances))
+    return (*rates, *gpus, *largest, *second)
+
+
+def carried_of(services: list[Service], served: Served, number: int) -> float:
+    """Returns what a service's instances carry; of two asked for, the smaller carries half an even share of it."""
+    count, least = len(services), services[number].min_instances
+    gpus, carried = served[count + number], served[number]
+    if least == 2:
+        carried = min(carried, 2 * gpus * served[3 * count + number])
+    return carried if gpus >= least else 0.0
+
+
 def _unserved(problem: Problem, services: list[Service], served: Served) -> float:
     cost = 0.0
     for number, service in enumerate(services):
-        has_enough = served[len(services) + number] >= service.min_instances
-        missing = service.rate_per_second - (served[number] if has_enough else 0.0)
+        missing = service.rate_per_second - carried_of(services, served, number)
         if missing > 0.0:
             cost += problem.policy.unserved_price * service.priority / 100 * max(missing, 1.0)
     return cost
@@ -62,10 +87,11 @@ def _fillings(problem: Problem, services: list[Service], node: Node) -> dict[Ser
         room = problem.gpu_types[node.gpu_type].memory_gib
         if held > room:
             continue
-        served = np.zeros(2 * len(services))
+        served = np.zeros(4 * len(services))
         for (number, (service, _, _)), (rate, _) in zip(present, carried, strict=True):
             served[number] = min(rate, service.rate_per_second)
             served[len(services) + number] = rate > 0.0
+            served[2 * len(services) + number] = served[number] if service.min_instances == 2 else 0.0
         is_whole = is_alone or problem.policy.pricing == "gpu"
         cost = node.price_per_hour * (1.0 if is_whole else max(used / 100, held / room))
         key = tuple(served.tolist())

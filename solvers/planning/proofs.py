@@ -1,0 +1,60 @@
+"""Bounds a problem, and proves it where it is small enough: by prices first, then by the exact search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from solvers.planning import bound, exact
+from solvers.planning.finish import finish_plan
+from solvers.planning.search.drafts import SearchDraft
+from solvers.planning.search.tables import Tables
+
+EXACT = "exact"
+BOUND_STEPS = 8_000  # of the bound, for each step of the planner: about the same time
+EXACT_STEPS = 50_000  # of the bound, for each step of the exact search of many services: about the same time
+FIRST_BOUND_WORK = 60_000  # steps of the bound before an exact search of few services: a tenth of a second
+SET_UP_WORK = 2_000_000  # steps of the bound in the time that an exact search of many services takes to begin
+FEW_SERVICES = 6
+CLOSED_SHARE = 1e-6  # of a cost: a plan that costs more than this beyond its proof is not the one proved
+
+
+def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactProof]:
+    """Yields better and better bounds, and the plan of the exact search once it has one.
+
+    The exact search begins at what prices have proved: of few services soon, of more when the prices have converged.
+    """
+    found: bound.Round | None = None
+    rounds = bound.rounds(t, work)
+    is_few = len(t.services) <= FEW_SERVICES
+    for found in rounds:
+        yield found
+        if is_few and found.work >= FIRST_BOUND_WORK:
+            break
+    before = found.work if found is not None else 0
+    before += 0 if is_few else SET_UP_WORK
+    pays = is_few or (found is not None and found.converged and (work is None or work > before))
+    if exact.applies(t) and pays:
+        scale = 1 if is_few else EXACT_STEPS
+        most = work if is_few or work is None else max(work - before, 0) // scale
+        is_proved = False
+        for proof in exact.prove(t, most, found.bound if found is not None else 0.0):
+            yield proof if is_few else replace(proof, work=before + proof.work * scale)
+            is_proved = proof.proved
+        if is_proved:
+            return
+    yield from rounds
+
+
+def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
+    """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides."""
+    steps = -(-proof.work // BOUND_STEPS)
+    if proof.placed:
+        return SearchDraft(proof.placed, proof.cost, steps, EXACT)
+    if not proof.unjudged:
+        return None
+    draft = SearchDraft(proof.unjudged, proof.cost, steps, EXACT)
+    plan = finish_plan(t, draft, None, EXACT)
+    assert plan.certificate
+    cost = plan.certificate.cost.total
+    return draft if not plan.unserved and cost <= proof.cost * (1 + CLOSED_SHARE) else None
