@@ -103,6 +103,11 @@ def _service(of: Service, offered: tuple[str, ...]) -> Document:
         spec["variants"] = list(of.variants)
     if of.gpu_types is not None:
         spec["gpuTypes"] = list(of.gpu_types)
+    if of.availability != ANYWHERE:
+        rules = of.availability
+        spec["availability"] = {
+            "spread": rules.spread, "surviveNodes": rules.survive_nodes, "maxSpotShare": rules.max_spot_share
+        }  # fmt: skip
     return spec
 
 

@@ -10,6 +10,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from solvers.planning.availability import ANYWHERE, Availability
+
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
@@ -59,6 +61,7 @@ class Node:
     region: str = "default"
     templates: frozenset[str] | None = None  # None: all
     pricing: Literal["gpu", "node"] = "gpu"  # what services there pay: the GPUs that they use, or all of it
+    cell: str = ""  # the group of nodes that it belongs to, while services are divided
 
     def __post_init__(self) -> None:
         if not _are_rising(self.gpus):
@@ -132,6 +135,8 @@ class Service:
     min_instances: int = 1
     is_dedicated: bool = False
     priority: int = 100
+    availability: Availability = ANYWHERE
+    cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,8 @@ def options(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: Notes
     """Returns every shape that the service's SLO, memory, watts and neighbours allow there."""
     service, policy = terms.service, terms.policy
     key = (
-        id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.is_dedicated,
+        id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.cells,
+        service.is_dedicated,
         policy.same_model_per_gpu, policy.clients_per_gpu,
     )  # fmt: skip
     known = notes.options.get(key)
@@ -134,7 +135,7 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
     for number, gpu in enumerate(group.gpus):
         if admits(gpu, service, policy):
             clock = 0.0 if gpu.is_empty else gpu.clocks_mhz[0]
-            alike[gpu.gpu_type.name, gpu.node.templates, clock].append(number)
+            alike[gpu.gpu_type.name, gpu.node.templates, gpu.node.cell, clock].append(number)
     ways: list[Way] = []
     at, by_way, cap, by, exec_ms = [], [], [], [], []
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
@@ -197,6 +198,8 @@ def _ratio(gpu_type: GpuType, clock_mhz: float) -> float:
 
 def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile]:
     """Yields the profiles by which the service may run on a node."""
+    if service.cells is not None and node.cell not in service.cells:
+        return
     templates = {variant.name: variant.template for variant in problem.models[service.model]}
     for variant in service.variants:
         profile = problem.profiles.get((service.model, variant, node.gpu_type))

@@ -52,6 +52,7 @@ class JudgedPlan:
         self._churn = Churn(problem)
         running = problem.state.jobs if problem.state else ()
         self._staying = {placed.job: placed for placed in running if not problem.jobs[placed.job].is_preemptible}
+        self._survives = {name for name, service in problem.services.items() if service.availability.survive_nodes}
         for entry in plan.unserved:
             self._unserved[entry.service].append(entry)
         for out in plan.unplaced:
@@ -98,6 +99,8 @@ class JudgedPlan:
         for job, out in change.unplaced.items():
             self._unplaced[job] = [out] if out else []
         self._judge_gpus(touched)
+        if self._survives:  # what is left without a node depends on the neighbours there
+            named |= self._survives & {line.instance.service for place in touched for line in self._on(place)}
         for node in {place[0] for place in touched}:
             self._judge_node(node)
         for name in named:
@@ -109,6 +112,10 @@ class JudgedPlan:
         if change.unserved or change.unplaced:
             self._judge_names()
         return self.verdict()
+
+    def _on(self, place: Place) -> Sequence[Resident]:
+        gpu = self._lines.gpus.get(place)
+        return gpu.residents if gpu else ()
 
     def settle(self) -> None:
         """From now on, the plan is what runs."""
@@ -198,7 +205,7 @@ class JudgedPlan:
         # Rate and timeout are valid: the other rules find the same for every line of this shape on such a GPU.
         shape = (
             instance.service, instance.variant, instance.batch, instance.sm_percent, instance.memory_gib,
-            instance.clock_mhz, gpu.type.name, gpu.node.templates,
+            instance.clock_mhz, gpu.type.name, gpu.node.templates, gpu.node.cell,
         )  # fmt: skip
         if shape not in self._sound or self._broken.by_part:
             self._broken.note(("line", id(line)), lambda: where(instance), shapes.RULES, self.problem, line, gpu)

@@ -16,7 +16,7 @@ from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, 
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Site: TypeAlias = tuple[str, frozenset[str] | None]  # a GPU type and the templates that its nodes offer
+Site: TypeAlias = tuple[str, frozenset[str] | None, str]  # a GPU type, the templates that its nodes offer, their cell
 SM = 101  # SM% 0..100 as an index
 
 
@@ -182,8 +182,10 @@ def _admitted(
     problem: Problem, service: Service, site: Site, templates: Mapping[tuple[str, str], str | None]
 ) -> Iterator[ProfileKey]:
     """Yields the profiles by which a service may run on a site."""
-    gpu_type, offered = site
+    gpu_type, offered, cell = site
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
+        return
+    if service.cells is not None and cell not in service.cells:
         return
     for variant in service.variants:
         key = (service.model, variant, gpu_type)
@@ -222,11 +224,11 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     """Returns the sites and the pools of GPUs, both in an order that the names of types and prices decide."""
 
     def site_of(node: Node) -> Site:
-        return (node.gpu_type, node.templates)
+        return (node.gpu_type, node.templates, node.cell)
 
     nodes = [problem.nodes[name] for name in sorted(problem.nodes)]
     sites = sorted(
-        {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None)
+        {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None, site[2])
     )
     number = {site: index for index, site in enumerate(sites)}
     alike: dict[tuple[int, float, bool, bool], list[Node]] = {}
