@@ -93,3 +93,12 @@ def row(percentile: float, batch: int, prompt: bool = False) -> Any:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
     rows = limits(percentile, [batch])
     return (rows.prompt if prompt else rows.loads)[batch]
+
+
+def scaled_loads(rows: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Returns rows that accept this share of the load at every ratio."""
+    if share == 1.0:
+        return rows
+    found = rows.copy()
+    found[:, kernels.POINTS : 3 * kernels.POINTS] *= share  # slopes and loads, between ratios and bins
+    return found

@@ -11,6 +11,7 @@ from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.kept_bound import BOUND_ERROR_SHARE
+from solvers.planning.parts import Division, divided, joined
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
@@ -22,9 +23,21 @@ MOST_SIMULATED_INSTANCES = 300  # beyond it a simulation takes longer than a cal
 REPAIR_ROUNDS = 4
 
 
-def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
-    """Returns the plan of a draft once the judge accepts it."""
-    return finish_services(t, _completed(t, best, method), known)
+def finish_plan(
+    t: Tables, best: SearchDraft, known: float | None, method: str, division: Division | None = None
+) -> Plan:
+    """Returns the plan of a draft once the judge accepts it; with a division, the draft is one of its parts."""
+    services = _completed(t, best, method)
+    return finish_services(t, services, known) if division is None else finish_parts(division, services, known)
+
+
+def finish_parts(
+    division: Division, services: ServicePlan, known: float | None, running: Sequence[Instance] = ()
+) -> Plan:
+    """Returns the plan of the whole services that these parts belong to, once the judge accepts it."""
+    state = division.whole.state
+    whole = joined(division, services, [*running, *(state.running if state else ())])
+    return finish_services(tables(division.whole), whole, known)
 
 
 def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
@@ -48,8 +61,12 @@ def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
     from solvers.planning.batches.find import with_batches  # most plans have none
 
-    services = with_batches(problem, plan, row)
-    return finish_services(tables(problem), services, None) if services else None
+    division = divided(problem, plan.instances)
+    if division is None:
+        services = with_batches(problem, plan, row)
+        return finish_services(tables(problem), services, None) if services else None
+    services = with_batches(division.problem, division.of_plan(plan), row)
+    return finish_parts(division, services, None, plan.instances) if services else None
 
 
 def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:

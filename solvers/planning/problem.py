@@ -137,6 +137,7 @@ class Service:
     priority: int = 100
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
+    used_load_share: float = 1.0  # of the load that its SLO accepts; less keeps some for the loss of a node
 
 
 @dataclass(frozen=True, slots=True)

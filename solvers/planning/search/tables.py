@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
+from solvers.latency.limits import scaled_loads
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
@@ -114,8 +115,8 @@ def tables(problem: Problem) -> Tables:
     profiles = [problem.profiles[key] for key in offers.profiles]
     batches = sorted({batch for profile in profiles for batch in profile.latency_ms}) or [1]
     exec_ms, memory_gib = _measurements(profiles, batches)
-    percentiles = sorted({service.percentile for service in services})
-    row_of = {percentile: row for row, percentile in enumerate(percentiles)}
+    rows = sorted({(service.percentile, service.used_load_share) for service in services})
+    row_of = {load: row for row, load in enumerate(rows)}
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in services}))}
     policy = problem.policy
@@ -124,13 +125,13 @@ def tables(problem: Problem) -> Tables:
         services=names,
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
-        percentile_row=_ints(row_of[service.percentile] for service in services),
+        percentile_row=_ints(row_of[service.percentile, service.used_load_share] for service in services),
         unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
         model=_ints(models[service.model] for service in services),
         tenant=_ints(tenants[service.tenant] for service in services),
-        loads=_loads(percentiles, batches),
+        loads=_loads(rows, batches),
         batches=_ints(batches),
         profiles=offers.profiles,
         exec_ms=exec_ms,
@@ -148,7 +149,7 @@ def tables(problem: Problem) -> Tables:
         site_start=_ints(offers.site_start),
         group_start=_ints(offers.group_start),
         site_group=_ints(offers.site_group),
-        site_types=tuple(gpu_type for gpu_type, _ in sites),
+        site_types=tuple(gpu_type for gpu_type, _, _ in sites),
         pools=pools,
     )
 
@@ -206,10 +207,12 @@ def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[
     return exec_ms, memory_gib
 
 
-def _loads(percentiles: Sequence[float], batches: Sequence[int]) -> Floats:
-    """Returns the loads that the latency package accepts, by percentile and batch."""
-    limits = [latency.limits(percentile, batches).loads for percentile in percentiles]
-    return np.ascontiguousarray(np.stack([rows[batches] for rows in limits])) if limits else np.zeros((0, 1, 1))
+def _loads(rows: Sequence[tuple[float, float]], batches: Sequence[int]) -> Floats:
+    """Returns the loads that the latency package accepts, by (percentile, share of them that is used) and batch."""
+    found = [
+        scaled_loads(latency.limits(percentile, batches).loads[batches], share) for percentile, share in rows
+    ]
+    return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
 
 
 def _floats(values: Iterable[float]) -> Floats:

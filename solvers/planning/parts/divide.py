@@ -1,0 +1,309 @@
+"""Divides the services of a problem that must not fail together.
+
+A service that survives the loss of a node gets k parts in k zones of nodes, each of which has a rate of
+1 / (k - 1) of the service's at utilization 0.95: without any one zone, the others carry all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from solvers.planning.availability import ANYWHERE
+from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
+from solvers.planning.parts.estimate import Estimate, estimate
+from solvers.planning.parts.zones import zones
+from solvers.planning.plan import Plan, Unserved, unserved_rest
+from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
+
+MOST_ZONES = 4  # more save little capacity, and leave the planner few GPUs to choose from in each
+SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a service, which the planner places like a service."""
+
+    name: str
+    group: int  # parts of one group may fail together
+    share: float  # of the service's rate, that it is planned for
+    cells: frozenset[str]  # the groups of nodes that may run it
+
+
+@dataclass(frozen=True)
+class Division:
+    """A problem with its services divided."""
+
+    whole: Problem
+    problem: Problem
+    parts: Mapping[str, tuple[Part, ...]]  # by service
+    used_load: float  # of the load that what is left carries when a node is lost: what is planned with
+    impossible: Mapping[str, str]  # services that no nodes can run by their rules, and why
+
+    def of_parts(self, instances: Iterable[Instance]) -> list[Instance]:
+        """Returns these instances as those of parts, without those that run where no part may."""
+        found, filled = [], dict.fromkeys((part.name for parts in self.parts.values() for part in parts), 0.0)
+        for line in instances:
+            parts = self.parts.get(line.service)
+            if parts is None:
+                if line.service not in self.impossible:
+                    found.append(line)
+                continue
+            cell = self.problem.nodes[line.node].cell
+            able = [part for part in parts if cell in part.cells]
+            if not able:
+                continue
+            rate = line.rate_per_second * sum(part.share for part in parts)
+            whole = self.whole.services[line.service].rate_per_second
+            least = min(able, key=lambda part: (len(part.cells), filled[part.name] >= part.share * whole * (1 - 1e-9)))
+            part = next((p for p in able if filled[p.name] + rate <= p.share * whole * (1 + 1e-6)), least)
+            filled[part.name] += rate
+            found.append(replace(line, service=part.name, rate_per_second=rate))
+        return found
+
+    def of_plan(self, plan: Plan) -> Plan:
+        """Returns a plan of the whole services as one of their parts."""
+        instances = self.of_parts(plan.instances)
+        kept = [entry for entry in plan.unserved if entry.service in self.problem.services]
+        divided = {part.name for parts in self.parts.values() for part in parts}
+        missing = [entry for entry in unserved_rest(self.problem, instances) if entry.service in divided]
+        return replace(plan, instances=tuple(instances), unserved=(*kept, *missing))
+
+    def of_rates(self, rates: Mapping[str, float]) -> dict[str, float]:
+        """Returns rates of whole services as those of their parts."""
+        found = {}
+        for name, rate in rates.items():
+            if name not in self.impossible:
+                found |= {part.name: rate * part.share for part in self.parts.get(name, ())} or {name: rate}
+        return found
+
+    def unserved(self) -> list[Unserved]:
+        """Returns the services that no nodes can run by their rules."""
+        return [
+            Unserved(name, self.whole.services[name].rate_per_second, reason)
+            for name, reason in self.impossible.items()
+        ]
+
+
+def divided(problem: Problem, running: Sequence[Instance] | None = None) -> Division | None:
+    """Returns the problem with services divided so that what runs fits as it is; None where no service asks for it."""
+    bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
+    if not bound:
+        return None
+    if running is None:
+        running = problem.state.running if problem.state else ()
+    return _Divider(problem, bound, estimate(problem), running).division()
+
+
+@dataclass(frozen=True)
+class _Divider:
+    problem: Problem
+    services: Mapping[str, Service]
+    estimate: Estimate
+    running: Sequence[Instance]
+
+    @property
+    def used_load(self) -> float:
+        return min(1.0, self.problem.policy.utilization / SURVIVING_UTILIZATION)
+
+    def division(self) -> Division:
+        nodes = self.problem.nodes
+        usable = {name: self._usable(service) for name, service in self.services.items()}
+        wanted = {name: self._zones_of(service, usable[name]) for name, service in self.services.items()}
+        count = max(wanted.values(), default=0)
+        running = [line for line in self.running if wanted.get(line.service, 0) > 1]
+        zoned = {name: usable[name] for name in wanted if wanted[name] > 1}
+        zone = zones(self.problem, count, zoned, running) if count > 1 else {}
+        cell = {name: self._cell(node, zone) for name, node in nodes.items()}
+        parts: dict[str, tuple[Part, ...]] = {}
+        impossible: dict[str, str] = {}
+        taken = dict.fromkeys(range(max(count, 1)), 0.0)
+        for name in sorted(self.services, key=lambda name: (-self._size(name, usable[name]), name)):
+            service = self.services[name]
+            groups = self._groups(service, usable[name], wanted[name], zone, taken)
+            if isinstance(groups, str):
+                impossible[name] = groups
+            else:
+                parts[name] = tuple(self._parts(service, groups, cell))
+        services = {name: s for name, s in self.problem.services.items() if name not in self.services}
+        for name, of in parts.items():
+            services |= {part.name: self._service(self.services[name], part, of) for part in of}
+        found = replace(
+            self.problem,
+            nodes={name: replace(node, cell=cell[name]) for name, node in nodes.items()},
+            services=services,
+            state=None,
+        )
+        division = Division(self.problem, found, parts, self.used_load, impossible)
+        state = self.problem.state
+        if state is None:
+            return division
+        lines = tuple(division.of_parts(state.running))
+        return replace(division, problem=replace(found, state=RunningState(state.now, lines, state.jobs)))
+
+    def _size(self, name: str, usable: Sequence[str]) -> float:
+        """Returns about what the service costs where it may run: the largest choose their nodes first."""
+        cost = self.estimate.cost(name, self.services[name].rate_per_second, [self.problem.nodes[n] for n in usable])
+        return cost if cost < inf else 0.0
+
+    def _usable(self, service: Service) -> list[str]:
+        """Returns the nodes that may run the service, without spot nodes where these may not carry all of it."""
+        return [
+            name
+            for name, node in sorted(self.problem.nodes.items())
+            if (service.availability.max_spot_share >= 1 or node.purchase != SPOT)
+            and self.estimate.can_run(service.name, name)
+        ]
+
+    def _zones_of(self, service: Service, usable: Sequence[str]) -> int:
+        """Returns in how many zones the service should have a part: the number that costs least."""
+        rules = service.availability
+        if rules.spread == "region" and service.min_instances > 1:
+            return 1  # regions have nodes of their own
+        least = service.min_instances if rules.spread == "node" else 1
+        if not rules.survive_nodes:
+            return least
+        least = max(least, 2)
+        nodes = [self.problem.nodes[name] for name in usable]
+
+        def cost(parts: int) -> float:
+            rate = service.rate_per_second * _share(parts, self.used_load)
+            return parts * self.estimate.cost(service.name, rate, nodes)
+
+        return min(range(least, max(least, min(MOST_ZONES, len(usable))) + 1), key=cost)
+
+    def _cell(self, node: Node, zone: Mapping[str, int]) -> str:
+        """Names the group of nodes that no rule of these services tells apart."""
+        rules = [service.availability for service in self.services.values()]
+        found = [f"zone {zone[node.name]}"] if zone else []
+        if any(of.spread == "region" for of in rules):
+            found.append(f"region {node.region}")
+        if any(of.max_spot_share < 1 for of in rules):
+            found.append(SPOT if node.purchase == SPOT else "no spot")
+        return ", ".join(found)
+
+    def _groups(
+        self, service: Service, usable: Sequence[str], count: int, zone: Mapping[str, int], taken: dict[int, float]
+    ) -> list[list[Node]] | str:
+        """Returns the nodes of each group of parts, or why there are too few."""
+        rules, nodes = service.availability, self.problem.nodes
+        runs = {line.node for line in self.running if line.service == service.name}
+        if not usable:
+            return self._without_nodes(service)
+        if rules.spread == "region" and service.min_instances > 1:
+            regions: dict[str, list[Node]] = {}
+            for name in usable:
+                regions.setdefault(nodes[name].region, []).append(nodes[name])
+            if len(regions) < service.min_instances:
+                return (
+                    f"minInstances {service.min_instances} must run in different regions, and only {len(regions)} may"
+                    " run it"
+                )
+            rate = service.rate_per_second * self._rate_share(service, service.min_instances)
+            best = sorted(
+                regions,
+                key=lambda of: (
+                    not any(node.name in runs for node in regions[of]),
+                    self.estimate.cost(service.name, rate, regions[of]),
+                    of,
+                ),
+            )
+            return [regions[of] for of in best[: service.min_instances]]
+        if count <= 1:
+            return [[nodes[name] for name in usable]]
+        by_zone: dict[int, list[Node]] = {}
+        for name in usable:
+            by_zone.setdefault(zone[name], []).append(nodes[name])
+        least = max(service.min_instances if rules.spread == "node" else 1, 2 if rules.survive_nodes else 1)
+        if len(by_zone) < least:
+            what = f"minInstances {least} on different nodes" if rules.spread == "node" else "surviveNodes 1"
+            return f"{what} needs {least} nodes that may run it, and there are {len(by_zone)}"
+        most = least if not rules.survive_nodes else max(least, min(MOST_ZONES, len(by_zone)))
+        best, cheapest = [], inf
+        for parts in range(least, most + 1):
+            rate = service.rate_per_second * self._rate_share(service, parts)
+            costs = {at: self.estimate.cost(service.name, rate, by_zone[at]) for at in by_zone}
+            crowded = {at: costs[at] * (1 + taken[at] / self._worth(zone, at)) for at in by_zone}
+            chosen = sorted(
+                by_zone, key=lambda at: (not any(node.name in runs for node in by_zone[at]), crowded[at], at)
+            )[:parts]
+            if not best or sum(crowded[at] for at in chosen) < cheapest * (1 - 1e-9):
+                best, cheapest = [(at, costs[at]) for at in chosen], sum(crowded[at] for at in chosen)
+        for at, cost in best:
+            taken[at] += cost
+        return [by_zone[at] for at, _ in best]
+
+    def _worth(self, zone: Mapping[str, int], at: int) -> float:
+        """Returns the price of all GPUs of a zone."""
+        nodes = self.problem.nodes
+        return sum(nodes[name].gpu_count * nodes[name].price_per_hour for name in zone if zone[name] == at)
+
+    def _without_nodes(self, service: Service) -> str:
+        if service.availability.max_spot_share < 1:
+            return f"maxSpotShare {service.availability.max_spot_share:g}: only spot nodes may run it"
+        return "no node of the fleet may run it"
+
+    def _rate_share(self, service: Service, groups: int) -> float:
+        """Returns the part of the service's rate that each group is planned for."""
+        if service.availability.survive_nodes and groups > 1:
+            return _share(groups, self.used_load)
+        return 1 / groups
+
+    def _parts(self, service: Service, groups: Sequence[Sequence[Node]], cell: Mapping[str, str]) -> Iterator[Part]:
+        share, spot = self._rate_share(service, len(groups)), service.availability.max_spot_share
+        number = 0
+        for group, nodes in enumerate(groups):
+            firm = frozenset(cell[node.name] for node in nodes)
+            whole = service.rate_per_second * share
+            others = self._spot_beside(service, firm, cell) if 0 < spot < 1 else []
+            pieces = [(share, firm)]
+            if others and self._splits(service, whole, nodes, others):
+                pieces = [(share * (1 - spot), firm), (share * spot, firm | {cell[node.name] for node in others})]
+            for of, cells in pieces:
+                number += 1
+                yield Part(f"{service.name}#{number}", group, of, cells)
+
+    def _spot_beside(self, service: Service, firm: frozenset[str], cell: Mapping[str, str]) -> list[Node]:
+        """Returns the spot nodes of these zones and regions that may run the service."""
+        places = {of.removesuffix("no spot") for of in firm}
+        return [
+            node
+            for name, node in sorted(self.problem.nodes.items())
+            if node.purchase == SPOT
+            and cell[name].removesuffix(SPOT) in places
+            and self.estimate.can_run(service.name, name)
+        ]
+
+    def _splits(self, service: Service, rate: float, firm: Sequence[Node], others: Sequence[Node]) -> bool:
+        """Tells if a part on spot nodes saves anything; with several instances asked for, all stay on the others."""
+        spot, cost = service.availability.max_spot_share, self.estimate.cost
+        if service.min_instances > 1 and self.problem.policy.same_model_per_gpu > 1:
+            return False
+        pieces = cost(service.name, rate * (1 - spot), firm) + cost(service.name, rate * spot, [*firm, *others])
+        return pieces < cost(service.name, rate, firm)
+
+    def _service(self, service: Service, part: Part, parts: Sequence[Part]) -> Service:
+        least, survives = 1, bool(service.availability.survive_nodes)
+        if service.availability.spread == "gpu" and service.min_instances > 1:
+            least = ceil(service.min_instances * part.share / sum(of.share for of in parts) - 1e-9)
+        rate = service.rate_per_second * part.share
+        lost = 1.0  # of the service's rate, for a request a second that the part lacks
+        if survives:
+            groups = len({of.group for of in parts})
+            lost = 1 / (groups - 1) / (sum(of.share for of in parts) / groups)
+        return replace(
+            service,
+            name=part.name,
+            rate_per_second=rate,
+            min_instances=least,
+            priority=max(1, round(service.priority * lost)),
+            availability=ANYWHERE,
+            cells=part.cells,
+            used_load_share=self.used_load if survives else 1.0,
+        )
+
+
+def _share(parts: int, used_load: float) -> float:
+    """Returns the part of a service's rate for which each of its parts is planned, if the others carry it alone."""
+    return max(1 / parts, used_load / (parts - 1))
