@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, TypeAlias
 
 Spread: TypeAlias = Literal["gpu", "node", "region"]
+
+
+@dataclass(frozen=True, slots=True)
+class UsedLoad:
+    """How much of what its instances could carry a service uses; the rest is kept for the loss of a node."""
+
+    share: float = 1.0  # of the load that its SLO accepts
+    most: float = inf  # utilization
+
+
+ALL_LOAD = UsedLoad()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.kept_bound import BOUND_ERROR_SHARE
-from solvers.planning.parts import Division, divided, joined
+from solvers.planning.parts import Division, divided_as, joined
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
@@ -61,7 +61,7 @@ def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
     from solvers.planning.batches.find import with_batches  # most plans have none
 
-    division = divided(problem, plan.instances)
+    division = divided_as(problem, plan)
     if division is None:
         services = with_batches(problem, plan, row)
         return finish_services(tables(problem), services, None) if services else None

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from solvers.planning.availability import ANYWHERE, Availability
+from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
@@ -137,7 +137,7 @@ class Service:
     priority: int = 100
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
-    used_load_share: float = 1.0  # of the load that its SLO accepts; less keeps some for the loss of a node
+    used_load: UsedLoad = ALL_LOAD
 
 
 @dataclass(frozen=True, slots=True)

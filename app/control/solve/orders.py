@@ -11,7 +11,7 @@ from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planning.batches.batch import GroupRow
-from solvers.planning.parts import divided
+from solvers.planning.parts import divided_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Node, Problem, Profile, Service
 from solvers.planning.replay import replay_plan
@@ -160,7 +160,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        division = divided(order.problem, order.plan.instances)
+        division = divided_as(order.problem, order.plan)
         problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
         found = find_batches(
             problem, plan, order.known, tries=order.tries, seed=order.seed,

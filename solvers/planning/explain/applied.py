@@ -9,6 +9,7 @@ from typing import Any
 
 from solvers.latency import latency_at, timeout_for
 from solvers.latency import limits as latency_limits
+from solvers.latency import used_loads
 from solvers.latency.kernels import accepted_load
 from solvers.planning.explain.free_capacity import (
     FreeCapacity,
@@ -215,7 +216,8 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = instance.exec_ms * margin
-    row = latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
+    used, row = service.used_load, latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
+    row = used_loads(row, used.share, used.most * margin)
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.latency import limits
+from solvers.latency import limits, used_loads
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
@@ -38,7 +38,7 @@ class Residents:
         for at, (number, gpu, line) in enumerate(lines):
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
-            row = rows.setdefault((service.percentile, instance.batch), len(rows))
+            row = rows.setdefault((service.percentile, instance.batch, service.used_load), len(rows))
             slower = gpu.type.top_clock_mhz / instance.clock_mhz
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
             table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
@@ -53,8 +53,11 @@ class Residents:
         self.row: Ints = columns[6].astype(np.int64)
         self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
         self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
-        self.rows: Floats = np.array([limits(percentile, [batch]).loads[batch] for percentile, batch in rows])
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
+        self.rows: Floats = np.array([
+            used_loads(limits(percentile, [batch]).loads[batch], load.share, load.most * self.margin)
+            for percentile, batch, load in rows
+        ])  # fmt: skip
 
     def slowdown(self, among: Neighbours) -> Floats:
         """Returns the slow-down of each without jobs."""

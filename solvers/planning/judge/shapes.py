@@ -133,6 +133,8 @@ def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -
     instance = line.instance
     load = instance.rate_per_second * line.exec_ms / 1000 / instance.batch
     limit = problem.policy.utilization
+    if line.service:
+        limit = min(limit, line.service.used_load.most)
     if load <= limit * (1 + SUM_SHARE):
         return None
     return (

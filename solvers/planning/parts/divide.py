@@ -1,16 +1,17 @@
-"""Divides the services of a problem that must not fail together.
+"""Divides services whose instances must not fail together.
 
-A service that survives the loss of a node gets k parts in k zones of nodes, each of which has a rate of
-1 / (k - 1) of the service's at utilization 0.95: without any one zone, the others carry all of it.
+A service that survives the loss of a node gets k parts of even rates in k zones of nodes. Each uses at most (k - 1) / k
+of what it could carry at utilization 0.95: without any one zone, the others carry all of the service's rate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, exp, inf
+from random import Random
 
-from solvers.planning.availability import ANYWHERE
+from solvers.planning.availability import ALL_LOAD, ANYWHERE, UsedLoad
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.parts.zones import zones
@@ -18,6 +19,8 @@ from solvers.planning.plan import Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
 
 MOST_ZONES = 4  # more save little capacity, and leave the planner few GPUs to choose from in each
+FEW_NODES = 8  # of a fleet: each is a zone then
+NOISE_SHARE = 0.5  # of the costs by which zones are chosen, from turn to turn
 SPOT = "spot"
 
 
@@ -27,7 +30,7 @@ class Part:
 
     name: str
     group: int  # parts of one group may fail together
-    share: float  # of the service's rate, that it is planned for
+    share: float  # of the service's rate
     cells: frozenset[str]  # the groups of nodes that may run it
 
 
@@ -38,7 +41,6 @@ class Division:
     whole: Problem
     problem: Problem
     parts: Mapping[str, tuple[Part, ...]]  # by service
-    used_load: float  # of the load that what is left carries when a node is lost: what is planned with
     impossible: Mapping[str, str]  # services that no nodes can run by their rules, and why
 
     def of_parts(self, instances: Iterable[Instance]) -> list[Instance]:
@@ -54,7 +56,7 @@ class Division:
             able = [part for part in parts if cell in part.cells]
             if not able:
                 continue
-            rate = line.rate_per_second * sum(part.share for part in parts)
+            rate = line.rate_per_second
             whole = self.whole.services[line.service].rate_per_second
             least = min(able, key=lambda part: (len(part.cells), filled[part.name] >= part.share * whole * (1 - 1e-9)))
             part = next((p for p in able if filled[p.name] + rate <= p.share * whole * (1 + 1e-6)), least)
@@ -86,42 +88,42 @@ class Division:
         ]
 
 
-def divided(problem: Problem, running: Sequence[Instance] | None = None) -> Division | None:
-    """Returns the problem with services divided so that what runs fits as it is; None where no service asks for it."""
+def divider(problem: Problem, running: Sequence[Instance]) -> Divider | None:
+    """Returns what divides the services so that what runs fits as it is; None where no service asks for it."""
     bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
-    if not bound:
-        return None
-    if running is None:
-        running = problem.state.running if problem.state else ()
-    return _Divider(problem, bound, estimate(problem), running).division()
+    return Divider(problem, bound, estimate(problem), running) if bound else None
 
 
 @dataclass(frozen=True)
-class _Divider:
+class Divider:
+    """Divides the services of a problem, in one of several ways."""
+
     problem: Problem
     services: Mapping[str, Service]
     estimate: Estimate
     running: Sequence[Instance]
-
-    @property
-    def used_load(self) -> float:
-        return min(1.0, self.problem.policy.utilization / SURVIVING_UTILIZATION)
+    keeps_slos: bool = True  # when a node is lost; else what is left carries the rate, and may answer late
+    turn: int = 0  # another one puts parts into other zones
 
     def division(self) -> Division:
+        """Returns the problem with the services divided."""
         nodes = self.problem.nodes
         usable = {name: self._usable(service) for name, service in self.services.items()}
         wanted = {name: self._zones_of(service, usable[name]) for name, service in self.services.items()}
         count = max(wanted.values(), default=0)
+        if 1 < count < len(nodes) <= FEW_NODES:
+            count = len(nodes)
         running = [line for line in self.running if wanted.get(line.service, 0) > 1]
         zoned = {name: usable[name] for name in wanted if wanted[name] > 1}
         zone = zones(self.problem, count, zoned, running) if count > 1 else {}
         cell = {name: self._cell(node, zone) for name, node in nodes.items()}
         parts: dict[str, tuple[Part, ...]] = {}
         impossible: dict[str, str] = {}
-        taken = dict.fromkeys(range(max(count, 1)), 0.0)
+        taken, rng = dict.fromkeys(range(max(count, 1)), 0.0), Random(self.turn)
+        noise = {at: NOISE_SHARE * rng.gauss(0, 1) if self.turn else 0.0 for at in taken}
         for name in sorted(self.services, key=lambda name: (-self._size(name, usable[name]), name)):
             service = self.services[name]
-            groups = self._groups(service, usable[name], wanted[name], zone, taken)
+            groups = self._groups(service, usable[name], wanted[name], zone, taken, noise)
             if isinstance(groups, str):
                 impossible[name] = groups
             else:
@@ -135,7 +137,7 @@ class _Divider:
             services=services,
             state=None,
         )
-        division = Division(self.problem, found, parts, self.used_load, impossible)
+        division = Division(self.problem, found, parts, impossible)
         state = self.problem.state
         if state is None:
             return division
@@ -168,8 +170,7 @@ class _Divider:
         nodes = [self.problem.nodes[name] for name in usable]
 
         def cost(parts: int) -> float:
-            rate = service.rate_per_second * _share(parts, self.used_load)
-            return parts * self.estimate.cost(service.name, rate, nodes)
+            return parts * self.estimate.cost(service.name, self._carried(service, parts), nodes)
 
         return min(range(least, max(least, min(MOST_ZONES, len(usable))) + 1), key=cost)
 
@@ -184,7 +185,8 @@ class _Divider:
         return ", ".join(found)
 
     def _groups(
-        self, service: Service, usable: Sequence[str], count: int, zone: Mapping[str, int], taken: dict[int, float]
+        self, service: Service, usable: Sequence[str], count: int, zone: Mapping[str, int], taken: dict[int, float],
+        noise: Mapping[int, float],
     ) -> list[list[Node]] | str:
         """Returns the nodes of each group of parts, or why there are too few."""
         rules, nodes = service.availability, self.problem.nodes
@@ -200,7 +202,7 @@ class _Divider:
                     f"minInstances {service.min_instances} must run in different regions, and only {len(regions)} may"
                     " run it"
                 )
-            rate = service.rate_per_second * self._rate_share(service, service.min_instances)
+            rate = self._carried(service, service.min_instances)
             best = sorted(
                 regions,
                 key=lambda of: (
@@ -222,9 +224,9 @@ class _Divider:
         most = least if not rules.survive_nodes else max(least, min(MOST_ZONES, len(by_zone)))
         best, cheapest = [], inf
         for parts in range(least, most + 1):
-            rate = service.rate_per_second * self._rate_share(service, parts)
+            rate = self._carried(service, parts)
             costs = {at: self.estimate.cost(service.name, rate, by_zone[at]) for at in by_zone}
-            crowded = {at: costs[at] * (1 + taken[at] / self._worth(zone, at)) for at in by_zone}
+            crowded = {at: costs[at] * (1 + taken[at] / self._worth(zone, at)) * exp(noise[at]) for at in by_zone}
             chosen = sorted(
                 by_zone, key=lambda at: (not any(node.name in runs for node in by_zone[at]), crowded[at], at)
             )[:parts]
@@ -244,18 +246,19 @@ class _Divider:
             return f"maxSpotShare {service.availability.max_spot_share:g}: only spot nodes may run it"
         return "no node of the fleet may run it"
 
-    def _rate_share(self, service: Service, groups: int) -> float:
-        """Returns the part of the service's rate that each group is planned for."""
-        if service.availability.survive_nodes and groups > 1:
-            return _share(groups, self.used_load)
-        return 1 / groups
+    def _carried(self, service: Service, groups: int) -> float:
+        """Returns the rate that an even part should be able to carry as it is planned with usually."""
+        if not service.availability.survive_nodes or groups < 2:
+            return service.rate_per_second / groups
+        usual = self.problem.policy.utilization / SURVIVING_UTILIZATION
+        return service.rate_per_second * max(1 / groups, usual / (groups - 1))
 
     def _parts(self, service: Service, groups: Sequence[Sequence[Node]], cell: Mapping[str, str]) -> Iterator[Part]:
-        share, spot = self._rate_share(service, len(groups)), service.availability.max_spot_share
+        share, spot = 1 / len(groups), service.availability.max_spot_share
         number = 0
         for group, nodes in enumerate(groups):
             firm = frozenset(cell[node.name] for node in nodes)
-            whole = service.rate_per_second * share
+            whole = self._carried(service, len(groups))
             others = self._spot_beside(service, firm, cell) if 0 < spot < 1 else []
             pieces = [(share, firm)]
             if others and self._splits(service, whole, nodes, others):
@@ -284,26 +287,21 @@ class _Divider:
         return pieces < cost(service.name, rate, firm)
 
     def _service(self, service: Service, part: Part, parts: Sequence[Part]) -> Service:
-        least, survives = 1, bool(service.availability.survive_nodes)
+        least, used = 1, ALL_LOAD
         if service.availability.spread == "gpu" and service.min_instances > 1:
-            least = ceil(service.min_instances * part.share / sum(of.share for of in parts) - 1e-9)
-        rate = service.rate_per_second * part.share
+            least = ceil(service.min_instances * part.share - 1e-9)
         lost = 1.0  # of the service's rate, for a request a second that the part lacks
-        if survives:
+        if service.availability.survive_nodes:
             groups = len({of.group for of in parts})
-            lost = 1 / (groups - 1) / (sum(of.share for of in parts) / groups)
+            kept, lost = (groups - 1) / groups, groups / (groups - 1)
+            used = UsedLoad(kept if self.keeps_slos else 1.0, SURVIVING_UTILIZATION * kept)
         return replace(
             service,
             name=part.name,
-            rate_per_second=rate,
+            rate_per_second=service.rate_per_second * part.share,
             min_instances=least,
             priority=max(1, round(service.priority * lost)),
             availability=ANYWHERE,
             cells=part.cells,
-            used_load_share=self.used_load if survives else 1.0,
+            used_load=used,
         )
-
-
-def _share(parts: int, used_load: float) -> float:
-    """Returns the part of a service's rate for which each of its parts is planned, if the others carry it alone."""
-    return max(1 / parts, used_load / (parts - 1))

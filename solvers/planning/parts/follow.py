@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from solvers.planning.judge import judge
-from solvers.planning.parts.divide import Division, divided
+from solvers.planning.parts.choose import divided_as
+from solvers.planning.parts.divide import Division
 from solvers.planning.parts.join import joined
 from solvers.planning.plan import Changes, Plan, ServicePlan
 from solvers.planning.problem import Problem
@@ -44,7 +45,7 @@ class PartsReplanner:
 
 def replanner_of(problem: Problem, plan: Plan) -> Replanner | PartsReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
-    division = divided(problem, plan.instances)
+    division = divided_as(problem, plan)
     if division is None:
         return Replanner.of(problem, plan)
     return PartsReplanner(division, Replanner.of(division.problem, division.of_plan(plan)), plan)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
-from solvers.latency.limits import scaled_loads
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
@@ -115,8 +114,9 @@ def tables(problem: Problem) -> Tables:
     profiles = [problem.profiles[key] for key in offers.profiles]
     batches = sorted({batch for profile in profiles for batch in profile.latency_ms}) or [1]
     exec_ms, memory_gib = _measurements(profiles, batches)
-    rows = sorted({(service.percentile, service.used_load_share) for service in services})
-    row_of = {load: row for row, load in enumerate(rows)}
+    margin = 1 + problem.policy.exec_margin
+    rows = sorted({_row(service, margin) for service in services})
+    row_of = {row: number for number, row in enumerate(rows)}
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in services}))}
     policy = problem.policy
@@ -125,7 +125,7 @@ def tables(problem: Problem) -> Tables:
         services=names,
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
-        percentile_row=_ints(row_of[service.percentile, service.used_load_share] for service in services),
+        percentile_row=_ints(row_of[_row(service, margin)] for service in services),
         unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
@@ -207,10 +207,14 @@ def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[
     return exec_ms, memory_gib
 
 
-def _loads(rows: Sequence[tuple[float, float]], batches: Sequence[int]) -> Floats:
-    """Returns the loads that the latency package accepts, by (percentile, share of them that is used) and batch."""
+def _row(service: Service, margin: float) -> tuple[float, float, float]:
+    return service.percentile, service.used_load.share, service.used_load.most * margin
+
+
+def _loads(rows: Sequence[tuple[float, float, float]], batches: Sequence[int]) -> Floats:
+    """Returns the loads that the latency package accepts, by (percentile, share of them used, most) and batch."""
     found = [
-        scaled_loads(latency.limits(percentile, batches).loads[batches], share) for percentile, share in rows
+        latency.used_loads(latency.limits(percentile, batches).loads[batches], share, most) for percentile, share, most in rows
     ]
     return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
 
