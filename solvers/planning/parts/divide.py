@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, inf
+from math import ceil, inf
 from random import Random
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, UsedLoad
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.estimate import Estimate, estimate
+from solvers.planning.parts.groups import SPOT, Grouping, by_region, least_groups, rate_of_part
 from solvers.planning.parts.zones import zones
 from solvers.planning.plan import Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
 
 MOST_ZONES = 4  # more save little capacity, and leave the planner few GPUs to choose from in each
 FEW_NODES = 8  # of a fleet: each is a zone then
-NOISE_SHARE = 0.5  # of the costs by which zones are chosen, from turn to turn
-SPOT = "spot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Divider:
     def division(self) -> Division:
         """Returns the problem with the services divided."""
         nodes = self.problem.nodes
-        usable = {name: self._usable(service) for name, service in self.services.items()}
+        usable = {name: self._usable(name) for name in self.services}
         wanted = {name: self._zones_of(service, usable[name]) for name, service in self.services.items()}
         count = max(wanted.values(), default=0)
         if 1 < count < len(nodes) <= FEW_NODES:
@@ -119,15 +118,13 @@ class Divider:
         cell = {name: self._cell(node, zone) for name, node in nodes.items()}
         parts: dict[str, tuple[Part, ...]] = {}
         impossible: dict[str, str] = {}
-        taken, rng = dict.fromkeys(range(max(count, 1)), 0.0), Random(self.turn)
-        noise = {at: NOISE_SHARE * rng.gauss(0, 1) if self.turn else 0.0 for at in taken}
+        grouping = Grouping(self.problem, self.estimate, zone, self.running, Random(self.turn) if self.turn else None)
         for name in sorted(self.services, key=lambda name: (-self._size(name, usable[name]), name)):
-            service = self.services[name]
-            groups = self._groups(service, usable[name], wanted[name], zone, taken, noise)
+            groups = grouping.groups(self.services[name], usable[name], MOST_ZONES)
             if isinstance(groups, str):
                 impossible[name] = groups
             else:
-                parts[name] = tuple(self._parts(service, groups, cell))
+                parts[name] = tuple(self._parts(self.services[name], groups, cell))
         services = {name: s for name, s in self.problem.services.items() if name not in self.services}
         for name, of in parts.items():
             services |= {part.name: self._service(self.services[name], part, of) for part in of}
@@ -149,28 +146,19 @@ class Divider:
         cost = self.estimate.cost(name, self.services[name].rate_per_second, [self.problem.nodes[n] for n in usable])
         return cost if cost < inf else 0.0
 
-    def _usable(self, service: Service) -> list[str]:
-        """Returns the nodes that may run the service, without spot nodes where these may not carry all of it."""
-        return [
-            name
-            for name, node in sorted(self.problem.nodes.items())
-            if (service.availability.max_spot_share >= 1 or node.purchase != SPOT)
-            and self.estimate.can_run(service.name, name)
-        ]
+    def _usable(self, name: str) -> list[str]:
+        """Returns the nodes that may run the service."""
+        return [node for node in sorted(self.problem.nodes) if self.estimate.can_run(name, node)]
 
     def _zones_of(self, service: Service, usable: Sequence[str]) -> int:
-        """Returns in how many zones the service should have a part: the number that costs least."""
-        rules = service.availability
-        if rules.spread == "region" and service.min_instances > 1:
+        """Returns in how many zones the service should have a part: the number that costs least; 1 for no zones."""
+        least = least_groups(service)
+        if least < 2 or by_region(service):
             return 1  # regions have nodes of their own
-        least = service.min_instances if rules.spread == "node" else 1
-        if not rules.survive_nodes:
-            return least
-        least = max(least, 2)
         nodes = [self.problem.nodes[name] for name in usable]
 
         def cost(parts: int) -> float:
-            return parts * self.estimate.cost(service.name, self._carried(service, parts), nodes)
+            return parts * self.estimate.cost(service.name, rate_of_part(self.problem, service, parts), nodes)
 
         return min(range(least, max(least, min(MOST_ZONES, len(usable))) + 1), key=cost)
 
@@ -184,82 +172,14 @@ class Divider:
             found.append(SPOT if node.purchase == SPOT else "no spot")
         return ", ".join(found)
 
-    def _groups(
-        self, service: Service, usable: Sequence[str], count: int, zone: Mapping[str, int], taken: dict[int, float],
-        noise: Mapping[int, float],
-    ) -> list[list[Node]] | str:
-        """Returns the nodes of each group of parts, or why there are too few."""
-        rules, nodes = service.availability, self.problem.nodes
-        runs = {line.node for line in self.running if line.service == service.name}
-        if not usable:
-            return self._without_nodes(service)
-        if rules.spread == "region" and service.min_instances > 1:
-            regions: dict[str, list[Node]] = {}
-            for name in usable:
-                regions.setdefault(nodes[name].region, []).append(nodes[name])
-            if len(regions) < service.min_instances:
-                return (
-                    f"minInstances {service.min_instances} must run in different regions, and only {len(regions)} may"
-                    " run it"
-                )
-            rate = self._carried(service, service.min_instances)
-            best = sorted(
-                regions,
-                key=lambda of: (
-                    not any(node.name in runs for node in regions[of]),
-                    self.estimate.cost(service.name, rate, regions[of]),
-                    of,
-                ),
-            )
-            return [regions[of] for of in best[: service.min_instances]]
-        if count <= 1:
-            return [[nodes[name] for name in usable]]
-        by_zone: dict[int, list[Node]] = {}
-        for name in usable:
-            by_zone.setdefault(zone[name], []).append(nodes[name])
-        least = max(service.min_instances if rules.spread == "node" else 1, 2 if rules.survive_nodes else 1)
-        if len(by_zone) < least:
-            what = f"minInstances {least} on different nodes" if rules.spread == "node" else "surviveNodes 1"
-            return f"{what} needs {least} nodes that may run it, and there are {len(by_zone)}"
-        most = least if not rules.survive_nodes else max(least, min(MOST_ZONES, len(by_zone)))
-        best, cheapest = [], inf
-        for parts in range(least, most + 1):
-            rate = self._carried(service, parts)
-            costs = {at: self.estimate.cost(service.name, rate, by_zone[at]) for at in by_zone}
-            crowded = {at: costs[at] * (1 + taken[at] / self._worth(zone, at)) * exp(noise[at]) for at in by_zone}
-            chosen = sorted(
-                by_zone, key=lambda at: (not any(node.name in runs for node in by_zone[at]), crowded[at], at)
-            )[:parts]
-            if not best or sum(crowded[at] for at in chosen) < cheapest * (1 - 1e-9):
-                best, cheapest = [(at, costs[at]) for at in chosen], sum(crowded[at] for at in chosen)
-        for at, cost in best:
-            taken[at] += cost
-        return [by_zone[at] for at, _ in best]
-
-    def _worth(self, zone: Mapping[str, int], at: int) -> float:
-        """Returns the price of all GPUs of a zone."""
-        nodes = self.problem.nodes
-        return sum(nodes[name].gpu_count * nodes[name].price_per_hour for name in zone if zone[name] == at)
-
-    def _without_nodes(self, service: Service) -> str:
-        if service.availability.max_spot_share < 1:
-            return f"maxSpotShare {service.availability.max_spot_share:g}: only spot nodes may run it"
-        return "no node of the fleet may run it"
-
-    def _carried(self, service: Service, groups: int) -> float:
-        """Returns the rate that an even part should be able to carry as it is planned with usually."""
-        if not service.availability.survive_nodes or groups < 2:
-            return service.rate_per_second / groups
-        usual = self.problem.policy.utilization / SURVIVING_UTILIZATION
-        return service.rate_per_second * max(1 / groups, usual / (groups - 1))
-
     def _parts(self, service: Service, groups: Sequence[Sequence[Node]], cell: Mapping[str, str]) -> Iterator[Part]:
         share, spot = 1 / len(groups), service.availability.max_spot_share
         number = 0
         for group, nodes in enumerate(groups):
             firm = frozenset(cell[node.name] for node in nodes)
-            whole = self._carried(service, len(groups))
-            others = self._spot_beside(service, firm, cell) if 0 < spot < 1 else []
+            whole = rate_of_part(self.problem, service, len(groups))
+            splits = 0 < spot < 1 and int(spot * len(groups) + 1e-9) == 0  # else whole groups run on spot nodes
+            others = self._spot_beside(service, firm, cell) if splits else []
             pieces = [(share, firm)]
             if others and self._splits(service, whole, nodes, others):
                 pieces = [(share * (1 - spot), firm), (share * spot, firm | {cell[node.name] for node in others})]

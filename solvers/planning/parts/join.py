@@ -10,7 +10,8 @@ from itertools import count
 import numpy as np
 
 from solvers.latency import latency_at
-from solvers.planning.parts.divide import SPOT, Division, Part
+from solvers.planning.parts.divide import Division, Part
+from solvers.planning.parts.groups import SPOT
 from solvers.planning.plan import NONE_UNSERVED_SHARE, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.rates import even
