@@ -108,8 +108,9 @@ def find(
     deadline = None if budget.seconds is None else began + budget.seconds
     division = divided(problem)
     t = tables(division.problem if division else problem)
-    bounding = Worker("bound", _bounds(t if division is None else tables(needed(problem)), budget.work))
-    pays = bool(len(t.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    bounded = t if division is None else tables(needed(problem))
+    bounding = Worker("bound", _bounds(bounded, budget.work))
+    pays = bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
     if pays and not alone:
         bounding.start()
     try:

@@ -153,6 +153,9 @@ RULES = (
     spot_within_share,
 )
 
+# A quick step may break these to serve more; the next whole plan keeps them again.
+AVAILABILITY_RULES = frozenset({"largest_apart", "survives_a_node", "spot_within_share"})
+
 
 def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> str | None:
     """unserved names services"""

@@ -3,8 +3,8 @@
 Every part has its own nodes, so that whatever the planner does with the parts, the services keep their rules.
 """
 
-from solvers.planning.parts.choose import divided, divided_as
+from solvers.planning.parts.choose import divided, divided_as, is_served
 from solvers.planning.parts.divide import Division
 from solvers.planning.parts.join import joined
 
-__all__ = ["Division", "divided", "divided_as", "joined"]
+__all__ = ["Division", "divided", "divided_as", "is_served", "joined"]

@@ -41,6 +41,12 @@ def divided(problem: Problem) -> Division | None:
     return best
 
 
+def is_served(problem: Problem) -> bool:
+    """Tells if a quick search finds a plan that serves everything by the rules."""
+    division = divided(problem)
+    return division is None or not _weighed(division)[0]
+
+
 def _weighed(division: Division) -> tuple[bool, float]:
     """Returns whether anything is left unserved, and about what the plan of a division costs."""
     missed = [division.whole.services[name] for name in division.impossible]
