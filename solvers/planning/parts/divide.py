@@ -6,8 +6,10 @@ of what it could carry at utilization 0.95: without any one zone, the others car
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, inf
 from random import Random
 
@@ -19,8 +21,8 @@ from solvers.planning.parts.zones import zones
 from solvers.planning.plan import Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
 
+FITS_FACTOR = 1.2  # of its rate, that a part may hold already
 MOST_ZONES = 4  # more save little capacity, and leave the planner few GPUs to choose from in each
-FEW_NODES = 8  # of a fleet: each is a zone then
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,21 @@ class Division:
             found.append(replace(line, service=part.name, rate_per_second=rate))
         return found
 
+    @cached_property
+    def misfit_share(self) -> float:
+        """Returns the part of the rates that run where they could not stay: where no part may, or too much for one."""
+        running = [line for line in _running(self.whole) if line.service in self.parts]
+        total = sum(line.rate_per_second for line in running)
+        held: dict[str, float] = defaultdict(float)
+        for line in self.of_parts(running):
+            held[line.service] += line.rate_per_second
+        fits = sum(
+            min(held[part.name], self.whole.services[name].rate_per_second * part.share * FITS_FACTOR)
+            for name, parts in self.parts.items()
+            for part in parts
+        )
+        return 1 - min(1.0, fits / total) if total > 0 else 0.0
+
     def of_plan(self, plan: Plan) -> Plan:
         """Returns a plan of the whole services as one of their parts."""
         instances = self.of_parts(plan.instances)
@@ -87,6 +104,10 @@ class Division:
         ]
 
 
+def _running(problem: Problem) -> Sequence[Instance]:
+    return problem.state.running if problem.state else ()
+
+
 def divider(problem: Problem, running: Sequence[Instance]) -> Divider | None:
     """Returns what divides the services so that what runs fits as it is; None where no service asks for it."""
     bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
@@ -102,6 +123,8 @@ class Divider:
     estimate: Estimate
     running: Sequence[Instance]
     keeps_slos: bool = True  # when a node is lost; else what is left carries the rate, and may answer late
+    most_zones: int = MOST_ZONES
+    zone_by_node: bool = False  # each node is a zone
     turn: int = 0  # another one puts parts into other zones
 
     def division(self) -> Division:
@@ -110,7 +133,7 @@ class Divider:
         usable = {name: self._usable(name) for name in self.services}
         wanted = {name: self._zones_of(service, usable[name]) for name, service in self.services.items()}
         count = max(wanted.values(), default=0)
-        if 1 < count < len(nodes) <= FEW_NODES:
+        if count > 1 and self.zone_by_node:
             count = len(nodes)
         running = [line for line in self.running if wanted.get(line.service, 0) > 1]
         zoned = {name: usable[name] for name in wanted if wanted[name] > 1}
@@ -120,7 +143,7 @@ class Divider:
         impossible: dict[str, str] = {}
         grouping = Grouping(self.problem, self.estimate, zone, self.running, Random(self.turn) if self.turn else None)
         for name in sorted(self.services, key=lambda name: (-self._size(name, usable[name]), name)):
-            groups = grouping.groups(self.services[name], usable[name], MOST_ZONES)
+            groups = grouping.groups(self.services[name], usable[name], self.most_zones)
             if isinstance(groups, str):
                 impossible[name] = groups
             else:
@@ -160,7 +183,7 @@ class Divider:
         def cost(parts: int) -> float:
             return parts * self.estimate.cost(service.name, rate_of_part(self.problem, service, parts), nodes)
 
-        return min(range(least, max(least, min(MOST_ZONES, len(usable))) + 1), key=cost)
+        return min(range(least, max(least, min(self.most_zones, len(usable))) + 1), key=cost)
 
     def _cell(self, node: Node, zone: Mapping[str, int]) -> str:
         """Names the group of nodes that no rule of these services tells apart."""
