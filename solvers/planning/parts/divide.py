@@ -32,6 +32,7 @@ class Part:
     name: str
     group: int  # parts of one group may fail together
     share: float  # of the service's rate
+    kept: float  # of what it could carry when a node is lost: it uses so much
     cells: frozenset[str]  # the groups of nodes that may run it
 
 
@@ -195,20 +196,22 @@ class Divider:
             found.append(SPOT if node.purchase == SPOT else "no spot")
         return ", ".join(found)
 
-    def _parts(self, service: Service, groups: Sequence[Sequence[Node]], cell: Mapping[str, str]) -> Iterator[Part]:
-        share, spot = 1 / len(groups), service.availability.max_spot_share
-        number = 0
-        for group, nodes in enumerate(groups):
+    def _parts(
+        self, service: Service, groups: Sequence[tuple[Sequence[Node], float]], cell: Mapping[str, str]
+    ) -> Iterator[Part]:
+        spot, number = service.availability.max_spot_share, 0
+        for group, (nodes, share) in enumerate(groups):
+            kept = share * (len(groups) - 1) if service.availability.survive_nodes else 1.0
             firm = frozenset(cell[node.name] for node in nodes)
             whole = rate_of_part(self.problem, service, len(groups))
-            splits = 0 < spot < 1 and int(spot * len(groups) + 1e-9) == 0  # else whole groups run on spot nodes
+            splits = 0 < spot < groups[0][1] * (1 - 1e-9)  # else whole groups run on spot nodes
             others = self._spot_beside(service, firm, cell) if splits else []
             pieces = [(share, firm)]
             if others and self._splits(service, whole, nodes, others):
                 pieces = [(share * (1 - spot), firm), (share * spot, firm | {cell[node.name] for node in others})]
             for of, cells in pieces:
                 number += 1
-                yield Part(f"{service.name}#{number}", group, of, cells)
+                yield Part(f"{service.name}#{number}", group, of, kept, cells)
 
     def _spot_beside(self, service: Service, firm: frozenset[str], cell: Mapping[str, str]) -> list[Node]:
         """Returns the spot nodes of these zones and regions that may run the service."""
@@ -236,8 +239,8 @@ class Divider:
         lost = 1.0  # of the service's rate, for a request a second that the part lacks
         if service.availability.survive_nodes:
             groups = len({of.group for of in parts})
-            kept, lost = (groups - 1) / groups, groups / (groups - 1)
-            used = UsedLoad(kept if self.keeps_slos else 1.0, SURVIVING_UTILIZATION * kept)
+            lost = groups / (groups - 1)
+            used = UsedLoad(part.kept if self.keeps_slos else 1.0, SURVIVING_UTILIZATION * part.kept)
         return replace(
             service,
             name=part.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import exp, inf
 from random import Random
 from typing import TypeAlias
@@ -49,24 +50,29 @@ class Grouping:
     noise: Random | None = None
     taken: dict[Domain, float] = field(default_factory=lambda: defaultdict(float))
 
-    def groups(self, service: Service, usable: Sequence[str], most: int) -> list[Group] | str:
-        """Returns the nodes of each group, or why there are too few. A group has spot nodes only if it may use them."""
+    def groups(self, service: Service, usable: Sequence[str], most: int) -> list[tuple[Group, float]] | str:
+        """Returns the nodes of each group and its share of the rate, or why there are too few groups.
+
+        A group has spot nodes only if it may use them.
+        """
         least = least_groups(service)
         domains = self._domains(service, usable, least)
         firm = {at: _firm(nodes) for at, nodes in domains.items()}
         runs = {line.node for line in self.running if line.service == service.name}
         best: list[tuple[Domain, Group, float]] = []
+        best_shares: list[float] = []
         cheapest = inf
         for count in range(least, max(least, min(most, len(domains)) if least > 1 else 1) + 1):
-            chosen = self._chosen(service, count, domains, firm, runs)
-            cost = sum(crowded for _, _, crowded in chosen)
-            if len(chosen) == count and (not best or cost < cheapest * (1 - 1e-9)):
-                best, cheapest = chosen, cost
+            for shares in _shares(service, count):
+                chosen = self._chosen(service, shares, domains, firm, runs)
+                cost = sum(crowded for _, _, crowded in chosen)
+                if len(chosen) == count and (not best or cost < cheapest * (1 - 1e-9)):
+                    best, best_shares, cheapest = chosen, shares, cost
         if not best:
             return self._too_few(service, least, domains, firm)
         for at, _, crowded in best:
             self.taken[at] += crowded if crowded < inf else 0.0
-        return [nodes for _, nodes, _ in best]
+        return [(nodes, share) for (_, nodes, _), share in zip(best, best_shares, strict=True)]
 
     def _domains(self, service: Service, usable: Sequence[str], least: int) -> dict[Domain, Group]:
         found: dict[Domain, Group] = {}
@@ -77,12 +83,13 @@ class Grouping:
         return found
 
     def _chosen(
-        self, service: Service, count: int, domains: Mapping[Domain, Group], firm: Mapping[Domain, Group],
+        self, service: Service, shares: Sequence[float], domains: Mapping[Domain, Group], firm: Mapping[Domain, Group],
         runs: set[str],
     ) -> list[tuple[Domain, Group, float]]:  # fmt: skip
-        """Returns domains for so many groups; as many of them as their share allows may use spot nodes."""
-        share, rate = service.availability.max_spot_share, rate_of_part(self.problem, service, count)
-        free = count if share >= 1 else int(share * count + 1e-9)
+        """Returns domains for groups of these shares; as many of the first as their shares allow may use spot nodes."""
+        count, most = len(shares), service.availability.max_spot_share
+        rate = rate_of_part(self.problem, service, count)
+        free = count if most >= 1 else sum(1 for share in accumulate(shares) if share <= most * (1 + 1e-9))
 
         def ranked(groups: Mapping[Domain, Group]) -> list[tuple[bool, float, str, Domain]]:
             found = []
@@ -94,11 +101,12 @@ class Grouping:
 
         plans = []
         for begins_free in (True, False):
-            chosen: list[tuple[Domain, Group, float]] = []
+            found: list[list[tuple[Domain, Group, float]]] = []
             for groups, wanted in ((domains, free), (firm, count - free))[:: 1 if begins_free else -1]:
-                left = [entry for entry in ranked(groups) if entry[3] not in {at for at, _, _ in chosen}]
-                chosen += [(at, groups[at], crowded) for _, crowded, _, at in left[:wanted]]
-            plans.append(chosen)
+                gone = {at for chosen in found for at, _, _ in chosen}
+                left = [entry for entry in ranked(groups) if entry[3] not in gone]
+                found.append([(at, groups[at], crowded) for _, crowded, _, at in left[:wanted]])
+            plans.append([entry for chosen in found[:: 1 if begins_free else -1] for entry in chosen])
         return min(plans, key=lambda chosen: (-len(chosen), sum(crowded for _, _, crowded in chosen)))
 
     def _crowding(self, at: Domain, nodes: Group) -> float:
@@ -118,6 +126,14 @@ class Grouping:
         if rules.spread == "node" and service.min_instances > 1:
             return f"minInstances {service.min_instances} must run on different nodes; {len(domains)} may run it"
         return f"surviveNodes 1 needs two nodes that may run it; there is {len(domains)}"
+
+
+def _shares(service: Service, count: int) -> Iterator[list[float]]:
+    """Yields the shares of so many groups: even ones, and less for one that may then run on spot nodes."""
+    yield [1 / count] * count
+    spot = service.availability.max_spot_share
+    if service.availability.survive_nodes and count > 1 and 0 < spot < 1 / count:
+        yield [spot] + [(1 - spot) / (count - 1)] * (count - 1)
 
 
 def _firm(nodes: Group) -> Group:

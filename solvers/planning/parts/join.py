@@ -58,9 +58,11 @@ def _carried(
     share = service.availability.max_spot_share
     served = min(service.rate_per_second, firm + (spot if share >= 1 else min(spot, firm * share / (1 - share))))
     if service.availability.survive_nodes:
-        several = max(len({part.group for part in parts}), 2)
-        left = sum(groups.values()) - max(groups.values(), default=0.0)
-        served = min(served, left * several / (several - 1))
+        able: dict[int, float] = defaultdict(float)  # of each group, when another is lost
+        kept = {part.name: part.kept for part in parts}
+        for line in lines:
+            able[group_of[line.service]] += line.rate_per_second / kept[line.service]
+        served = min(served, sum(able.values()) - max(able.values(), default=0.0))
     if service.availability.spread != "gpu" and len(groups) < service.min_instances:
         served = 0.0
     if served >= service.rate_per_second * ALL_SHARE:
