@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]

@@ -155,9 +155,9 @@ def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     """Returns the unserved services with reasons and with the changes that would serve them."""
     if not plan.unserved:
         return ()
-    from solvers.planning.explain import explained  # most plans serve everything
+    from solvers.planning.parts.reasons import explained_parts  # most plans serve everything
 
-    return explained(problem, plan)
+    return explained_parts(problem, plan)
 
 
 def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:

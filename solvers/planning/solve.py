@@ -110,7 +110,9 @@ def find(
     t = tables(division.problem if division else problem)
     bounded = t if division is None else tables(needed(problem))
     bounding = Worker("bound", _bounds(bounded, budget.work))
-    pays = bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    pays = (
+        bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    )
     if pays and not alone:
         bounding.start()
     try:

@@ -22,8 +22,8 @@ RATES = {"a": 260.0, "b": 180.0, "c": 120.0, "d": 60.0}
 def world(**availability: object) -> DeclaredFiles:
     documents = [gpu_type(), policy(), *(node(f"node-{number}") for number in range(6))]
     for name, rate in RATES.items():
-        more = {"availability": availability} if availability else {}
-        documents += [model(name), profile(name), service(name, rate, **more)]
+        asked = service(name, rate, availability=availability) if availability else service(name, rate)
+        documents += [model(name), profile(name), asked]
     return of_documents(documents)
 
 

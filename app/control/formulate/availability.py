@@ -1,4 +1,4 @@
-"""Lifts rules of availability that what is left of the fleet cannot keep, so that all load is served, and reports it."""
+"""Lifts rules of availability that what is left of the fleet cannot keep, so that all load is served; reports it."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def applies(t: Tables) -> bool:
 def is_whole(t: Tables) -> bool:
     """Tells if the search covers every rule that can bind.
 
-    It ignores minInstances, availability, CPU and host memory of nodes, tenants' limits, energy and the fleet's watts: without them
-    a bound stays a bound, but the plan found may break them.
+    It ignores minInstances, availability, CPU and host memory of nodes, tenants' limits, energy and the fleet's watts:
+    without them a bound stays a bound, but the plan found may break them.
     """
     problem = t.problem
     cores = float(t.cpu_cores.sum())

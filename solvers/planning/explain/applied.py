@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solvers.latency import latency_at, timeout_for
+from solvers.latency import latency_at, timeout_for, used_loads
 from solvers.latency import limits as latency_limits
-from solvers.latency import used_loads
 from solvers.latency.kernels import accepted_load
 from solvers.planning.explain.free_capacity import (
     FreeCapacity,

@@ -10,6 +10,7 @@ import numpy as np
 from solvers.latency import limits, used_loads
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
+from solvers.planning.availability import UsedLoad
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import watts
@@ -31,7 +32,7 @@ class Residents:
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
-        rows: dict[tuple[float, int], int] = {}
+        rows: dict[tuple[float, int, UsedLoad], int] = {}
         table = np.zeros((len(instances), 15))
         gpus = gpus_with(problem, instances, ())
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]

@@ -52,7 +52,6 @@ class JudgedPlan:
         self._churn = Churn(problem)
         running = problem.state.jobs if problem.state else ()
         self._staying = {placed.job: placed for placed in running if not problem.jobs[placed.job].is_preemptible}
-        self._survives = {name for name, service in problem.services.items() if service.availability.survive_nodes}
         for entry in plan.unserved:
             self._unserved[entry.service].append(entry)
         for out in plan.unplaced:
@@ -99,8 +98,7 @@ class JudgedPlan:
         for job, out in change.unplaced.items():
             self._unplaced[job] = [out] if out else []
         self._judge_gpus(touched)
-        if self._survives:  # what is left without a node depends on the neighbours there
-            named |= self._survives & {line.instance.service for place in touched for line in self._on(place)}
+        named |= self._lines.survivors_on(touched)
         for node in {place[0] for place in touched}:
             self._judge_node(node)
         for name in named:
@@ -112,10 +110,6 @@ class JudgedPlan:
         if change.unserved or change.unplaced:
             self._judge_names()
         return self.verdict()
-
-    def _on(self, place: Place) -> Sequence[Resident]:
-        gpu = self._lines.gpus.get(place)
-        return gpu.residents if gpu else ()
 
     def settle(self) -> None:
         """From now on, the plan is what runs."""

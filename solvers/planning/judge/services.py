@@ -78,9 +78,7 @@ def largest_apart(
         return None
     edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
     over = [_apart(problem, line) for line in lines if line.instance.rate_per_second > edge * (1 + SUM_SHARE)]
-    level = {
-        _apart(problem, line) for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE
-    }
+    level = {_apart(problem, line) for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE}
     places = set(over)
     if len(places) == len(over) and len(places | level) >= least:
         return None

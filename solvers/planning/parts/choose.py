@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from solvers.planning.judge import judge_services
-from solvers.planning.parts.divide import MOST_ZONES, Division, Divider, divider
+from solvers.planning.parts.divide import MOST_ZONES, Divider, Division, divider
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.drafts import drafts, prepare

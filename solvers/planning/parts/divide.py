@@ -91,7 +91,7 @@ class Division:
 
     def of_rates(self, rates: Mapping[str, float]) -> dict[str, float]:
         """Returns rates of whole services as those of their parts."""
-        found = {}
+        found: dict[str, float] = {}
         for name, rate in rates.items():
             if name not in self.impossible:
                 found |= {part.name: rate * part.share for part in self.parts.get(name, ())} or {name: rate}
@@ -142,7 +142,8 @@ class Divider:
         cell = {name: self._cell(node, zone) for name, node in nodes.items()}
         parts: dict[str, tuple[Part, ...]] = {}
         impossible: dict[str, str] = {}
-        grouping = Grouping(self.problem, self.estimate, zone, self.running, Random(self.turn) if self.turn else None)
+        noise = Random(self.turn) if self.turn else None  # noqa: S311 (one of several ways to divide, no secret)
+        grouping = Grouping(self.problem, self.estimate, zone, self.running, noise)
         for name in sorted(self.services, key=lambda name: (-self._size(name, usable[name]), name)):
             groups = grouping.groups(self.services[name], usable[name], self.most_zones)
             if isinstance(groups, str):

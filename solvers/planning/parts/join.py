@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -112,11 +112,11 @@ def _named(lines: Sequence[Instance], service: str, ids: set[str]) -> list[Insta
     """Returns the instances under the whole service's name, and those that are new with an id of their own."""
     numbers, found = count(1), []
     for line in lines:
-        if "#" in line.id:
+        name = line.id
+        if "#" in name:
             name = next(f"{service}/{n}" for n in numbers if f"{service}/{n}" not in ids)
             ids.add(name)
-            line = replace(line, id=name)
-        found.append(replace(line, service=service))
+        found.append(replace(line, id=name, service=service))
     return found
 
 
@@ -136,8 +136,3 @@ def _retimed(problem: Problem, service: Service, lines: Sequence[Instance], rate
         latency = latency_at(line.batch, exec_ms, rate, service.percentile, min(wait_ms, exec_ms)) if exec_ms else 0.0
         found.append(replace(line, rate_per_second=rate, batch_timeout_ms=wait_ms, latency_ms=float(latency)))
     return found
-
-
-def by_part(division: Division) -> Mapping[str, str]:
-    """Returns the service of each part."""
-    return {part.name: name for name, parts in division.parts.items() for part in parts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from solvers.planning.problem import Instance, Node, Problem
 
@@ -11,54 +12,67 @@ PASSES = 4  # over the nodes, while a move to another zone lowers the overlap
 
 
 def zones(
-    problem: Problem, count: int, usable: Mapping[str, Sequence[str]], running: Sequence[Instance], parts: int = 2
+    problem: Problem, count: int, usable: Mapping[str, Sequence[str]], running: Sequence[Instance]
 ) -> dict[str, int]:
     """Returns the zone of each node.
 
     `usable` lists the nodes that may run each service that is to be divided. What runs already should be in different
     zones as it is: a node takes the zone in which its instances overlap least with those placed before. Otherwise each
-    kind of node is spread evenly, and every service should find nodes in as many zones as it has parts.
+    kind of node is spread evenly, and every service should find nodes in as many zones as there are.
     """
-    rates = _rates(running, usable)
-    members = defaultdict(list)
+    draft = _ZoneDraft(count, _rates(running, usable), defaultdict(list))
     for service, names in usable.items():
         for name in names:
-            members[name].append(service)
-    zone: dict[str, int] = {}
-    load: dict[tuple[str, int], float] = defaultdict(float)  # of a service in a zone
-    held: dict[tuple[object, int], int] = defaultdict(int)  # GPUs of a kind, and of all, in a zone
-    covered: dict[tuple[str, int], int] = defaultdict(int)  # nodes that may run a service in a zone
-
-    def put(node: Node, at: int, sign: int) -> None:
-        for service, rate in rates.get(node.name, {}).items():
-            load[service, at] += sign * rate
-        for key in (_kind(node), None):
-            held[key, at] += sign * node.gpu_count
-        for service in members[node.name]:
-            covered[service, at] += sign
-
-    def rank(node: Node, at: int) -> tuple[float, int, int, int, int]:
-        overlap = sum(_overlap(load[service, at], rate) for service, rate in rates.get(node.name, {}).items())
-        fresh = sum(1 for service in members[node.name] if not covered[service, at])
-        return round(overlap, 9), -fresh, held[_kind(node), at], held[None, at], at
-
+            draft.members[name].append(service)
     nodes = sorted(problem.nodes.values(), key=lambda node: (_kind(node), -node.gpu_count, node.name))
-    for node in _by_ties(nodes, rates):
-        zone[node.name] = min(range(count), key=lambda at, node=node: rank(node, at))  # type: ignore[misc]
-        put(node, zone[node.name], 1)
-    for _ in range(PASSES if rates else 0):
-        moved = False
-        for node in nodes:
-            old = zone[node.name]
-            put(node, old, -1)
-            new = min(range(count), key=lambda at, node=node: rank(node, at))  # type: ignore[misc]
-            if rank(node, new)[0] >= rank(node, old)[0]:
-                new = old
-            zone[node.name], moved = new, moved or new != old
-            put(node, new, 1)
-        if not moved:
+    for node in _by_ties(nodes, draft.rates):
+        draft.put(node, draft.best(node), 1)
+    for _ in range(PASSES if draft.rates else 0):
+        moved = [draft.moves(node) for node in nodes]
+        if not any(moved):
             break
-    return zone
+    return draft.zone
+
+
+@dataclass
+class _ZoneDraft:
+    """The zones so far."""
+
+    count: int
+    rates: Mapping[str, Mapping[str, float]]  # by node: the part of each service's rate that runs there
+    members: dict[str, list[str]]  # by node: the services that may run there
+    zone: dict[str, int] = field(default_factory=dict)
+    load: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))  # of a service in a zone
+    held: dict[tuple[object, int], int] = field(default_factory=lambda: defaultdict(int))  # GPUs of a kind, and of all
+    covered: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))  # nodes for a service
+
+    def put(self, node: Node, at: int, sign: int) -> None:
+        """Adds a node to a zone (1) or takes it out (-1)."""
+        self.zone[node.name] = at
+        for service, rate in self.rates.get(node.name, {}).items():
+            self.load[service, at] += sign * rate
+        for key in (_kind(node), None):
+            self.held[key, at] += sign * node.gpu_count
+        for service in self.members[node.name]:
+            self.covered[service, at] += sign
+
+    def best(self, node: Node) -> int:
+        return min(range(self.count), key=lambda at: self._rank(node, at))
+
+    def moves(self, node: Node) -> bool:
+        """Moves a node to another zone if it overlaps less there."""
+        old = self.zone[node.name]
+        self.put(node, old, -1)
+        new = self.best(node)
+        if self._rank(node, new)[0] >= self._rank(node, old)[0]:
+            new = old
+        self.put(node, new, 1)
+        return new != old
+
+    def _rank(self, node: Node, at: int) -> tuple[float, int, int, int, int]:
+        overlap = sum(self.load[service, at] * rate for service, rate in self.rates.get(node.name, {}).items())
+        fresh = sum(1 for service in self.members[node.name] if not self.covered[service, at])
+        return round(overlap, 9), -fresh, self.held[_kind(node), at], self.held[None, at], at
 
 
 def _kind(node: Node) -> tuple[str, float, str, str]:
@@ -75,11 +89,6 @@ def _rates(running: Sequence[Instance], usable: Mapping[str, Sequence[str]]) -> 
         if instance.service in usable and total[instance.service] > 0:
             found[instance.node][instance.service] += instance.rate_per_second / total[instance.service]
     return found
-
-
-def _overlap(load: float, rate: float) -> float:
-    """Returns how badly a service's part on a node fits into a zone that has so much of it already."""
-    return load * rate
 
 
 def _by_ties(nodes: Sequence[Node], rates: Mapping[str, Mapping[str, float]]) -> list[Node]:

@@ -214,7 +214,8 @@ def _row(service: Service, margin: float) -> tuple[float, float, float]:
 def _loads(rows: Sequence[tuple[float, float, float]], batches: Sequence[int]) -> Floats:
     """Returns the loads that the latency package accepts, by (percentile, share of them used, most) and batch."""
     found = [
-        latency.used_loads(latency.limits(percentile, batches).loads[batches], share, most) for percentile, share, most in rows
+        latency.used_loads(latency.limits(percentile, batches).loads[batches], share, most)
+        for percentile, share, most in rows
     ]
     return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -44,7 +45,7 @@ def _split(r: Random, node: Node) -> list[Node]:
     while left:
         gpus = min(left, r.randint(1, 2))
         left -= gpus
-        purchase = r.choice(["onDemand", "onDemand", "owned", "spot"])
+        purchase: Literal["onDemand", "owned", "spot"] = r.choice(["onDemand", "onDemand", "owned", "spot"])
         price = node.price_per_hour * (SPOT_PRICE_SHARE if purchase == "spot" else 1)
         found.append(
             replace(
@@ -61,9 +62,7 @@ def _split(r: Random, node: Node) -> list[Node]:
 
 
 def _asking(r: Random, service: Service) -> Service:
-    rules = Availability(
-        r.choice(["gpu", "node", "region"]), r.choice([0, 1, 1]), r.choice([1.0, 1.0, 0.5, 0.3, 0.0])
-    )
+    rules = Availability(r.choice(["gpu", "node", "region"]), r.choice([0, 1, 1]), r.choice([1.0, 1.0, 0.5, 0.3, 0.0]))
     return replace(service, availability=rules, min_instances=r.choice([1, 1, 2]))
 
 
