@@ -37,13 +37,16 @@ def finish_parts(
     """Returns the plan of the whole services that these parts belong to, once the judge accepts it."""
     state = division.whole.state
     whole = joined(division, services, [*running, *(state.running if state else ())])
-    return finish_services(tables(division.whole), whole, known)
+    return finish_services(tables(division.whole), whole, known, division.beside_jobs)
 
 
-def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
-    """Returns the plan of these services, with jobs and reasons, once the judge accepts it."""
+def finish_services(t: Tables, services: ServicePlan, known: float | None, beside_jobs: Problem | None = None) -> Plan:
+    """Returns the plan of these services, with jobs and reasons, once the judge accepts it.
+
+    Jobs are placed by the problem `beside_jobs`, if it is given.
+    """
     problem = t.problem
-    plan, verdict, method = _accepted(problem, services)
+    plan, verdict, method = _accepted(problem, services, beside_jobs or problem)
     bound, note = _sound(known, verdict.cost.total)
     return Plan(
         instances=plan.instances,
@@ -92,12 +95,12 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
     return services
 
 
-def _accepted(problem: Problem, services: ServicePlan) -> tuple[Plan, Verdict, str]:
+def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> tuple[Plan, Verdict, str]:
     """Adds jobs and takes out what the judge refuses; returns the plan, the verdict and the method."""
     placed, method = services.instances, services.origin
     unserved = services.unserved
     for attempt in range(REPAIR_ROUNDS + 1):
-        plan, of_jobs = _whole(problem, placed, unserved)
+        plan, of_jobs = _whole(beside_jobs, placed, unserved)
         is_simulated = len(placed) <= MOST_SIMULATED_INSTANCES
         verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):

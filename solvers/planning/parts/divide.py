@@ -66,6 +66,15 @@ class Division:
             found.append(replace(line, service=part.name, rate_per_second=rate))
         return found
 
+    @property
+    def beside_jobs(self) -> Problem:
+        """Returns the whole problem in which services keep what they need for a loss, so that no job takes it."""
+        changed = {}
+        for name, parts in self.parts.items():
+            used = min((self.problem.services[part.name].used_load for part in parts), key=lambda load: load.most)
+            changed[name] = replace(self.whole.services[name], used_load=used)
+        return replace(self.whole, services={**self.whole.services, **changed})
+
     @cached_property
     def misfit_share(self) -> float:
         """Returns the part of the rates that run where they could not stay: where no part may, or too much for one."""

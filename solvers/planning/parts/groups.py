@@ -78,7 +78,7 @@ class Grouping:
         found: dict[Domain, Group] = {}
         for name in usable:
             node = self.problem.nodes[name]
-            at: Domain = 0 if least < 2 else node.region if by_region(service) else self.zone[name]
+            at: Domain = 0 if least < 2 else node.region if by_region(service) else self.zone.get(name, 0)
             found.setdefault(at, []).append(node)
         return found
 
