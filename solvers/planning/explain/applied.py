@@ -10,6 +10,7 @@ from typing import Any
 from solvers.latency import latency_at, timeout_for, used_loads
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.explain.free_capacity import (
     FreeCapacity,
     busy_w,
@@ -184,7 +185,7 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeC
     for instance in here:
         rates[instance.service] += instance.rate_per_second
     services = {
-        name: replace(problem.services[name], rate_per_second=rate, min_instances=1)
+        name: replace(problem.services[name], rate_per_second=rate, min_instances=1, availability=ANYWHERE)
         for name, rate in rates.items()
         if name != whole
     }

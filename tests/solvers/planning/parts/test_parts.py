@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -26,7 +26,12 @@ SEARCH = "shop/search"
 WORK = 6
 
 
-def fleet(*nodes: tuple[int, Literal["onDemand", "spot"], str]) -> dict[str, Node]:
+Bought: TypeAlias = tuple[int, Literal["onDemand", "spot"], str]
+PLAIN: Bought = (2, "onDemand", "north")
+SPOT: Bought = (2, "spot", "north")
+
+
+def fleet(*nodes: Bought) -> dict[str, Node]:
     """Returns nodes of so many GPUs, by how they are bought and where they stand."""
     return {
         f"n{number}": Node(f"n{number}", "big", tuple(range(gpus)), 64, 256, 2.0, purchase, region)
@@ -34,7 +39,7 @@ def fleet(*nodes: tuple[int, Literal["onDemand", "spot"], str]) -> dict[str, Nod
     }
 
 
-FOUR = fleet(*[(2, "onDemand", "north")] * 4)
+FOUR = fleet(PLAIN, PLAIN, PLAIN, PLAIN)
 
 
 def asking(availability: Availability, nodes: dict[str, Node] = FOUR, **fields: Any) -> Problem:
@@ -82,7 +87,7 @@ def test_a_service_that_survives_a_node_is_served_whole() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
 def test_spot_nodes_carry_no_more_than_their_share(share: float) -> None:
-    nodes = fleet(*[(2, "onDemand", "north")] * 2, *[(2, "spot", "north")] * 2)
+    nodes = fleet(PLAIN, PLAIN, SPOT, SPOT)
     cheap = {
         name: replace(node, price_per_hour=0.5) if node.purchase == "spot" else node for name, node in nodes.items()
     }
