@@ -42,3 +42,15 @@ def test_every_promise_is_kept_through_the_loss_of_a_node(database_url: str, see
         lose(simulation, random.Random(seed).choice(used))
         simulation.advance(THROUGH, TICK)
         assert min(attained_shares(before, history.mark(fleet)).values()) >= 0.98
+
+
+def test_the_price_of_surviving_a_node_is_at_most_twice_the_fleet(database_url: str) -> None:
+    """Small services need a second copy each: 4.8 an hour instead of 2.4."""
+    costs = {}
+    for asked in ({}, {"surviveNodes": 1}):
+        with simulated(database_url, world(**asked)) as simulation:
+            simulation.advance(SETTLED, 5.0)
+            assert simulation.last is not None
+            assert simulation.last.question is not None
+            costs[len(asked)] = simulation.last.question.verdict.cost.resource
+    assert costs[0] < costs[1] <= 2 * costs[0] * (1 + 1e-9)

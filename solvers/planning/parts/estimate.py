@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,10 +25,14 @@ class Estimate:
     rates: Floats  # [offer, SM%]
     shares: Floats  # [offer, SM%] of a GPU
     sites: dict[str, int]  # of each node
+    offers: dict[tuple[int, int], list[int]]  # by service and site
+    carries: list[bool]  # offers that carry anything
+    known: dict[tuple[int, float], float] = field(default_factory=dict)  # GPUs, by offer and rate
 
     def can_run(self, service: str, node: str) -> bool:
         """Tells if the node could carry any of the service."""
-        return bool((self._offers(service, {self.sites[node]}) > 0).any())
+        offers = self.offers.get((self.t.number_of[service], self.sites[node]), ())
+        return any(self.carries[offer] for offer in offers)
 
     def cost(self, service: str, rate: float, nodes: Collection[Node]) -> float:
         """Returns what the shares of GPUs cost that carry this rate on these nodes; infinite if none can."""
@@ -37,23 +42,18 @@ class Estimate:
             site = self.sites[node.name]
             price[site] = min(price.get(site, np.inf), node.price_per_hour)
         for site in sorted(price):
-            for offer in range(int(self.t.site_start[site]), int(self.t.site_start[site + 1])):
-                if self.t.offer_service[offer] == number:
-                    each = self.rates[offer]
-                    copies = np.ceil(rate / np.maximum(each, 1e-12) - 1e-9)
-                    taken = np.where(each > 0, copies * self.shares[offer], np.inf)
-                    best = min(best, float(taken.min() * price[site]))
+            for offer in self.offers.get((number, site), ()):
+                best = min(best, self._taken(offer, rate) * price[site])
         return best
 
-    def _offers(self, service: str, sites: set[int]) -> Floats:
-        number = self.t.number_of[service]
-        found = [
-            self.rates[offer]
-            for site in sites
-            for offer in range(int(self.t.site_start[site]), int(self.t.site_start[site + 1]))
-            if self.t.offer_service[offer] == number
-        ]
-        return np.concatenate(found) if found else np.zeros(0)
+    def _taken(self, offer: int, rate: float) -> float:
+        """Returns the GPUs, in parts, that carry this rate by an offer."""
+        key = (offer, rate)
+        if key not in self.known:
+            each = self.rates[offer]
+            copies = np.ceil(rate / np.maximum(each, 1e-12) - 1e-9)
+            self.known[key] = float(np.where(each > 0, copies * self.shares[offer], np.inf).min())
+        return self.known[key]
 
 
 def estimate(problem: Problem) -> Estimate:
@@ -67,4 +67,9 @@ def estimate(problem: Problem) -> Estimate:
     if len(t.offer_service):
         shares[t.is_dedicated[t.offer_service]] = 1.0
     sites = {name: pool.site for pool in t.pools for name, _ in pool.gpus}
-    return Estimate(t, rates, shares, sites)
+    offers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    site_of = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start)).tolist()
+    for offer, key in enumerate(zip(t.offer_service.tolist(), site_of, strict=True)):
+        offers[key].append(offer)
+    carries = (rates > 0).any(axis=1).tolist() if len(rates) else []
+    return Estimate(t, rates, shares, sites, dict(offers), carries)
