@@ -17,7 +17,7 @@ from solvers.planning.search.tables import tables
 SMALL_GPUS = 32  # of a fleet: as many are divided in several ways
 TURNS = 3
 SMALL_WORK = 4  # steps of the search, by which divisions of a small fleet are compared
-MOST_WORK = 3  # of them where the first leaves something unserved
+MOST_WORK = 16  # of them where the first leaves something unserved
 MISFIT_WEIGHT = 0.2  # of the cost, for a division in which nothing that runs could stay
 
 
