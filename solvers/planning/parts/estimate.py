@@ -71,5 +71,5 @@ def estimate(problem: Problem) -> Estimate:
     site_of = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start)).tolist()
     for offer, key in enumerate(zip(t.offer_service.tolist(), site_of, strict=True)):
         offers[key].append(offer)
-    carries = (rates > 0).any(axis=1).tolist() if len(rates) else []
+    carries = [bool((row > 0).any()) for row in rates]
     return Estimate(t, rates, shares, sites, dict(offers), carries)
