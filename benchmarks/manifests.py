@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]
@@ -103,6 +104,11 @@ def _service(of: Service, offered: tuple[str, ...]) -> Document:
         spec["variants"] = list(of.variants)
     if of.gpu_types is not None:
         spec["gpuTypes"] = list(of.gpu_types)
+    if of.availability != ANYWHERE:
+        rules = of.availability
+        spec["availability"] = {
+            "spread": rules.spread, "surviveNodes": rules.survive_nodes, "maxSpotShare": rules.max_spot_share
+        }  # fmt: skip
     return spec
 
 

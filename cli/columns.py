@@ -120,6 +120,9 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("ACCURACY", spec("minAccuracy"), wide=True),
         TableColumn("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),
         TableColumn("MIN", spec("minInstances", default="1"), wide=True),
+        TableColumn("SPREAD", spec("availability.spread", default="gpu"), wide=True),
+        TableColumn("SURVIVES", spec("availability.surviveNodes", default="0"), wide=True),
+        TableColumn("SPOT", spec("availability.maxSpotShare", default="1"), wide=True),
         TableColumn("ISOLATION", spec("isolation", default="shared"), wide=True),
     ),
     Kind.JOB: (

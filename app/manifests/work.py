@@ -35,6 +35,16 @@ class Slo(Spec):
     percentile: Annotated[float, Field(ge=50, le=99.9)] = Field(description="Share of requests, in percent")
 
 
+class AvailabilitySpec(Spec):
+    """What must be left of a service when a part of the fleet fails."""
+
+    spread: Literal["gpu", "node", "region"] = Field("gpu", description="What minInstances counts different ones of")
+    survive_nodes: Annotated[int, Field(ge=0, le=1)] = Field(
+        0, description="1: without any one node the other instances carry the rate, at utilization 0.95 at most"
+    )
+    max_spot_share: Fraction = Field(1, description="Part of the rate that spot nodes may carry")
+
+
 class ServiceSpec(Spec):
     """A model served online under an SLO."""
 
@@ -48,6 +58,9 @@ class ServiceSpec(Spec):
     isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")
     priority: Priority = Field(100, description="Weight of its unserved load")
     mode: Mode | None = Field(None, description="Overrides the policy's mode for this service")
+    availability: AvailabilitySpec | None = Field(
+        None, description="Where its instances run, so that enough is left when a part of the fleet fails"
+    )
 
 
 class JobProfileSpec(DemandSpec):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.latency.limits import LatencyTable, OutsideTheTable, limits
+from solvers.latency.limits import LatencyTable, OutsideTheTable, limits, used_loads
 from solvers.latency.rates import busy_fraction, latency_at, max_rate, patient_timeouts, timeout_for
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "max_rate",
     "patient_timeouts",
     "timeout_for",
+    "used_loads",
 ]

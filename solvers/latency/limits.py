@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -93,3 +94,16 @@ def row(percentile: float, batch: int, prompt: bool = False) -> Any:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
     rows = limits(percentile, [batch])
     return (rows.prompt if prompt else rows.loads)[batch]
+
+
+def used_loads(rows: NDArray[np.float64], share: float, most: float) -> NDArray[np.float64]:
+    """Returns rows that accept this share of the load at every ratio, and never more than `most`."""
+    if share == 1.0 and most == inf:
+        return rows
+    found = rows.copy()
+    slopes, loads = found[..., kernels.POINTS : 2 * kernels.POINTS], found[..., 2 * kernels.POINTS : 3 * kernels.POINTS]
+    slopes *= share
+    loads *= share
+    slopes[loads >= most] = 0.0
+    np.minimum(loads, most, out=loads)
+    return found

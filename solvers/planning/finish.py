@@ -11,6 +11,7 @@ from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.kept_bound import BOUND_ERROR_SHARE
+from solvers.planning.parts import Division, divided_as, joined
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
@@ -22,15 +23,30 @@ MOST_SIMULATED_INSTANCES = 300  # beyond it a simulation takes longer than a cal
 REPAIR_ROUNDS = 4
 
 
-def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
-    """Returns the plan of a draft once the judge accepts it."""
-    return finish_services(t, _completed(t, best, method), known)
+def finish_plan(
+    t: Tables, best: SearchDraft, known: float | None, method: str, division: Division | None = None
+) -> Plan:
+    """Returns the plan of a draft once the judge accepts it; with a division, the draft is one of its parts."""
+    services = _completed(t, best, method)
+    return finish_services(t, services, known) if division is None else finish_parts(division, services, known)
 
 
-def finish_services(t: Tables, services: ServicePlan, known: float | None) -> Plan:
-    """Returns the plan of these services, with jobs and reasons, once the judge accepts it."""
+def finish_parts(
+    division: Division, services: ServicePlan, known: float | None, running: Sequence[Instance] = ()
+) -> Plan:
+    """Returns the plan of the whole services that these parts belong to, once the judge accepts it."""
+    state = division.whole.state
+    whole = joined(division, services, [*running, *(state.running if state else ())])
+    return finish_services(tables(division.whole), whole, known, division.beside_jobs)
+
+
+def finish_services(t: Tables, services: ServicePlan, known: float | None, beside_jobs: Problem | None = None) -> Plan:
+    """Returns the plan of these services, with jobs and reasons, once the judge accepts it.
+
+    Jobs are placed by the problem `beside_jobs`, if it is given.
+    """
     problem = t.problem
-    plan, verdict, method = _accepted(problem, services)
+    plan, verdict, method = _accepted(problem, services, beside_jobs or problem)
     bound, note = _sound(known, verdict.cost.total)
     return Plan(
         instances=plan.instances,
@@ -48,8 +64,12 @@ def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
     from solvers.planning.batches.find import with_batches  # most plans have none
 
-    services = with_batches(problem, plan, row)
-    return finish_services(tables(problem), services, None) if services else None
+    division = divided_as(problem, plan)
+    if division is None:
+        services = with_batches(problem, plan, row)
+        return finish_services(tables(problem), services, None) if services else None
+    services = with_batches(division.problem, division.of_plan(plan), row)
+    return finish_parts(division, services, None, plan.instances) if services else None
 
 
 def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
@@ -75,12 +95,12 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
     return services
 
 
-def _accepted(problem: Problem, services: ServicePlan) -> tuple[Plan, Verdict, str]:
+def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> tuple[Plan, Verdict, str]:
     """Adds jobs and takes out what the judge refuses; returns the plan, the verdict and the method."""
     placed, method = services.instances, services.origin
     unserved = services.unserved
     for attempt in range(REPAIR_ROUNDS + 1):
-        plan, of_jobs = _whole(problem, placed, unserved)
+        plan, of_jobs = _whole(beside_jobs, placed, unserved)
         is_simulated = len(placed) <= MOST_SIMULATED_INSTANCES
         verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
@@ -138,9 +158,9 @@ def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     """Returns the unserved services with reasons and with the changes that would serve them."""
     if not plan.unserved:
         return ()
-    from solvers.planning.explain import explained  # most plans serve everything
+    from solvers.planning.parts.reasons import explained_parts  # most plans serve everything
 
-    return explained(problem, plan)
+    return explained_parts(problem, plan)
 
 
 def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:

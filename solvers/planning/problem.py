@@ -6,9 +6,11 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache, lru_cache
-from itertools import pairwise
 from typing import Literal, TypeAlias
+
+from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
+from solvers.planning.indexes import are_rising
+from solvers.planning.indexes import gpu_indexes as gpu_indexes
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
@@ -17,17 +19,6 @@ ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
 
 class WrongProblem(ValueError):
     """A problem that names something unknown, or holds a number that is not allowed."""
-
-
-@cache
-def gpu_indexes(count: int) -> tuple[int, ...]:
-    """Returns the indexes of a node's GPUs where none is missing; nodes of one size share the tuple."""
-    return tuple(range(count))
-
-
-@lru_cache(maxsize=1024)  # a fleet has few different ones
-def _are_rising(gpus: tuple[int, ...]) -> bool:
-    return all(index >= 0 for index in gpus[:1]) and all(before < after for before, after in pairwise(gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +50,10 @@ class Node:
     region: str = "default"
     templates: frozenset[str] | None = None  # None: all
     pricing: Literal["gpu", "node"] = "gpu"  # what services there pay: the GPUs that they use, or all of it
+    cell: str = ""  # the group of nodes that it belongs to, while services are divided
 
     def __post_init__(self) -> None:
-        if not _are_rising(self.gpus):
+        if not are_rising(self.gpus):
             raise WrongProblem(f"node {self.name} has GPUs {self.gpus}; indexes from 0 that rise are needed")
 
     @property
@@ -132,6 +124,9 @@ class Service:
     min_instances: int = 1
     is_dedicated: bool = False
     priority: int = 100
+    availability: Availability = ANYWHERE
+    cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
+    used_load: UsedLoad = ALL_LOAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,12 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
 
 
 def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
-    """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides."""
+    """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides.
+
+    Where services are divided for their availability it returns none: its plan is not one of their parts.
+    """
+    if any(service.availability.binds(service.min_instances) for service in t.problem.services.values()):
+        return None
     steps = -(-proof.work // BOUND_STEPS)
     if proof.placed:
         return SearchDraft(proof.placed, proof.cost, steps, EXACT)

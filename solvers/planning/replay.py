@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
+from solvers.planning.parts import divided
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, proofs, proved_draft
@@ -20,12 +21,13 @@ def replay_plan(problem: Problem, seed: int, work: int, *, is_exact: bool) -> Pl
 
     Its bound is not computed again: another process found it, and the plan does not depend on it.
     """
-    t = tables(problem)
+    division = divided(problem)
+    t = tables(division.problem if division else problem)
     draft = next((draft for draft in _made(t, seed, work, is_exact) if draft.work >= work), None)
     if draft is None or draft.work > work:
         search = "the exact search" if is_exact else f"the search with seed {seed}"
         raise SolverBug(f"{search} finds no plan at step {work}")
-    plan = finish_plan(t, draft, None, draft.method)
+    plan = finish_plan(t, draft, None, draft.method, division)
     assert plan.certificate
     return replace(plan, certificate=replace(plan.certificate, work=work))
 

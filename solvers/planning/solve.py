@@ -15,6 +15,8 @@ from solvers.planning import bound
 from solvers.planning.duals import Duals
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
+from solvers.planning.parts import divided
+from solvers.planning.parts.bound import needed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
@@ -103,9 +105,13 @@ def find(
         raise ValueError("alone needs a limit of work: budget.work is None")
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
-    t = tables(problem)
-    bounding = Worker("bound", _bounds(t, budget.work))
-    pays = bool(len(t.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    division = divided(problem)
+    t = tables(division.problem if division else problem)
+    bounded = t if division is None else tables(needed(problem))
+    bounding = Worker("bound", _bounds(bounded, budget.work))
+    pays = (
+        bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    )
     if pays and not alone:
         bounding.start()
     try:
@@ -132,7 +138,7 @@ def find(
         notes = _notes(workers, is_proved=is_proved, is_short=is_cut and budget.work is not None)
         if is_proved:
             best.proof = ""
-    plan = finish_plan(t, best.draft, best.bound, best.draft.method + notes + best.proof)
+    plan = finish_plan(t, best.draft, best.bound, best.draft.method + notes + best.proof, division)
     certificate = plan.certificate
     assert certificate
     plan = replace(plan, certificate=replace(certificate, work=best.draft.work, seconds=time.monotonic() - began))

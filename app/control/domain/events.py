@@ -76,7 +76,7 @@ class Reason(StrEnum):
     TOO_FEW_GPUS = (
         "too_few_gpus",
         "warning",
-        "Fewer GPUs can run the service than its minInstances asks for; its running copies stay.",
+        "Too few GPUs or nodes can run the service for its minInstances or availability; its running copies stay.",
     )
     CORDONED = "cordoned", "info", "The node or GPU is cordoned, so nothing new is placed there."
     NODE_SILENT = (

@@ -17,6 +17,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
+from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.kept_bound import KeptBound, with_bound
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
@@ -97,6 +98,7 @@ class StepBase:
             return answer
         known = {(violation.where, violation.rule) for violation in self.judged.verdict().violations}
         found = [violation for violation in verdict.violations if (violation.where, violation.rule) not in known]
+        found = [violation for violation in found if violation.rule not in AVAILABILITY_RULES]
         if not found:
             return answer
         wrong = "; ".join(map(str, found[:MOST_SPELLED]))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.plan import Plan, unserved_rest
@@ -73,7 +74,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
     names = {
         name: problem.services[name]
         if name in services
-        else replace(problem.services[name], rate_per_second=carried[name], min_instances=1)
+        else replace(problem.services[name], rate_per_second=carried[name], min_instances=1, availability=ANYWHERE)
         for name in sorted(here)
         if name in services or carried[name] > 0
     }

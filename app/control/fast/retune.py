@@ -11,6 +11,7 @@ from app.control.fast.neighbourhood import Neighbourhood
 from app.control.fast.shapes import BatchCapacity, batch_capacity, best_batch, fitting_batches
 from solvers.latency import latency_at
 from solvers.planning.judge.readings import JudgedGpu, Resident
+from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Instance, Policy, Problem
 from solvers.planning.replan.rates import even, shared
 from solvers.planning.search.promise import timeouts
@@ -154,5 +155,9 @@ def share_rate(
 def accept(before: Neighbourhood, after: Neighbourhood) -> Neighbourhood | None:
     """Returns the area after a change, if the judge finds no violation that was not there before."""
     wrong = {(violation.where, violation.rule) for violation in before.verdict.violations}
-    found = [violation for violation in after.verdict.violations if (violation.where, violation.rule) not in wrong]
+    found = [
+        violation
+        for violation in after.verdict.violations
+        if (violation.where, violation.rule) not in wrong and violation.rule not in AVAILABILITY_RULES
+    ]
     return None if found else after

@@ -15,6 +15,7 @@ from functools import lru_cache
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count
+from app.control.formulate.availability import relax_availability
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Question
@@ -73,8 +74,9 @@ def pose(
     )
     running, placed = running_instances(snapshot.in_force, problem)
     problem = replace(problem, state=RunningState(snapshot.at, running, placed))
-    services, short = relax_min_instances(problem)
-    return Question(replace(problem, services=services), pinned, short)
+    services, without = relax_availability(problem)
+    services, short = relax_min_instances(replace(problem, services=services))
+    return Question(replace(problem, services=services), pinned, {**without, **short})
 
 
 class _WorldIdentity:

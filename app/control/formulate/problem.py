@@ -24,6 +24,7 @@ from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
+from solvers.planning.availability import ANYWHERE, Availability
 from solvers.planning.problem import (
     Curve,
     Demand,
@@ -171,7 +172,15 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         min_instances=min_instances(spec),
         is_dedicated=spec.get("isolation") == "dedicated",
         priority=spec.get("priority", PRIORITIES["Service"]),
+        availability=_availability(spec),
     )
+
+
+def _availability(spec: Spec) -> Availability:
+    given = spec.get("availability")
+    if not given:
+        return ANYWHERE
+    return Availability(given.get("spread", "gpu"), given.get("surviveNodes", 0), given.get("maxSpotShare", 1.0))
 
 
 def _job(manifest: Manifest, units_left: Mapping[str, float]) -> Job:

@@ -11,12 +11,14 @@ from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planning.batches.batch import GroupRow
+from solvers.planning.parts import divided_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Node, Problem, Profile, Service
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
+    from solvers.planning.parts.follow import PartsReplanner
     from solvers.planning.replan import Replanner
 
 pickle_by_values(Instance, Service, Node, Profile, Demand)  # a problem and a plan have thousands of them
@@ -127,14 +129,14 @@ def repeated(order: Repeat) -> SolverAnswer:
     return _as_outcome(made, recipe, began)
 
 
-def prepared(order: Prepare) -> Replanner:
+def prepared(order: Prepare) -> Replanner | PartsReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
-    from solvers.planning.replan import Replanner
+    from solvers.planning.parts.follow import replanner_of
 
-    return Replanner.of(order.problem, order.plan)
+    return replanner_of(order.problem, order.plan)
 
 
-def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
+def followed(replanner: Replanner | PartsReplanner, order: Follow) -> SolverAnswer:
     """Adapts the plan to new rates. The replanner cannot be used again: its next answer would start from this one.
 
     The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
@@ -158,8 +160,10 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
+        division = divided_as(order.problem, order.plan)
+        problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
         found = find_batches(
-            order.problem, order.plan, order.known, tries=order.tries, seed=order.seed,
+            problem, plan, order.known, tries=order.tries, seed=order.seed,
             has_time=lambda: order.seconds is None or time.monotonic() < began + order.seconds,
         )  # fmt: skip
         return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began, batches=found)

@@ -28,6 +28,7 @@ from solvers.compiled import read_all
 from solvers.planning.workers import Worker, gather
 
 if TYPE_CHECKING:
+    from solvers.planning.parts.follow import PartsReplanner
     from solvers.planning.replan import Replanner
 
 
@@ -39,7 +40,7 @@ class Serving:
         import solvers.planning.replan  # noqa: F401 (the loops that follow a plan)
 
         read_all(waits=False)
-        self._warm: Replanner | None = None
+        self._warm: Replanner | PartsReplanner | None = None
         self._base = 0
 
     def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside) -> object:
@@ -77,5 +78,5 @@ class Serving:
         return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died", recipe))
 
 
-def _once(warm: Replanner, order: Follow) -> Iterator[SolverAnswer]:
+def _once(warm: Replanner | PartsReplanner, order: Follow) -> Iterator[SolverAnswer]:
     yield followed(warm, order)

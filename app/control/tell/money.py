@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from app.control.formulate.tenants.demand import GpuUsage, gpus_per_rate, used_by_service, used_by_tenant
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.plan import Plan, Releasable
 from solvers.planning.problem import Limit, Node, Problem, Service
 
@@ -106,7 +107,8 @@ def join_names(names: Sequence[str]) -> str:
 def _unserved_part(service: Service, rate: float, is_served: bool) -> Service:
     """Returns the unserved part of a service; where instances run already, one more is enough."""
     least = 1 if is_served else service.min_instances
-    return replace(service, rate_per_second=rate, min_instances=least)
+    rules = ANYWHERE if is_served else service.availability
+    return replace(service, rate_per_second=rate, min_instances=least, availability=rules)
 
 
 def _nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[str, float]) -> dict[str, Node]:

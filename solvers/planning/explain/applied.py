@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solvers.latency import latency_at, timeout_for
+from solvers.latency import latency_at, timeout_for, used_loads
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
+from solvers.planning.availability import ANYWHERE
 from solvers.planning.explain.free_capacity import (
     FreeCapacity,
     busy_w,
@@ -184,7 +185,7 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeC
     for instance in here:
         rates[instance.service] += instance.rate_per_second
     services = {
-        name: replace(problem.services[name], rate_per_second=rate, min_instances=1)
+        name: replace(problem.services[name], rate_per_second=rate, min_instances=1, availability=ANYWHERE)
         for name, rate in rates.items()
         if name != whole
     }
@@ -215,7 +216,8 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = instance.exec_ms * margin
-    row = latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
+    used, row = service.used_load, latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
+    row = used_loads(row, used.share, used.most * margin)
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 

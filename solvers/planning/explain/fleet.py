@@ -46,7 +46,7 @@ def fleet(problem: Problem, taken: Collection[Place]) -> FleetCapacity:
     by_node = Counter(name for name, _ in taken)
     nodes: dict[tuple[object, ...], list[Node]] = {}
     for node in problem.nodes.values():
-        nodes.setdefault((node.gpu_type, node.templates), []).append(node)
+        nodes.setdefault((node.gpu_type, node.templates, node.cell), []).append(node)
     kinds = []
     for alike in nodes.values():
         gpus = sum(node.gpu_count for node in alike)

@@ -152,7 +152,7 @@ def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
 
 def kind_of(node: Node) -> tuple[object, ...]:
     """Names the kind of a node: empty GPUs of one kind differ by their node's room at most."""
-    return (node.gpu_type, node.price_per_hour, node.templates)
+    return (node.gpu_type, node.price_per_hour, node.templates, node.cell)
 
 
 def _roomiest(at: Mapping[Place, JudgedGpu]) -> tuple[list[Place], bool]:

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from solvers.latency import limits
+from solvers.latency import limits, used_loads
 from solvers.planning.explain.kernels import most_exec_ms
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
 from solvers.planning.problem import GpuType, Instance, Node, Place, Policy, Problem
@@ -126,8 +126,8 @@ def outside_of(policy: Policy, free_sm: float) -> float:
 def _bears(problem: Problem, instance: Instance, now_ms: float) -> float:
     """Returns the longest exec at which an instance may still carry its rate, at least `now_ms`."""
     service, policy = problem.services[instance.service], problem.policy
-    row = limits(service.percentile, [instance.batch]).loads[instance.batch]
-    margin = 1 + policy.exec_margin
+    margin, used = 1 + policy.exec_margin, service.used_load
+    row = used_loads(limits(service.percentile, [instance.batch]).loads[instance.batch], used.share, used.most * margin)
     most: float = most_exec_ms(
         row, float(instance.batch), instance.rate_per_second, service.slo_ms, margin, policy.utilization, now_ms
     )

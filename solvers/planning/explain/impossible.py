@@ -100,7 +100,7 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
                 demand.cpu_cores <= kind.most_cpu_cores
                 and demand.host_memory_gib <= kind.most_host_memory_gib
                 and is_able(
-                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service), at.power_w,
+                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service, policy), at.power_w,
                     demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
                     service.slo_ms, margin, share_pressure,
                 )

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from solvers.latency import limits
+from solvers.latency import limits, used_loads
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
 from solvers.planning.explain.gpu_groups import FreeGpu, GpuGroup
@@ -119,7 +119,8 @@ def options(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: Notes
     """Returns every shape that the service's SLO, memory, watts and neighbours allow there."""
     service, policy = terms.service, terms.policy
     key = (
-        id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.is_dedicated,
+        id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.cells,
+        service.used_load, service.is_dedicated,
         policy.same_model_per_gpu, policy.clients_per_gpu,
     )  # fmt: skip
     known = notes.options.get(key)
@@ -134,7 +135,7 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
     for number, gpu in enumerate(group.gpus):
         if admits(gpu, service, policy):
             clock = 0.0 if gpu.is_empty else gpu.clocks_mhz[0]
-            alike[gpu.gpu_type.name, gpu.node.templates, clock].append(number)
+            alike[gpu.gpu_type.name, gpu.node.templates, gpu.node.cell, clock].append(number)
     ways: list[Way] = []
     at, by_way, cap, by, exec_ms = [], [], [], [], []
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
@@ -146,7 +147,7 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
             most, batch, time = np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size)
             looked = caps(
                 which, group.sm_percent, group.memory_gib, group.watts, group.pressure, group.first, group.neighbours,
-                way.at.exec_ms, way.at.memory_gib, way.at.batches, loads_of(way.at, service),
+                way.at.exec_ms, way.at.memory_gib, way.at.batches, loads_of(way.at, service, policy),
                 way.at.pressure, way.at.power_w, demand.sensitivity, way.ratio**demand.clock_exponent,
                 way.ratio**-demand.power_exponent, service.slo_ms, 1 + policy.exec_margin, policy.utilization,
                 share_pressure, most, batch, time,
@@ -197,6 +198,8 @@ def _ratio(gpu_type: GpuType, clock_mhz: float) -> float:
 
 def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile]:
     """Yields the profiles by which the service may run on a node."""
+    if service.cells is not None and node.cell not in service.cells:
+        return
     templates = {variant.name: variant.template for variant in problem.models[service.model]}
     for variant in service.variants:
         profile = problem.profiles.get((service.model, variant, node.gpu_type))
@@ -205,10 +208,10 @@ def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile
             yield profile
 
 
-def loads_of(at: Measured, service: Service) -> Floats:
+def loads_of(at: Measured, service: Service, policy: Policy) -> Floats:
     """Returns the accepted loads of each batch at the service's percentile."""
-    rows: Floats = limits(service.percentile, at.batches.tolist()).loads[at.batches]
-    return rows
+    rows, used = limits(service.percentile, at.batches.tolist()).loads[at.batches], service.used_load
+    return used_loads(rows, used.share, used.most * (1 + policy.exec_margin))
 
 
 def measured(profile: Profile) -> Measured:

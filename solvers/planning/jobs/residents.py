@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.latency import limits
+from solvers.latency import limits, used_loads
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
+from solvers.planning.availability import UsedLoad
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import watts
@@ -31,14 +32,14 @@ class Residents:
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
-        rows: dict[tuple[float, int], int] = {}
+        rows: dict[tuple[float, int, UsedLoad], int] = {}
         table = np.zeros((len(instances), 15))
         gpus = gpus_with(problem, instances, ())
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
         for at, (number, gpu, line) in enumerate(lines):
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
-            row = rows.setdefault((service.percentile, instance.batch), len(rows))
+            row = rows.setdefault((service.percentile, instance.batch, service.used_load), len(rows))
             slower = gpu.type.top_clock_mhz / instance.clock_mhz
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
             table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
@@ -53,8 +54,11 @@ class Residents:
         self.row: Ints = columns[6].astype(np.int64)
         self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
         self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
-        self.rows: Floats = np.array([limits(percentile, [batch]).loads[batch] for percentile, batch in rows])
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
+        self.rows: Floats = np.array([
+            used_loads(limits(percentile, [batch]).loads[batch], load.share, load.most * self.margin)
+            for percentile, batch, load in rows
+        ])  # fmt: skip
 
     def slowdown(self, among: Neighbours) -> Floats:
         """Returns the slow-down of each without jobs."""

@@ -98,6 +98,7 @@ class JudgedPlan:
         for job, out in change.unplaced.items():
             self._unplaced[job] = [out] if out else []
         self._judge_gpus(touched)
+        named |= self._lines.survivors_on(touched)
         for node in {place[0] for place in touched}:
             self._judge_node(node)
         for name in named:
@@ -198,7 +199,7 @@ class JudgedPlan:
         # Rate and timeout are valid: the other rules find the same for every line of this shape on such a GPU.
         shape = (
             instance.service, instance.variant, instance.batch, instance.sm_percent, instance.memory_gib,
-            instance.clock_mhz, gpu.type.name, gpu.node.templates,
+            instance.clock_mhz, gpu.type.name, gpu.node.templates, gpu.node.cell,
         )  # fmt: skip
         if shape not in self._sound or self._broken.by_part:
             self._broken.note(("line", id(line)), lambda: where(instance), shapes.RULES, self.problem, line, gpu)

@@ -19,6 +19,7 @@ class PlanLines:
         self.by_service: dict[str, dict[int, Resident]] = defaultdict(dict)
         self.by_job: dict[str, list[JobResident]] = defaultdict(list)
         self.missing_gpus: dict[Place, JudgedGpu] = {}  # that a line names and no node has
+        self._survivors = {name for name, service in problem.services.items() if service.availability.survive_nodes}
 
     def seat(self, instance: Instance, place: Place) -> tuple[Resident, JudgedGpu | None]:
         """Adds an instance at its place; the GPU is None where no node has it."""
@@ -49,6 +50,13 @@ class PlanLines:
         keeper.jobs.remove(line)
         self.by_job[placed.job].remove(line)
         return line
+
+    def survivors_on(self, places: Iterable[Place]) -> set[str]:
+        """Returns the services on these GPUs that survive the loss of a node: what is left depends on neighbours."""
+        if not self._survivors:
+            return set()
+        gpus = [gpu for place in places if (gpu := self.gpus.get(place))]
+        return self._survivors & {line.instance.service for gpu in gpus for line in gpu.residents}
 
     def drop_gpu(self, place: Place) -> None:
         """Forgets a GPU that nothing runs on any more."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import fsum
 
 from solvers.planning.judge.readings import Resident
-from solvers.planning.judge.tolerances import RATE_SHARE, SUM_SHARE
+from solvers.planning.judge.tolerances import RATE_SHARE, SUM_SHARE, SURVIVING_UTILIZATION
 from solvers.planning.plan import Unserved
 from solvers.planning.problem import Problem, Service
 
@@ -69,7 +69,7 @@ def largest_carry(
 def largest_apart(
     problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
-    """minInstances >= 2 => the minInstances largest run on as many GPUs
+    """minInstances >= 2 => the minInstances largest run on as many GPUs; with spread, nodes or regions
 
     Where rates are equal at the edge, the plan may choose which of them count.
     """
@@ -77,19 +77,82 @@ def largest_apart(
     if least < 2 or len(lines) < least:
         return None
     edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
-    over = [line.instance.place for line in lines if line.instance.rate_per_second > edge * (1 + SUM_SHARE)]
-    level = {line.instance.place for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE}
+    over = [_apart(problem, line) for line in lines if line.instance.rate_per_second > edge * (1 + SUM_SHARE)]
+    level = {_apart(problem, line) for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE}
     places = set(over)
     if len(places) == len(over) and len(places | level) >= least:
         return None
-    return f"its {least} largest instances run on {min(least - 1, len(places | level))} GPUs, not on {least}"
+    noun = {"gpu": "GPUs", "node": "nodes", "region": "regions"}[service.availability.spread]
+    return f"its {least} largest instances run on {min(least - 1, len(places | level))} {noun}, not on {least}"
+
+
+def _apart(problem: Problem, line: Resident) -> object:
+    """Returns the GPU, node or region of an instance, whichever the service counts."""
+    spread = line.service.availability.spread if line.service else "gpu"
+    if spread == "gpu":
+        return line.instance.place
+    node = line.instance.node
+    return problem.nodes[node].region if spread == "region" and node in problem.nodes else node
+
+
+def survives_a_node(
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
+) -> str | None:
+    """surviveNodes 1 => for every node: sum over the other nodes of 0.95 x batch / exec >= sum of all rates
+
+    exec is that of the plan, without the margin: what runs on the other nodes stays as it is.
+    """
+    if not service.availability.survive_nodes:
+        return None
+    served = fsum(line.instance.rate_per_second for line in lines)
+    for lost in sorted({line.instance.node for line in lines}):
+        left = fsum(
+            SURVIVING_UTILIZATION * line.instance.batch * 1000 / line.exec_ms
+            for line in lines
+            if line.instance.node != lost and line.exec_ms
+        )
+        if left < served * (1 - SUM_SHARE):
+            return (
+                f"without node {lost} its other instances carry {left:.6g} of {served:.6g} a second at utilization"
+                f" {SURVIVING_UTILIZATION:g}"
+            )
+    return None
+
+
+def spot_within_share(
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
+) -> str | None:
+    """sum of the rates on spot nodes <= maxSpotShare x sum of all rates"""
+    share = service.availability.max_spot_share
+    if share >= 1:
+        return None
+    served = fsum(line.instance.rate_per_second for line in lines)
+    on_spot = fsum(line.instance.rate_per_second for line in lines if _is_spot(problem, line.instance.node))
+    if on_spot <= share * served + RATE_SHARE * served:
+        return None
+    return f"{on_spot:.6g} of {served:.6g} a second run on spot nodes, over maxSpotShare {share:g}"
+
+
+def _is_spot(problem: Problem, node: str) -> bool:
+    return node in problem.nodes and problem.nodes[node].purchase == "spot"
 
 
 def _nth(number: int) -> str:
     return f"{number}{'st' if number == 1 else 'nd' if number == 2 else 'rd' if number == 3 else 'th'}"
 
 
-RULES = (unserved_told_once, rates_add_up, min_instances_run, largest_carry, largest_apart)
+RULES = (
+    unserved_told_once,
+    rates_add_up,
+    min_instances_run,
+    largest_carry,
+    largest_apart,
+    survives_a_node,
+    spot_within_share,
+)
+
+# A quick step may break these to serve more; the next whole plan keeps them again.
+AVAILABILITY_RULES = frozenset({"largest_apart", "survives_a_node", "spot_within_share"})
 
 
 def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> str | None:

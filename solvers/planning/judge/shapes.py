@@ -62,6 +62,14 @@ def template_offered(problem: Problem, line: Resident, gpu: JudgedGpu | None) ->
     return None
 
 
+def cell_admitted(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """cell(node) in cells of the service, where it is a part of one that is divided"""
+    service = line.service
+    if service is None or gpu is None or service.cells is None or gpu.node.cell in service.cells:
+        return None
+    return f"node {gpu.node.name} is of cell {gpu.node.cell}, not of {', '.join(sorted(service.cells))}"
+
+
 def shape_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """(model, variant, type(gpu)) has a profile, and batch in latencyMs"""
     if line.service is None or gpu is None or line.alone_ms is not None:
@@ -125,6 +133,8 @@ def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -
     instance = line.instance
     load = instance.rate_per_second * line.exec_ms / 1000 / instance.batch
     limit = problem.policy.utilization
+    if line.service:
+        limit = min(limit, line.service.used_load.most)
     if load <= limit * (1 + SUM_SHARE):
         return None
     return (
@@ -139,6 +149,7 @@ RULES = (
     variant_admitted,
     gpu_type_admitted,
     template_offered,
+    cell_admitted,
     shape_profiled,
     sm_profiled,
     memory_covers,

@@ -6,6 +6,7 @@ SUM_SHARE = 1e-9  # sums and products of floats: relative, and absolute below 1
 RATE_SHARE = 1e-5  # sum of a service's rates; an unserved rate below this share of it counts as 0
 BUDGET_SHARE = 0.02  # of the fleet's power, whose busy fractions come from a simulation
 SAME_SHARE = 1e-9  # times max(1, value): a smaller difference is not a change
+SURVIVING_UTILIZATION = 0.95  # of what is left of a service when it has lost a node
 CLAIM_SHARE = 0.01  # of a prediction that the plan states
 
 

@@ -40,19 +40,19 @@ def _busy_w(shop: Workshop) -> dict[tuple[int, int], float]:
     t = shop.t
     number = {place: index for index, place in enumerate(gpu for pool in t.pools for gpu in pool.gpus)}
     offer_of = {
-        (t.site_types[site], t.services[t.offer_service[offer]], t.offer_variant[offer]): offer
+        (site, t.services[t.offer_service[offer]], t.offer_variant[offer]): offer
         for site in range(len(t.site_types))
         for offer in range(int(t.site_start[site]), int(t.site_start[site + 1]))
     }
     found: dict[tuple[int, int], float] = defaultdict(float)
     for instance in instances(t, placed_instances(shop))[0]:
-        gpu_type = t.problem.nodes[instance.node].gpu_type
-        offer = offer_of[gpu_type, instance.service, instance.variant]
+        gpu_type, gpu = t.problem.nodes[instance.node].gpu_type, number[instance.place]
+        offer = offer_of[int(shop.pools.site[shop.board.pool[gpu]]), instance.service, instance.variant]
         profile = t.offer_profile[offer]
         slower = t.problem.gpu_types[gpu_type].top_clock_mhz / instance.clock_mhz
         watts = float(t.power_w[profile, instance.sm_percent] * slower ** -t.power_exponent[profile])
         load = min(instance.rate_per_second * instance.exec_ms / instance.batch / 1000, 1.0)
-        found[number[instance.place], int(offer)] += watts * busy_fraction(instance.batch, load)
+        found[gpu, int(offer)] += watts * busy_fraction(instance.batch, load)
     return found
 
 

@@ -16,7 +16,7 @@ from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, 
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Site: TypeAlias = tuple[str, frozenset[str] | None]  # a GPU type and the templates that its nodes offer
+Site: TypeAlias = tuple[str, frozenset[str] | None, str]  # a GPU type, the templates that its nodes offer, their cell
 SM = 101  # SM% 0..100 as an index
 
 
@@ -114,8 +114,9 @@ def tables(problem: Problem) -> Tables:
     profiles = [problem.profiles[key] for key in offers.profiles]
     batches = sorted({batch for profile in profiles for batch in profile.latency_ms}) or [1]
     exec_ms, memory_gib = _measurements(profiles, batches)
-    percentiles = sorted({service.percentile for service in services})
-    row_of = {percentile: row for row, percentile in enumerate(percentiles)}
+    margin = 1 + problem.policy.exec_margin
+    rows = sorted({_row(service, margin) for service in services})
+    row_of = {row: number for number, row in enumerate(rows)}
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in services}))}
     policy = problem.policy
@@ -124,13 +125,13 @@ def tables(problem: Problem) -> Tables:
         services=names,
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
-        percentile_row=_ints(row_of[service.percentile] for service in services),
+        percentile_row=_ints(row_of[_row(service, margin)] for service in services),
         unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
         model=_ints(models[service.model] for service in services),
         tenant=_ints(tenants[service.tenant] for service in services),
-        loads=_loads(percentiles, batches),
+        loads=_loads(rows, batches),
         batches=_ints(batches),
         profiles=offers.profiles,
         exec_ms=exec_ms,
@@ -148,7 +149,7 @@ def tables(problem: Problem) -> Tables:
         site_start=_ints(offers.site_start),
         group_start=_ints(offers.group_start),
         site_group=_ints(offers.site_group),
-        site_types=tuple(gpu_type for gpu_type, _ in sites),
+        site_types=tuple(gpu_type for gpu_type, _, _ in sites),
         pools=pools,
     )
 
@@ -182,8 +183,10 @@ def _admitted(
     problem: Problem, service: Service, site: Site, templates: Mapping[tuple[str, str], str | None]
 ) -> Iterator[ProfileKey]:
     """Yields the profiles by which a service may run on a site."""
-    gpu_type, offered = site
+    gpu_type, offered, cell = site
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
+        return
+    if service.cells is not None and cell not in service.cells:
         return
     for variant in service.variants:
         key = (service.model, variant, gpu_type)
@@ -204,10 +207,17 @@ def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[
     return exec_ms, memory_gib
 
 
-def _loads(percentiles: Sequence[float], batches: Sequence[int]) -> Floats:
-    """Returns the loads that the latency package accepts, by percentile and batch."""
-    limits = [latency.limits(percentile, batches).loads for percentile in percentiles]
-    return np.ascontiguousarray(np.stack([rows[batches] for rows in limits])) if limits else np.zeros((0, 1, 1))
+def _row(service: Service, margin: float) -> tuple[float, float, float]:
+    return service.percentile, service.used_load.share, service.used_load.most * margin
+
+
+def _loads(rows: Sequence[tuple[float, float, float]], batches: Sequence[int]) -> Floats:
+    """Returns the loads that the latency package accepts, by (percentile, share of them used, most) and batch."""
+    found = [
+        latency.used_loads(latency.limits(percentile, batches).loads[batches], share, most)
+        for percentile, share, most in rows
+    ]
+    return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
 
 
 def _floats(values: Iterable[float]) -> Floats:
@@ -222,11 +232,11 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     """Returns the sites and the pools of GPUs, both in an order that the names of types and prices decide."""
 
     def site_of(node: Node) -> Site:
-        return (node.gpu_type, node.templates)
+        return (node.gpu_type, node.templates, node.cell)
 
     nodes = [problem.nodes[name] for name in sorted(problem.nodes)]
     sites = sorted(
-        {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None)
+        {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None, site[2])
     )
     number = {site: index for index, site in enumerate(sites)}
     alike: dict[tuple[int, float, bool, bool], list[Node]] = {}

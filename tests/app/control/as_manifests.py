@@ -131,6 +131,11 @@ def _service(service: Service) -> dict[str, Any]:
         "minInstances": service.min_instances,
         "isolation": "dedicated" if service.is_dedicated else "shared",
         "priority": service.priority,
+        "availability": {
+            "spread": service.availability.spread,
+            "surviveNodes": service.availability.survive_nodes,
+            "maxSpotShare": service.availability.max_spot_share,
+        },
     } | _known({"gpuTypes": list(service.gpu_types) if service.gpu_types is not None else None})
 
 

@@ -106,6 +106,14 @@ FAULTY = {
     "number is no text": Bad(service(model="3"), "spec.model", "3 is not a string"),
     "number is no list": Bad(service(gpuTypes="t4"), "spec.gpuTypes", "not a list"),
     "list is no mapping": Bad(service(slo="[80, 98]"), "spec.slo", "not a mapping"),
+    "two nodes to survive": Bad(
+        service(availability="{surviveNodes: 2}"), "spec.availability.surviveNodes", "out of range"
+    ),
+    "spread over racks": Bad(service(availability="{spread: rack}"), "spec.availability.spread", "not one of"),
+    "more than all on spot": Bad(
+        service(availability="{maxSpotShare: 1.5}"), "spec.availability.maxSpotShare", "out of range"
+    ),
+    "an unknown rule": Bad(service(availability="{zones: 3}"), "spec.availability.zones", "there is no field"),
     "half an instance": Bad(service(minInstances="1.5"), "spec.minInstances", "not a whole number"),
     "null for nothing": Bad(service(mode="null"), "spec.mode", "null"),
     "null for something": Bad(service(slo="null"), "spec.slo", "null"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from app.control.answer.explain.instance import InstanceWhy, describe_instance, why_instance
 from app.control.answer.explain.shares import costs_of_services
@@ -12,6 +13,7 @@ from app.control.answer.explain.wording import count, money, ms, rate
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
+from solvers.planning.parts.reasons import RulePrice, price_of_rules
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
@@ -39,6 +41,7 @@ class ServiceWhy:
     cost_per_hour: float
     missing: UnservedWhy | None
     shapes: tuple[InstanceWhy, ...]
+    rules: RulePrice | None = None  # what its availability costs
 
 
 def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
@@ -53,6 +56,7 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
         cost_per_hour=costs_of_services(problem, plan)[name],
         missing=find_unserved_why(problem, plan, unserved) if unserved else None,
         shapes=tuple(why_instance(problem, plan, line, judged) for line in _of_each_shape(problem, mine)),
+        rules=price_of_rules(problem, name),
     )
 
 
@@ -93,6 +97,8 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
             f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
+    if why.rules and why.rules.per_hour < inf:
+        sentences.append(f"its availability ({why.rules.rules}) costs about {money(why.rules.per_hour)} an hour")
     if why.missing:
         gone = why.missing
         sentences.append(f"unserved: {rate(gone.rate_per_second)} a second: {gone.reason}")

@@ -12,6 +12,7 @@ from app.control.formulate.problem import POLICY_FIELDS, build_problem, planning
 from app.manifests.kinds import parse
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load
+from solvers.planning.availability import Availability
 from solvers.planning.problem import Demand, Instance, Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from tests.app.control.as_manifests import manifests
 from tests.app.manifests.test_contract_example import EXAMPLE
@@ -31,6 +32,8 @@ def whole_problem() -> Problem:
     running = tuple(replace(instance, exec_ms=0.0) for instance in small_world.plan().instances)
     state = RunningState(now=small_world.NOON, running=running, jobs=(PlacedJob("lab/slow", "n3", 0, 20, 4),))
     limits = {"shop": Limit(gpus=2, price_per_hour=4), "lab": Limit(price_per_hour=9)}
+    search = replace(problem.services["shop/search"], availability=Availability("region", 1, 0.25))
+    problem = replace(problem, services={**problem.services, search.name: search})
     return replace(problem, jobs=jobs, nodes=nodes, state=state, limits=limits, spare={"old": 8})
 
 

@@ -1,0 +1,10 @@
+"""Divides services whose instances must not fail together into parts that the planner places like services.
+
+Every part has its own nodes, so that whatever the planner does with the parts, the services keep their rules.
+"""
+
+from solvers.planning.parts.choose import divided, divided_as, is_served
+from solvers.planning.parts.divide import Division
+from solvers.planning.parts.join import joined
+
+__all__ = ["Division", "divided", "divided_as", "is_served", "joined"]

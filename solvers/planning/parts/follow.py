@@ -1,0 +1,51 @@
+"""Follows new rates of services that are divided: the replanner changes the plan of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from solvers.planning.judge import judge
+from solvers.planning.parts.choose import divided_as
+from solvers.planning.parts.divide import Division
+from solvers.planning.parts.join import joined
+from solvers.planning.plan import Changes, Plan, ServicePlan
+from solvers.planning.problem import Problem
+from solvers.planning.replan.replanner import Replanned, Replanner
+from solvers.planning.search.promise import keep
+
+
+@dataclass
+class PartsReplanner:
+    """A valid plan in a warm process, as the plan of the parts of its services."""
+
+    division: Division
+    replanner: Replanner
+    base: Plan
+
+    def change(self, rates: Mapping[str, float]) -> Replanned:
+        """Changes the plan to follow new rates of these services."""
+        found = self.replanner.change(self.division.of_rates(rates))
+        self.division = replace(self.division, whole=self.division.whole.with_rates(rates))
+        return found
+
+    @property
+    def plan(self) -> Plan:
+        """Returns the current plan of the whole services."""
+        found = self.replanner.plan
+        services = ServicePlan(list(found.instances), list(found.unserved), "")
+        whole = joined(self.division, services, self.base.instances)
+        plan = replace(
+            found, instances=tuple(whole.instances), unserved=tuple(whole.unserved), changes=Changes(), certificate=None
+        )
+        assert found.certificate
+        verdict = judge(self.division.whole, plan, simulate=False, keeps=keep)
+        return replace(plan, certificate=replace(found.certificate, cost=verdict.cost))
+
+
+def replanner_of(problem: Problem, plan: Plan) -> Replanner | PartsReplanner:
+    """Returns a replanner that holds the plan ready to be followed."""
+    division = divided_as(problem, plan)
+    if division is None:
+        return Replanner.of(problem, plan)
+    return PartsReplanner(division, Replanner.of(division.problem, division.of_plan(plan)), plan)

@@ -1,0 +1,81 @@
+"""Tiny problems with rules of availability against all plans of a coarse grid: bound and plan keep their words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Literal
+
+import pytest
+
+from benchmarks.families import FAMILIES, family
+from solvers.planning import bound
+from solvers.planning.availability import Availability
+from solvers.planning.judge import judge
+from solvers.planning.parts.bound import needed
+from solvers.planning.problem import Node, Problem, Service
+from solvers.planning.search.promise import keep
+from solvers.planning.search.tables import tables
+from solvers.planning.solve import SolveBudget, find
+from tests.solvers.planning.parts.tiny_plans import cheapest
+from tests.support.soak import scaled
+
+PROBLEMS = 500
+STEP = PROBLEMS // scaled(PROBLEMS, PROBLEMS // 10)
+WORK = 200_000
+SPOT_PRICE_SHARE = 0.4
+
+
+def tiny(number: int) -> Problem:
+    """Returns one of the 500: two to four GPUs on nodes of one or two, in two regions, bought in several ways."""
+    r = Random(number)
+    name = FAMILIES[number // 10 % len(FAMILIES)]
+    load = None if name.startswith("G") else r.choice([0.1, 0.2, 0.4])
+    made = family(name, r.randint(2, 4), r.randint(1, 2), number, load)
+    nodes = {node.name: node for old in made.nodes.values() for node in _split(r, old)}
+    services = {name: _asking(r, service) for name, service in made.services.items()}
+    policy = replace(made.policy, pricing="gpu", power_budget_w=None)
+    return replace(made, nodes=nodes, services=services, policy=policy)
+
+
+def _split(r: Random, node: Node) -> list[Node]:
+    """Returns nodes of one or two GPUs instead of one of several."""
+    found: list[Node] = []
+    left = node.gpu_count
+    while left:
+        gpus = min(left, r.randint(1, 2))
+        left -= gpus
+        purchase: Literal["onDemand", "owned", "spot"] = r.choice(["onDemand", "onDemand", "owned", "spot"])
+        price = node.price_per_hour * (SPOT_PRICE_SHARE if purchase == "spot" else 1)
+        found.append(
+            replace(
+                node,
+                name=f"{node.name}-{len(found)}",
+                gpus=tuple(range(gpus)),
+                purchase=purchase,
+                price_per_hour=price,
+                region=r.choice(["north", "south"]),
+                pricing="node" if purchase in ("onDemand", "spot") and r.random() < 0.3 else "gpu",
+            )
+        )
+    return found
+
+
+def _asking(r: Random, service: Service) -> Service:
+    rules = Availability(r.choice(["gpu", "node", "region"]), r.choice([0, 1, 1]), r.choice([1.0, 1.0, 0.5, 0.3, 0.0]))
+    return replace(service, availability=rules, min_instances=r.choice([1, 1, 2]))
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
+def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> None:
+    problem = tiny(number)
+    cost, tried = cheapest(problem)
+    assert judge(problem, tried, simulate=False, keeps=keep).violations == ()
+    for found in bound.rounds(tables(needed(problem)), WORK):
+        assert found.bound <= cost + 1e-9 * max(1.0, cost)
+    plan = find(problem, SolveBudget(None, 4), alone=True).plan
+    assert plan.certificate
+    assert judge(problem, plan, keeps=keep).violations == ()
+    assert plan.certificate.bound is None or plan.certificate.bound <= min(cost, plan.certificate.cost.total) * (
+        1 + 1e-9
+    )
