@@ -7,17 +7,12 @@ from math import log
 import numpy as np
 
 from solvers.planning.jobs.placement import JobPlacement, Value, less, may_open
-from solvers.planning.judge.billing import is_billed_whole
 
 MOST_PLACEMENTS = 30_000
 
 
 def is_small(s: JobPlacement) -> bool:
-    """Tells if all placements can be tried, and are priced exactly: jobs open no two GPUs of a node billed whole."""
-    problem = s.room.problem
-    opened = [problem.nodes[s.room.nodes[node]] for node in set(s.room.fleet.node[s.room.fleet.price > 0.0].tolist())]
-    if any(is_billed_whole(node, problem.policy) and node.gpu_count > 1 for node in opened):
-        return False
+    """Tells if all placements can be tried."""
     free = [job for job in range(len(s.room.jobs)) if job not in s.room.stays]
     return len(free) * log(len(s.room.places) + 1) <= log(MOST_PLACEMENTS)
 
@@ -55,6 +50,6 @@ def _descend(
 
 
 def _is_paid(s: JobPlacement, gpu: int) -> bool:
-    """Tells if one of its jobs may open it, or stays there."""
+    """Tells if one of the jobs that share its price may open it, or stays there."""
     price = float(s.room.fleet.price[gpu])
-    return any(job in s.room.stays or may_open(s.room.jobs[job], price) for job in s.on(gpu))
+    return any(job in s.room.stays or may_open(s.room.jobs[job], price) for job in s.sharing(gpu))

@@ -57,6 +57,10 @@ class JobPlacement:
         """Returns its jobs, in the order in which they came."""
         return [int(job) for job in self.board.job[gpu, : self.board.taken[gpu]]]
 
+    def sharing(self, gpu: int) -> list[int]:
+        """Returns the jobs that pay together for a GPU: those on it, or on its node where that is billed whole."""
+        return [job for other in self.room.opened_with[gpu] for job in self.on(other)]
+
     def waiting(self) -> list[int]:
         """Returns the jobs without a place, the most expensive to leave waiting first."""
         found = [int(job) for job in np.flatnonzero(self.board.home < 0) if int(job) not in self.left_out]
@@ -88,17 +92,20 @@ class JobPlacement:
     def _become(self, gpu: int, jobs: list[int], is_undone: bool = False) -> bool:
         board, price, before = self.board, float(self.room.fleet.price[gpu]), self.on(gpu)
         watts, seconds = float(board.watts[gpu]), float(board.seconds[gpu])
+        others = price > 0.0 and any(board.taken[other] for other in self.room.opened_with[gpu] if other != gpu)
         self._trial.job[: len(jobs)] = jobs
         count, fleet, work = len(jobs), self.room.fleet, self.room.work
         if not settle(fleet, work, board, gpu, count, self.frugality, self.tries, self._trial):
             return False
         if not is_undone:
             self._journal.append((gpu, before))
-        self.cost += self.energy_price * (float(board.watts[gpu]) - watts) + price * ((count > 0) - bool(before))
+        self.cost += self.energy_price * (float(board.watts[gpu]) - watts)
+        if price > 0.0 and not others:
+            self.cost += price * ((count > 0) - bool(before))
+            board.is_open[list(self.room.opened_with[gpu])] = count > 0
         self.cost += sum(self.penalty[job] for job in before) - sum(self.penalty[job] for job in jobs)
         self.waits += len(before) - count
         self.seconds += float(board.seconds[gpu]) - seconds
-        board.is_open[gpu] = price == 0.0 or count > 0
         return True
 
     def spend(self) -> None:
@@ -130,6 +137,15 @@ class JobPlacement:
         """Returns the cost, without the GPU's price, and the seconds that the last fit would add."""
         watts, seconds = (float(value) for value in self._trial.about)
         return self.energy_price * (watts - self.board.watts[gpu]), seconds - float(self.board.seconds[gpu])
+
+    def home_outside(self, job: int, gpu: int) -> tuple[int, float, float]:
+        """Returns the open GPU that adds least of those that are not paid together with this one."""
+        together = list(self.room.opened_with[gpu])
+        before = self.board.is_open[together]
+        self.board.is_open[together] = 0
+        found = self.home(job)
+        self.board.is_open[together] = before
+        return found
 
     def home(self, job: int, but: int = -1) -> tuple[int, float, float]:
         """Returns the open GPU that adds least, or -1, with the cost and the seconds that it adds."""

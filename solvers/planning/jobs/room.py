@@ -28,6 +28,7 @@ class Room:
     cpu_cores: Floats  # [node] left by services
     host_memory_gib: Floats
     free_w: float  # of the fleet's budget, less what services draw on average
+    opened_with: tuple[tuple[int, ...], ...]  # [GPU] those paid with it: itself, or all of a node billed whole
     number_of: dict[Place, int]
     stays: dict[int, PlacedJob]  # jobs that run and are not preemptible
 
@@ -63,6 +64,7 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
         cpu_cores=np.array([node.cpu_cores for node in nodes]) - cores + KEPT,
         host_memory_gib=np.array([node.host_memory_gib for node in nodes]) - hosted + KEPT,
         free_w=np.inf if budget_w is None else budget_w - drawn_w,
+        opened_with=_opened_with(problem, nodes),
         number_of=number_of,
         stays=stays,
     )
@@ -123,8 +125,7 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
 def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) -> Floats:
     """Returns what opening a GPU of each node costs a job, where services have so many residents.
 
-    On a node that is billed whole it is the price of all its GPUs, and nothing where services run on one of them. A
-    second GPU of such a node counts the same, although it adds nothing: a plan never costs more than placement counts.
+    On a node that is billed whole it is the price of all its GPUs, and nothing where services run on one of them.
     """
     prices = []
     for node, count in zip(nodes, residents.tolist(), strict=True):
@@ -132,6 +133,15 @@ def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) ->
         is_free = node.is_paid_anyway or (whole and count > 0)
         prices.append(0.0 if is_free else whole_price(node) if whole else node.price_per_hour)
     return np.array(prices, dtype=np.float64)
+
+
+def _opened_with(problem: Problem, nodes: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
+    """Returns for each GPU all those whose price is paid together with its own, itself among them."""
+    found: list[tuple[int, ...]] = []
+    for node in nodes:
+        gpus = tuple(range(len(found), len(found) + node.gpu_count))
+        found += [gpus] * len(gpus) if is_billed_whole(node, problem.policy) else [(gpu,) for gpu in gpus]
+    return tuple(found)
 
 
 def _seats(policy: Policy, gpus: int, residents: Residents) -> Ints:

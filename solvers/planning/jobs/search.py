@@ -83,33 +83,34 @@ def place(s: JobPlacement, job: int) -> bool:
 
 
 def open_together(s: JobPlacement) -> None:
-    """Opens GPUs that are too expensive for any single waiting job, but not for several together."""
+    """Opens GPUs, or nodes, that are too expensive for any single waiting job, but not for several together."""
     for (_, price), gpus in s.pools.items():
         for gpu in gpus:
             if s.board.is_open[gpu]:
                 continue
+            together = s.room.opened_with[gpu]
             waiting = s.waiting()
             allowing = [job for job in waiting if may_open(s.room.jobs[job], price)]
-            if not allowing or sum(s.penalty[job] for job in waiting[:SEATS]) <= price:
+            if not allowing or sum(s.penalty[job] for job in waiting[: SEATS * len(together)]) <= price:
                 break
             before, mark = s.cost, s.mark()
             for job in [allowing[0], *waiting]:
                 if s.board.home[job] < 0:
-                    s.put(job, gpu)
+                    any(s.put(job, other) for other in sorted(together, key=lambda other: int(s.board.taken[other])))
             if s.cost >= before * (1 - NEAR_SHARE):
                 s.back(mark)
                 break
 
 
 def close(s: JobPlacement, budget: int) -> None:
-    """Moves the jobs of an opened GPU elsewhere, or lets them wait, if that is cheaper than the GPU."""
+    """Moves the jobs of an opened GPU, or node, elsewhere, or lets them wait, if that is cheaper than its price."""
     for gpu in np.flatnonzero((s.room.fleet.price > 0) & (s.board.taken > 0)).tolist():
-        jobs = s.on(gpu)
+        jobs = s.sharing(gpu)
         if s.work >= budget or any(job in s.room.stays for job in jobs):
             continue
         before, mark = s.value, s.mark()
         for job in sorted(jobs, key=lambda job: (-s.penalty[job], job)):
-            home, cost, _ = s.home(job, gpu)
+            home, cost, _ = s.home_outside(job, gpu)
             s.take(job)  # also if it finds no other: no job may be left to pay for the GPU
             if home >= 0 and cost <= s.penalty[job]:
                 s.put(job, home)
@@ -138,7 +139,7 @@ def push_aside(s: JobPlacement, budget: int) -> None:
 def may_not_pay(s: JobPlacement, job: int, other: int, gpu: int) -> bool:
     """Tells if the GPU was opened, and without `other` no job is left whose price allows it."""
     price = float(s.room.fleet.price[gpu])
-    rest = [third for third in s.on(gpu) if third != other]
+    rest = [third for third in s.sharing(gpu) if third != other]
     return price > 0 and not any(may_open(s.room.jobs[candidate], price) for candidate in [*rest, job])
 
 
@@ -158,7 +159,7 @@ def move(s: JobPlacement, budget: int) -> None:
 def leaves_unpaid(s: JobPlacement, job: int) -> bool:
     """Tells if other jobs share a GPU that only this job may open."""
     gpu = int(s.board.home[job])
-    rest = [other for other in s.on(gpu) if other != job]
+    rest = [other for other in s.sharing(gpu) if other != job]
     price = float(s.room.fleet.price[gpu])
     return price > 0 and bool(rest) and not any(may_open(s.room.jobs[other], price) for other in rest)
 

@@ -98,6 +98,7 @@ def worlds(
         nodes[name] = Node(
             name, draw(st.sampled_from(["big", "old"])), gpu_indexes(count), draw(st.sampled_from([3.0, 16.0])), 64,
             draw(st.sampled_from([0.5, 1.0, 2.0])), draw(st.sampled_from(["onDemand", "onDemand", "owned"])),
+            pricing=draw(st.sampled_from(["gpu", "node"])),
         )  # fmt: skip
     problem = Problem(types, nodes, {}, {}, {}, policy=policy)
     instances: list[Instance] = []

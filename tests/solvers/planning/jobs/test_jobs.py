@@ -223,3 +223,34 @@ def test_many_jobs_are_placed_right_within_little_work() -> None:
     for found in (quick, better):
         assert judged(problem, (), found)[0].violations == ()
     assert better.job_cost <= quick.job_cost + 1e-9
+
+
+def by_node(problem: Problem) -> Problem:
+    return replace(problem, nodes={name: replace(node, pricing="node") for name, node in problem.nodes.items()})
+
+
+def test_two_jobs_on_two_gpus_of_a_node_that_is_billed_whole_open_it_once() -> None:
+    hurried = [job(name, deadline=NOON + timedelta(minutes=18)) for name in "ab"]  # 3.33 of at most 4 a second
+    problem = by_node(fleet(*hurried))
+    for work in (0, 5000):
+        found = place_jobs(problem, (), work)
+        assert len(found.jobs) == 2 and found.job_cost == pytest.approx(2.0)
+        assert judged(problem, (), found)[0].cost.job == pytest.approx(2.0)
+
+
+def test_a_node_too_dear_for_each_gpus_jobs_is_opened_for_all_of_them() -> None:
+    hurried = [job(name, deadline=NOON + timedelta(minutes=18), priority=3) for name in "ab"]  # 1.5 an hour each
+    problem = by_node(fleet(*hurried))
+    assert place_jobs(by_node(fleet(hurried[0])), ()).jobs == ()
+    found = place_jobs(problem, ())
+    assert len(found.jobs) == 2 and found.job_cost == pytest.approx(2.0)
+    assert judged(problem, (), found)[0].violations == ()
+
+
+def test_a_node_that_jobs_opened_is_emptied_where_they_have_room_elsewhere() -> None:
+    jobs = [job(name, deadline=NOON + timedelta(hours=2)) for name in "abc"]
+    nodes = {name: Node(name, "card", gpu_indexes(2), 16, 64, 1.0, pricing="node") for name in ("n", "o")}
+    running = tuple(PlacedJob(name, node, 0, 50, 4.0) for name, node in zip("abc", "nno", strict=True))
+    problem = replace(fleet(*jobs), nodes=nodes, state=RunningState(NOON, (), running))
+    found = place_jobs(problem, ())
+    assert {placed.node for placed in found.jobs} == {"n"} and found.job_cost == pytest.approx(2.0)
