@@ -196,5 +196,5 @@ def releasable(problem: Problem, plan: Plan) -> tuple[Releasable, ...]:
     return tuple(
         Releasable(name, node.gpu_count * node.price_per_hour)
         for name, node in sorted(problem.nodes.items())
-        if name not in used
+        if name not in used and node.pricing != "paid"
     )

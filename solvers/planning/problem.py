@@ -49,7 +49,8 @@ class Node:
     purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
     region: str = "default"
     templates: frozenset[str] | None = None  # None: all
-    pricing: Literal["gpu", "node"] = "gpu"  # what services there pay: the GPUs that they use, or all of it
+    # What services there pay: the GPUs that they use, all of it, or nothing because something else pays for all of it.
+    pricing: Literal["gpu", "node", "paid"] = "gpu"
     cell: str = ""  # the group of nodes that it belongs to, while services are divided
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ class Node:
     @property
     def is_paid_anyway(self) -> bool:
         """Tells if its GPUs cost a job nothing."""
-        return self.purchase in ("owned", "reserved")
+        return self.purchase in ("owned", "reserved") or self.pricing == "paid"
 
 
 @dataclass(frozen=True, slots=True)

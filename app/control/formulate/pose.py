@@ -56,10 +56,11 @@ def pose(
     taken = _demands(whole, pinned)
     units_left = _units_left(whole, snapshot) if jobs is None else jobs
     running_jobs = {instance.owner for _, instance in pinned if instance.job}
+    paid = {node for node, instance in pinned if instance.service}
     problem = replace(
         whole,
         nodes={
-            name: _less(node, usable[name], snapshot.nodes[name], taken.get(name, ()))
+            name: _billed(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ())), node, name in paid)
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, pinned)),
@@ -126,21 +127,30 @@ def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
 
 
 def _less(node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand]) -> Node:
-    """Returns the node with the resources that pinned instances leave.
-
-    Where it is billed whole, its price stays the same: the GPUs that are left have a larger share of it.
-    """
+    """Returns the node with the resources that pinned instances leave."""
     offered = None if facts.templates is None else frozenset(facts.templates)
     if offered is not None and node.templates is not None:
         offered &= node.templates
     return replace(
         node,
         gpus=gpus,
-        price_per_hour=node.price_per_hour * (node.gpu_count / len(gpus) if node.pricing == "node" else 1.0),
         cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in taken)),
         host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in taken)),
         templates=node.templates if offered is None else offered,
     )
+
+
+def _billed(less: Node, whole: Node, is_paid: bool) -> Node:
+    """Returns what is left of a node with its price, which stays the same where it is billed whole.
+
+    The GPUs that are left then have a larger share of it; or they cost nothing, where a service stays on one that is
+    left out and pays for all of the node.
+    """
+    if whole.pricing != "node":
+        return less
+    if is_paid:
+        return replace(less, pricing="paid")
+    return replace(less, price_per_hour=whole.price_per_hour * whole.gpu_count / less.gpu_count)
 
 
 def _demands(problem: Problem, pinned: Sequence[tuple[str, AssignedInstance]]) -> dict[str, list[Demand]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import fsum
 
-from solvers.planning.judge.billing import is_billed_whole, whole_price
+from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.jobs import is_node_opened_for_jobs, is_opened_for_jobs
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.services import unserved_rate
@@ -20,7 +20,8 @@ def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
     """Returns what services pay for a GPU in an hour; `busy_w` are their watts above idle times their busy fractions.
 
     pricing gpu: its price, or nothing on a node that is billed whole: `node_costs` has it. pricing share: price x
-    max(sum of SM% / 100, sum of memory / its memory), the whole price where a dedicated service runs.
+    max(sum of SM% / 100, sum of memory / its memory), the whole price where a dedicated service runs. Where something
+    outside the problem pays for the node: a millionth of it.
     Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
     """
     if not gpu.residents:
@@ -28,7 +29,7 @@ def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
     energy = (gpu.type.idle_w + busy_w) / 1000 * policy.energy_price_per_kwh
     if is_billed_whole(gpu.node, policy):
         return energy
-    return gpu.node.price_per_hour * used_part(gpu, policy) + energy
+    return gpu_price(gpu.node) * used_part(gpu, policy) + energy
 
 
 def node_costs(node: Node, gpus: Sequence[JudgedGpu]) -> tuple[float, float]:

@@ -238,7 +238,7 @@ def running_board(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Runni
         rate=np.zeros((gpus, MOST_RESIDENTS)),
         memory=np.zeros((gpus, MOST_RESIDENTS)),
         site=np.array([pool.site for pool in t.pools for _ in pool.gpus], dtype=np.int64),
-        price=np.array([pool.price_per_hour for pool in t.pools for _ in pool.gpus], dtype=np.float64),
+        price=np.array([problem.nodes[node].price_per_hour for node, _ in place_of], dtype=np.float64),
         value=np.array([pool.price_per_hour for pool in t.pools], dtype=np.float64)[b.pool] + shop.pools.extra[b.pool],
         job_sm=np.zeros(gpus, dtype=np.int64),
         job_memory=np.zeros(gpus),

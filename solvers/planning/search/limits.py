@@ -85,7 +85,7 @@ def _keep_tenants(shop: Workshop) -> None:
             continue
         seats: list[tuple[float, int, int, float, float]] = []
         for gpu in shop.used.tolist():
-            price = t.pools[b.pool[gpu]].price_per_hour
+            price = t.problem.nodes[t.pools[b.pool[gpu]].gpus[0][0]].price_per_hour
             for slot in range(int(b.count[gpu])):
                 offer = int(b.offer[gpu, slot])
                 service = t.offer_service[offer]

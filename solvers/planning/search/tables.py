@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
-from solvers.planning.judge.billing import is_billed_whole
+from solvers.planning.judge.billing import gpu_price, is_billed_whole
 from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
 Floats = NDArray[np.float64]
@@ -242,7 +242,8 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     alike: dict[tuple[int, float, bool, bool], list[Node]] = {}
     for node in nodes:
         whole = is_billed_whole(node, problem.policy)
-        alike.setdefault((number[site_of(node)], node.price_per_hour, node.is_paid_anyway, whole), []).append(node)
+        price = node.price_per_hour if whole else gpu_price(node)
+        alike.setdefault((number[site_of(node)], price, node.is_paid_anyway, whole), []).append(node)
     pools = []
     for site, price, paid, whole in sorted(alike):
         of = alike[site, price, paid, whole]

@@ -91,7 +91,7 @@ def least_cost(problem: Problem) -> float:
     best = inf
     for number in product(*[_paid(node) for node in nodes]):
         used = [node for node, count in zip(nodes, number, strict=True) for _ in range(count)]
-        price = sum(node.price_per_hour for node in used)
+        price = sum(price_of_gpu(node) for node in used)
         if price >= best or not used:
             continue
         cover = sets[used[0].gpu_type]
@@ -110,6 +110,11 @@ def _undominated(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         if not any((row <= other).all() for other in kept):
             kept.append(row)
     return np.array(kept)
+
+
+def price_of_gpu(node: Node) -> float:
+    """Returns its price, or a millionth of it where something else pays for the node."""
+    return node.price_per_hour / 1e6 if node.pricing == "paid" else node.price_per_hour
 
 
 def _paid(node: Node) -> Sequence[int]:

@@ -20,7 +20,7 @@ from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find, solve
 from tests.solvers.planning.bound.test_bound import last
-from tests.solvers.planning.small_fleets import fleets, least_cost
+from tests.solvers.planning.small_fleets import fleets, least_cost, price_of_gpu
 from tests.support.soak import scaled
 
 
@@ -34,7 +34,7 @@ def counted(problem: Problem, plan: Plan) -> float:
     def price(node: Node) -> float:
         used = {instance.gpu for instance in plan.instances if instance.node == node.name}
         paid = len(node.gpus) if used and node.pricing == "node" else len(used)
-        return paid * node.price_per_hour
+        return paid * price_of_gpu(node)
 
     return sum(map(price, problem.nodes.values()))
 
@@ -43,7 +43,7 @@ def counted(problem: Problem, plan: Plan) -> float:
 @given(fleets(pricing="node"), st.integers(0, 3))
 def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixed: int) -> None:
     r = Random(mixed)
-    nodes = {name: replace(node, pricing=r.choice(["gpu", "node", "node"])) for name, node in problem.nodes.items()}
+    nodes = {name: replace(node, pricing=r.choice(["gpu", "node", "node", "paid"])) for name, node in problem.nodes.items()}
     problem = replace(problem, nodes=nodes)
     least, plan = least_cost(problem), solve(problem, SolveBudget(seconds=None, work=20))
     assert plan.certificate and plan.certificate.bound is not None

@@ -84,7 +84,8 @@ def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
     if services:
         return f"why this GPU: {', '.join(services)} pay for it, so the job costs nothing there"
     if node.is_paid_anyway:
-        return f"why this GPU: it is {node.purchase} and paid for anyway"
+        why = "its node has a service that stays there" if node.pricing == "paid" else f"it is {node.purchase}"
+        return f"why this GPU: {why} and paid for anyway"
     what = "its node was empty and is billed whole" if is_whole else "it was empty"
     price = price_of_used(node, problem.policy, 1)
     return f"why this GPU: {what} and is used for the job, at {money(price)} an hour"
