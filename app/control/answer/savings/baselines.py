@@ -3,16 +3,19 @@
 `one_per_gpu`: every instance has a GPU to itself, of the type on which its service costs least.
 `hetsev`: HetSev's greedy chooses the number and type of instances of each service; they share GPUs by first fit.
 `largest`: every service runs on the type with most memory, in the smallest shape; instances share GPUs by first fit.
+
+Where nodes are billed whole, a baseline pays all GPUs of the nodes that hold its own, divided evenly among these.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Literal
 
 from app.control.answer.savings.first_fit import TOLERANCE_SHARE, BaselineInstance, first_fit
+from app.control.answer.savings.renting import least_rent
 from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
@@ -35,7 +38,7 @@ def rates_served(plan: Plan) -> dict[str, float]:
 
 def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
     """Returns the cost per hour by baseline and tenant; a service without a baseline counts as in the plan."""
-    rates, price = rates_served(plan), prices(problem)
+    rates = rates_served(plan)
     paid = by_service(problem, list_gpus(problem, plan))
     found: dict[Baseline, dict[str, float]] = {}
     for baseline in BASELINES:
@@ -45,6 +48,8 @@ def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
             holding = GpuHolding(instance.service, shape.sm_percent, shape.memory_gib)
             gpus[shape.gpu_type, instance.gpu].append(holding)
         is_alone = baseline == "one_per_gpu"
+        needed = Counter(name for name, _ in gpus)
+        price = {name: least_rent(problem, name, count) / count for name, count in needed.items()}
         pays = by_service(problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
         found[baseline] = by_tenant(problem, {service: pays.get(service, paid[service]) for service in rates})
     return found

@@ -1,6 +1,7 @@
 """Finds the shapes that an instance of a service may have on a GPU without interference.
 
-Baselines suffer no interference, and find any number of GPUs at the lowest price that the fleet pays for their type.
+Baselines suffer no interference, and find any number of GPUs, on nodes like the fleet's, at the lowest price that it
+pays for their type.
 They come out cheaper than they could be, so the true savings are at least as high as reported.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
 
@@ -10,6 +11,7 @@ import pytest
 
 from app.control.answer.savings.baselines import BASELINES, Baseline, costs, place_baseline, plan_costs
 from app.control.answer.savings.first_fit import BaselineInstance
+from app.control.answer.savings.renting import least_rent
 from app.control.formulate.problem import build_problem
 from simulation.world import of_documents
 from solvers.latency import max_rate
@@ -149,3 +151,25 @@ def test_a_service_that_a_baseline_cannot_serve_saves_nothing() -> None:
     hard = Problem(problem.gpu_types, problem.nodes, problem.models, problem.profiles, services, policy=problem.policy)
     plan = plan_of(hard, {"shop/b": 30.0})
     assert costs(hard, plan) == {baseline: plan_costs(hard, plan) for baseline in BASELINES}
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_where_nodes_are_billed_whole_a_baseline_pays_for_whole_nodes_of_eight(baseline: Baseline) -> None:
+    problem, plan = fleet("node"), plan_of(fleet("node"), RATES)
+    price = {"v100-16gb": 1.2, "t4-8gb": 0.4}
+    used = {(instance.shape.gpu_type, instance.gpu) for instance in place_baseline(problem, RATES, baseline)}
+    total = sum(8 * price[name] * ceil(sum(gpu == name for gpu, _ in used) / 8) for name in price)
+    assert sum(costs(problem, plan)[baseline].values()) == pytest.approx(total)
+    assert sum(plan_costs(problem, plan).values()) == pytest.approx(8 * 1.2)
+
+
+def test_the_least_rent_mixes_sizes_of_nodes_and_gpus_that_are_paid_by_themselves() -> None:
+    problem = fleet("node")
+    whole = problem.nodes["n-1"]
+    sizes = {f"n-{count}": replace(whole, name=f"n-{count}", gpus=tuple(range(count))) for count in (3, 8)}
+    mixed = replace(problem, nodes=sizes)
+    assert [least_rent(mixed, whole.gpu_type, count) for count in (0, 1, 3, 4, 7, 9)] == pytest.approx(
+        [1.2 * paid for paid in (0, 3, 3, 6, 8, 9)]
+    )
+    owned = replace(whole, name="mine", pricing="gpu", purchase="owned")
+    assert least_rent(replace(problem, nodes={**sizes, "mine": owned}), whole.gpu_type, 4) == pytest.approx(4.8)
