@@ -128,7 +128,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str) -> No
         purchase=purchase_of(spec),
         region=spec.get("region", "default"),
         templates=None if templates is None else frozenset(templates),
-        pricing="node" if gpu_count(spec) > 1 and pays_whole_node(pricing, purchase_of(spec)) else "gpu",
+        pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
     )
 
 

@@ -76,7 +76,7 @@ def _nodes(d: RunningBoard, gpus: Sequence[int]) -> Iterator[tuple[str, Node]]:
                 cpu_cores=max(0.0, float(d.b.cpu[row])),
                 host_memory_gib=max(0.0, float(d.b.host[row])),
             )
-            yield name, _billed(d, part) if is_billed_whole(part, whole.policy) else part
+            yield name, _billed(d, part) if is_billed_whole(whole.nodes[name], whole.policy) else part
 
 
 def _billed(d: RunningBoard, node: Node) -> Node:

@@ -8,8 +8,11 @@ PAID_SHARE = 1e-6  # of its price counts a GPU that is paid anyway: of plans ali
 
 
 def is_billed_whole(node: Node, policy: Policy) -> bool:
-    """Tells if all of a node is paid while a service runs on any GPU of it; where shares are priced, none is."""
-    return node.pricing == "node" and policy.pricing == "gpu"
+    """Tells if all of a node is paid while a service runs on any GPU of it; where shares are priced, none is.
+
+    A node of one GPU is paid by GPU, which is the same.
+    """
+    return node.pricing == "node" and policy.pricing == "gpu" and node.gpu_count > 1
 
 
 def whole_price(node: Node) -> float:

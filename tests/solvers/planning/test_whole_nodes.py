@@ -61,6 +61,18 @@ def test_the_exact_search_is_not_asked() -> None:
     assert not exact.applies(tables(by_node(problem)))
 
 
+def test_nodes_of_one_gpu_are_searched_exactly_as_if_paid_by_gpu() -> None:
+    problem = family("A", 8, 4, 2)
+    nodes = {
+        f"{node.name}-{gpu}": replace(node, name=f"{node.name}-{gpu}", gpus=(0,))
+        for node in problem.nodes.values()
+        for gpu in node.gpus
+    }
+    apart = by_node(replace(problem, nodes=nodes))
+    assert exact.applies(tables(apart))
+    assert not any(pool.node_sizes for pool in tables(apart).pools)
+
+
 @pytest.fixture(scope="module")
 def fleet() -> Problem:
     return by_node(family("A", 40, 20, 1, load=0.6))

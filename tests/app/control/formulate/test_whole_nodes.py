@@ -72,12 +72,3 @@ def test_the_rest_of_a_node_costs_nothing_where_a_service_stays_that_pays_for_al
 @pytest.mark.parametrize(("purchase", "gpu", "pricing"), [("owned", 0, "gpu"), ("spot", 1, "node")])
 def test_other_nodes_with_a_cordoned_gpu_are_billed_as_before(purchase: str, gpu: int, pricing: str) -> None:
     assert pose(pinned(purchase, gpu)).problem.nodes["n2"].pricing == pricing
-
-
-@pytest.mark.parametrize(("gpus", "pricing"), [(1, "gpu"), (2, "node")])
-def test_a_node_of_one_gpu_is_paid_by_gpu(gpus: int, pricing: str) -> None:
-    known = priced("node")
-    declared = tuple(
-        replace(item, spec={**item.spec, "gpus": gpus}) if item.name == "n1" else item for item in known.declared
-    )
-    assert pose(replace(known, declared=declared)).problem.nodes["n1"].pricing == pricing
