@@ -43,7 +43,9 @@ def counted(problem: Problem, plan: Plan) -> float:
 @given(fleets(pricing="node"), st.integers(0, 3))
 def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixed: int) -> None:
     r = Random(mixed)
-    nodes = {name: replace(node, pricing=r.choice(["gpu", "node", "node", "paid"])) for name, node in problem.nodes.items()}
+    nodes = {
+        name: replace(node, pricing=r.choice(["gpu", "node", "node", "paid"])) for name, node in problem.nodes.items()
+    }
     problem = replace(problem, nodes=nodes)
     least, plan = least_cost(problem), solve(problem, SolveBudget(seconds=None, work=20))
     assert plan.certificate and plan.certificate.bound is not None
