@@ -171,7 +171,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     ),
     Kind.POLICY: (
         TableColumn("MODE", spec("mode", default="advisory")),
-        TableColumn("PRICING", spec("pricing", default="gpu")),
+        TableColumn("PRICING", spec("pricing", default="node")),
         TableColumn("UTILIZATION", spec("utilization", default="0.8")),
         TableColumn("CYCLE", spec("cycleSeconds", lambda value: f"{number(value)} s", default="30 s")),
         TableColumn("HANDOVER", spec("handover", default="overlap"), wide=True),

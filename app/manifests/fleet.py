@@ -84,9 +84,9 @@ class PolicySpec(Spec):
     nullable: ClassVar[frozenset[str]] = frozenset({"powerBudgetW"})
 
     pricing: Literal["gpu", "share", "node"] = Field(
-        "gpu",
-        description="Pay the GPUs that services use, or the used fraction of them, or whole nodes: all of one while a "
-        "service runs on it; owned and reserved nodes are then paid by GPU",
+        "node",
+        description="Pay whole nodes, all of one while a service runs on it, where they are on demand or spot, and the "
+        "GPUs that services use where they are owned or reserved; or always these GPUs, or the used fraction of them",
     )
     utilization: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
         0.8, description="Largest share of time that an instance may be busy"

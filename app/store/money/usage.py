@@ -117,7 +117,7 @@ PRICING = statement(
     "pricing_of_policy",
     """
     SELECT coalesce((SELECT spec ->> 'pricing' FROM object
-                     WHERE kind = 'Policy' AND tenant = '' AND name = 'default'), 'gpu')
+                     WHERE kind = 'Policy' AND tenant = '' AND name = 'default'), 'node')
     """,
 )
 

@@ -34,7 +34,9 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 @contextmanager
 def settled(database_url: str, *documents: Document) -> Iterator[Simulation]:
     """A fleet in which everything of the world serves."""
-    with simulated(database_url, of_documents([gpu_type(), gpu_type(BIG), policy(), *documents])) as simulation:
+    with simulated(
+        database_url, of_documents([gpu_type(), gpu_type(BIG), policy(pricing="gpu"), *documents])
+    ) as simulation:
         simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
         yield simulation

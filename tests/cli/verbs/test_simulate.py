@@ -97,13 +97,13 @@ def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
     words = ["--rates", str(rates), "--hours", "0.1", "--work", "1", "--out", str(tmp_path / "out")]
     assert main(["simulate", "-f", fleet, *words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["heldPerHour"] == found["plannedPerHour"] == found["freshPerHour"] == 2
+    assert found["heldPerHour"] == found["plannedPerHour"] == found["freshPerHour"] == 4  # both GPUs of its node
     assert found["requests"] > 500
     assert found["attainment"]["shop/search"]["share"] > 0.9
     assert json.loads((tmp_path / "out" / "simulation.json").read_text()) == found
     costs = (tmp_path / "out" / "costs.csv").read_text().splitlines()
     assert costs[0].startswith("seconds,heldPerHour,plannedPerHour,freshPerHour,boundPerHour")
-    assert costs[1].startswith("300.0,2.0,2.0,2.0,")
+    assert costs[1].startswith("300.0,4.0,4.0,4.0,")
     assert (tmp_path / "out" / "costs.svg").read_text().startswith("<?xml")
     assert list(scratch.iterdir()) == []
 

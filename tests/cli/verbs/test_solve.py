@@ -63,8 +63,9 @@ def test_a_plan_serves_all_and_the_judge_agrees(
     plan = json.loads(done.out)
     (instance,) = plan["instances"]
     assert (instance["service"], instance["node"], instance["ratePerSecond"]) == ("shop/search", "n1", 20)
-    assert plan["certificate"]["cost"] == plan["certificate"]["bound"] == 2
-    assert plan["certificate"]["gap"] == 0
+    assert plan["certificate"]["cost"] == 4  # both GPUs of its node
+    assert plan["certificate"]["bound"] == pytest.approx(4)
+    assert plan["certificate"]["gap"] == pytest.approx(0)
     assert plan["changes"] == {"keep": 0, "retune": 0, "resize": 0, "start": 1, "stop": 0, "move": 0}
     verdict = verified(tmp_path, done.out, capsys)
     assert (verdict["violations"], verdict["misstated"]) == ([], [])
@@ -120,7 +121,7 @@ def test_a_plan_is_summed_up_for_people_and_written_for_machines(solve: Solve, t
 def test_progress_goes_to_stderr_where_it_is_asked_for(solve: Solve) -> None:
     done = solve("--json", "--work", "3", "-v")
     assert json.loads(done.out)["instances"]
-    assert "cost 2 an hour" in done.err
+    assert "cost 4 an hour" in done.err
 
 
 @pytest.mark.parametrize(

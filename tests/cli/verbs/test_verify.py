@@ -51,8 +51,8 @@ def test_a_right_plan_is_exit_0_with_its_cost_and_attainment(verify: Verify) -> 
     assert done.code == 0
     assert json.loads(done.out) == {
         "violations": [],
-        "cost": 2.0,
-        "resourceCost": 2.0,
+        "cost": 4.0,
+        "resourceCost": 4.0,
         "unservedCost": 0.0,
         "jobCost": 0.0,
         "churnCost": 0.0,
@@ -110,7 +110,7 @@ def test_a_long_list_of_broken_rules_is_cut_for_people_alone(verify: Verify) -> 
 def test_a_plan_is_shown_to_people_with_the_services_nearest_to_their_promise(verify: Verify) -> None:
     lines = verify({"instances": [instance()]}).lines
     assert lines[0] == "the plan is right: 0 broken rules"
-    assert lines[1].startswith("cost 2 an hour")
+    assert lines[1].startswith("cost 4 an hour")
     assert lines[-1].split() == ["shop/search", "100.000", "%"]
 
 

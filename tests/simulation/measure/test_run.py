@@ -41,7 +41,7 @@ def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseSer
     assert found.keys() >= FIELDS
     assert 0 < found["boundPerHour"] <= found["freshPerHour"] <= found["heldPerHour"]
     assert found["boundInHindsightPerHour"] <= found["freshInHindsightPerHour"]
-    assert found["heldPerHour"] == found["plannedPerHour"] == 1.2  # one of two GPUs carries all of it
+    assert found["heldPerHour"] == found["plannedPerHour"] == 2.4  # one of a node's two GPUs carries all of it
     counts = [counts for _, counts in samples.counts]
     assert found["requests"] == sum(counts[-1][name].ended - counts[0][name].ended for name in counts[0]) > 1000
     assert found["requests"] >= found["lateRequests"] + found["shedRequests"]

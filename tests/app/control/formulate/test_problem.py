@@ -54,7 +54,8 @@ def test_a_problem_of_nodes_that_are_billed_whole_is_read_back_as_it_was() -> No
 
 def test_the_policys_defaults_are_those_of_manifests() -> None:
     wire = parse(Kind.POLICY, {}).model_dump(by_alias=True)
-    assert {name: wire[alias] for name, alias in POLICY_FIELDS.items()} == {
+    assert wire["pricing"] == "node"  # which the nodes of a problem have, not its policy
+    assert {name: wire[alias] for name, alias in POLICY_FIELDS.items()} | {"pricing": "gpu"} == {
         field.name: getattr(Policy(), field.name) for field in fields(Policy)
     }
     assert planning_policy({}) == Policy()
@@ -144,7 +145,9 @@ def test_rented_nodes_are_billed_whole_where_the_policy_prices_nodes(
 ) -> None:
     problem = declared(f"purchase: {purchase}", pricing=pricing)
     assert (problem.policy.pricing, problem.nodes["n"].pricing) == (of_policy, of_node)
-    assert declared().nodes["n"].pricing == "gpu"
+    assert declared(f"purchase: {purchase}").nodes["n"].pricing == (
+        "gpu" if purchase in ("owned", "reserved") else "node"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def snapshot(**rates: float) -> Snapshot:
         _one("GpuType", "t4", memoryGib=16, smCount=40, pricePerHour=0.4, idleW=20, maxW=70, clocksMhz=[1590]),
         _one("Node", "big-1", gpuType="v100", gpus=2, cpuCores=48, memoryGib=256),
         _one("Node", "small-1", gpuType="t4", gpus=2, cpuCores=48, memoryGib=256),
-        _one("Policy", "default", mode="auto"),
+        _one("Policy", "default", mode="auto", pricing="gpu"),
     ]
     for name, rate in rates.items():
         declared += [
