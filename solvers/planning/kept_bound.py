@@ -47,7 +47,8 @@ def without_bound(certificate: Certificate, reason: str) -> Certificate:
 def what_changed(before: Problem, after: Problem) -> str:
     """Names what differs, besides rates, of all that a bound is computed from; empty if nothing does.
 
-    A bound leaves out jobs, what runs and the GPUs that could be had, and what moves cost over the horizon.
+    A bound leaves out what runs and the GPUs that could be had, and what moves cost over the horizon; and jobs, but
+    that where shares are paid and there are none, it counts SMs as idle that jobs may take later.
     """
     if before is after:
         return ""
@@ -57,6 +58,7 @@ def what_changed(before: Problem, after: Problem) -> str:
         "the fleet": before.gpu_types != after.gpu_types or _inventory(before) != _inventory(after),
         "services": before.models != after.models or _promises(before) != _promises(after),
         "limits": before.limits != after.limits,
+        "jobs": before.policy.pricing == "share" and bool(after.jobs) and not before.jobs,
         "the policy": _lasting(before.policy) != _lasting(after.policy),
     }
     return " and ".join(name for name, is_other in differ.items() if is_other)

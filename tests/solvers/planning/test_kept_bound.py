@@ -109,6 +109,19 @@ def test_what_runs_what_waits_and_the_horizon_do_not_void_it() -> None:
     assert with_bound(BY_A_STEP, other, kept(), LATER).bound == pytest.approx(kept().duals.found)
 
 
+def test_where_shares_are_paid_jobs_that_appear_void_it() -> None:
+    """Without jobs, SMs that no service takes are idle, and the bound counts that they slow services down."""
+    problem = family("D", 8, 4, 1)
+    assert not problem.jobs
+    duals = find(problem, SolveBudget(None, 3), alone=True).duals
+    assert duals
+    with_jobs = replace(problem, jobs=family("F", 8, 4, 0).jobs)
+    found = with_bound(BY_A_STEP, with_jobs, KeptBound(problem, duals, NOON), LATER)
+    assert (found.bound, found.no_bound_reason) == (None, "jobs changed since it was computed")
+    gone = with_bound(BY_A_STEP, problem, KeptBound(with_jobs, duals, NOON), LATER)
+    assert gone.bound is not None
+
+
 def test_without_a_search_there_is_none_and_the_reason_is_given() -> None:
     found = with_bound(BY_A_STEP, kept().problem, None, LATER)
     assert (found.bound, found.no_bound_reason) == (None, "no search has found one yet")
