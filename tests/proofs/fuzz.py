@@ -97,7 +97,7 @@ class Fuzzer:
             self.findings.requests += 1
             self.findings.by_kind[token.kind] += 1
             try:
-                self._exchange(method, path, request, token)
+                self._ask(method, path, request, token)
             except TimeoutError:
                 self._close()
                 if not LONG.search(path.partition("?")[0]):
@@ -174,7 +174,16 @@ class Fuzzer:
                 return "application/yaml", hostile.yaml()
         return "application/json", hostile.json()
 
-    def _exchange(self, method: str, path: str, request: bytes, token: FuzzToken) -> None:
+    def _ask(self, method: str, path: str, request: bytes, token: FuzzToken) -> None:
+        """Asks again where the server is busy and says when to, as clients do; it must answer within a minute."""
+        until = time.monotonic() + WAIT_SECONDS
+        while (pause := self._exchange(method, path, request, token)) and time.monotonic() + pause < until:
+            time.sleep(pause)
+        if pause:
+            self._fault(request, "still busy after a minute")
+
+    def _exchange(self, method: str, path: str, request: bytes, token: FuzzToken) -> int:
+        """Returns after how many seconds to ask again; 0 if it was answered."""
         if self._socket is None:
             source = (self._address, 0)
             self._socket = socket.create_connection(("127.0.0.1", self._port), WAIT_SECONDS, source)
@@ -190,7 +199,7 @@ class Fuzzer:
             if "content-length" not in headers:
                 self._close()  # an open watch
                 self.findings.statuses[status] += 1
-                return
+                return 0
             body = self._take(int(headers["content-length"]))
         if headers.get("connection") == "close":
             self._close()
@@ -199,7 +208,11 @@ class Fuzzer:
             self.findings.accepted[token.kind] += 1
         if not token.sees_all and CANARY.encode() in head.encode("latin-1") + body and CANARY.encode() not in request:
             self._fault(request, f"{token.kind} reads of another tenant: {status} {body[:2000]!r}")
+        pause = headers.get("retry-after", "")
+        if status == 503 and pause.isdecimal() and int(pause):
+            return int(pause)
         self._judge(method, status, headers, body, request)
+        return 0
 
     def _judge(self, method: str, status: int, headers: dict[str, str], body: bytes, request: bytes) -> None:
         if status >= 500:
