@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import WaitingChange, find_waiting
+from app.control.rollout import has_order
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
 from solvers.planning.batches.batch import BatchGroup, BatchKind, GroupRow
@@ -21,8 +21,6 @@ from solvers.planning.plan import Plan
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
-MOST_DRAFTS = 5  # in a cycle, of batches whose changes block each other
-URGENT_DRAFTS = 1
 RECIPE_KEY = "batches"
 
 
@@ -64,11 +62,6 @@ class BatchContext:
         return 1 if self.is_urgent and not self.decision.plan.unserved else MOST_REHEARSED
 
     @property
-    def most_drafts(self) -> int:
-        """The most drafts in this cycle: an answer to a lack does not wait for a batch that blocks itself."""
-        return URGENT_DRAFTS if self.is_urgent else MOST_DRAFTS
-
-    @property
     def churn(self) -> float:
         """The churn of the decision without batches."""
         is_unchanged = self.decision.desired == self.snapshot.in_force
@@ -91,15 +84,15 @@ class BatchContext:
 def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
     """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
     found = write_batches(context, groups, solver)
-    return judge_batches(context, found) if found and not waiting_in(context, found) else None
+    return judge_batches(context, found) if found and leads_to(context, found) else None
 
 
-def waiting_in(context: BatchContext, found: Decision) -> Sequence[WaitingChange]:
-    """Returns the changes that block each other on the way to the decision; none if an order of steps leads there.
+def leads_to(context: BatchContext, found: Decision) -> bool:
+    """Returns whether an order of steps leads to the decision, each of which keeps every service's capacity.
 
-    Each step keeps every service's capacity. The steps are rehearsed from what nodes are assigned.
+    The steps are rehearsed from what nodes are assigned.
     """
-    return find_waiting(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
+    return has_order(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
 
 
 def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from app.control.decide.batch_drafts import MOST_DRAFTS, BatchContext, judge_batches, waiting_in, write_batches
+from app.control.decide.batch_drafts import BatchContext, judge_batches, leads_to, write_batches
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
-from app.control.rollout import WaitingChange
 from app.control.rollout.changes import changes
+from app.control.rollout.rehearsal import rehearsed
+from app.control.rollout.rules_of import rules_of
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import Place
 
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known
 URGENT_TRIES = 16
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
+MOST_DRAFTS = 5  # of a batch whose changes block each other
 
 
 def add_due_batches(
@@ -40,50 +41,29 @@ def add_due_batches(
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
-    drafts = Drafts(context.most_drafts)
     for batch in regrets.due(now)[: context.most_rehearsed]:
-        has_all = drafts.left == MOST_DRAFTS
-        if found := _possible(context, batch, regrets.most_churn(batch, now), solver, drafts):
+        if found := _possible(context, batch, regrets.most_churn(batch, now), solver):
             return replace(found, message=_spell(context, found)), regrets.made(batch)
-        if drafts.is_over and not has_all:  # it stays due, and has all drafts of another cycle
-            break
         regrets = regrets.refused(batch)
     return decision, regrets
 
 
-@dataclass(slots=True)
-class Drafts:
-    """The drafts of batches that are left in a cycle: each takes long in a large fleet."""
-
-    left: int
-    is_over: bool = False  # one more was needed
-
-    def take(self) -> bool:
-        """Takes a draft, if any is left."""
-        self.is_over = self.left <= 0
-        self.left -= not self.is_over
-        return not self.is_over
-
-
-def _possible(
-    context: BatchContext, batch: Batch, most_churn: float, solver: BatchMaker, drafts: Drafts
-) -> Decision | None:
+def _possible(context: BatchContext, batch: Batch, most_churn: float, solver: BatchMaker) -> Decision | None:
     """Returns the decision with as much of a batch as has an order of steps; None if nothing is left that is due.
 
     In a full group of GPUs each change waits for room that another one holds. On an empty GPU nothing waits: what a
     few blocked GPUs shall run goes to empty ones. Of many, the groups that they belong to are left out.
     """
     groups, shifts = batch.groups, MOST_SHIFTED
-    while drafts.take():
+    for _ in range(MOST_DRAFTS):
         found = write_batches(context, groups, solver) if groups else None
         if found is None:
             return None
-        waiting = waiting_in(context, found)
-        if not waiting:
+        if leads_to(context, found):
             found = judge_batches(context, found)
             is_whole = groups == batch.groups
             return found if found and (is_whole or _is_due(context, batch, found, most_churn)) else None
-        blocked = _blocked_places(context.snapshot, found, waiting)
+        blocked = _blocked_places(context.snapshot, found)
         if not blocked:
             return None
         if len(blocked) <= shifts:
@@ -102,9 +82,10 @@ def _is_due(context: BatchContext, batch: Batch, found: Decision, most_churn: fl
     return found.value.churn - context.churn <= most_churn * min(1.0, saved / batch.gain_per_hour)
 
 
-def _blocked_places(snapshot: Snapshot, found: Decision, waiting: Sequence[WaitingChange]) -> list[Place]:
+def _blocked_places(snapshot: Snapshot, found: Decision) -> list[Place]:
     """Returns the GPUs on which copies wait for room, first those with most of them."""
     todo = {change.id: change for change in changes(snapshot.assignments, found.desired)}
+    waiting = rehearsed(snapshot.assignments, found.desired, rules_of(snapshot.declared)).waiting
     blocked = Counter(todo[entry.instance].place for entry in waiting if todo[entry.instance].takes_room)
     return sorted(blocked, key=lambda place: (-blocked[place], place))
 

@@ -6,16 +6,8 @@ from random import Random
 
 import pytest
 
-from app.control.decide.batch_drafts import (
-    MOST_DRAFTS,
-    URGENT_DRAFTS,
-    BatchContext,
-    batches_again,
-    waiting_in,
-    with_batches,
-    write_batches,
-)
-from app.control.decide.batches import Drafts, _possible
+from app.control.decide.batch_drafts import BatchContext, batches_again, leads_to, with_batches, write_batches
+from app.control.decide.batches import _possible
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
 from app.control.formulate.formulate import formulate
@@ -46,7 +38,7 @@ def blocked(context: BatchContext) -> list[Batch]:
     return [
         batch
         for batch in found
-        if (written := write_batches(context, batch.groups, SOLVER)) and waiting_in(context, written)
+        if (written := write_batches(context, batch.groups, SOLVER)) and not leads_to(context, written)
     ]
 
 
@@ -54,10 +46,10 @@ def test_what_blocked_gpus_shall_run_starts_on_empty_ones(context: BatchContext,
     shifted = 0
     for batch in blocked:
         assert with_batches(context, batch.groups, SOLVER) is None
-        found = _possible(context, batch, MOST_CHURN, SOLVER, Drafts(MOST_DRAFTS))
+        found = _possible(context, batch, MOST_CHURN, SOLVER)
         if found is None:
             continue
-        assert not waiting_in(context, found)
+        assert leads_to(context, found)
         verdict = judge(context.question.problem, found.plan, keeps=keep)
         assert verdict.is_right, verdict.violations
         assert verdict.cost.total < context.cost
@@ -72,14 +64,6 @@ def test_a_part_of_a_batch_is_not_made_for_more_churn_than_it_may_cost(
     context: BatchContext, blocked: list[Batch]
 ) -> None:
     for batch in blocked:
-        found = _possible(context, batch, MOST_CHURN, SOLVER, Drafts(MOST_DRAFTS))
+        found = _possible(context, batch, MOST_CHURN, SOLVER)
         if found and found.value and found.value.churn:
-            assert _possible(context, batch, found.value.churn / 2, SOLVER, Drafts(MOST_DRAFTS)) is None
-
-
-def test_a_lack_is_answered_after_one_draft(context: BatchContext, blocked: list[Batch]) -> None:
-    """A batch that blocks itself needs another draft: it stays due for a cycle that has more of them."""
-    for batch in blocked:
-        drafts = Drafts(URGENT_DRAFTS)
-        assert _possible(context, batch, MOST_CHURN, SOLVER, drafts) is None
-        assert drafts.is_over or not drafts.left
+            assert _possible(context, batch, found.value.churn / 2, SOLVER) is None
