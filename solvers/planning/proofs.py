@@ -23,6 +23,7 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
     """Yields better and better bounds, and the plan of the exact search once it has one.
 
     The exact search begins at what prices have proved: of few services soon, of more when the prices have converged.
+    Where energy has a price, it begins at nothing: what prices prove is paid for energy, too, and not for GPUs alone.
     """
     found: bound.Round | None = None
     rounds = bound.rounds(t, work)
@@ -38,7 +39,8 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
         scale = 1 if is_few else EXACT_STEPS
         most = work if is_few or work is None else max(work - before, 0) // scale
         is_proved = False
-        for proof in exact.prove(t, most, found.bound if found is not None else 0.0):
+        is_for_gpus = found is not None and t.problem.policy.energy_price_per_kwh == 0
+        for proof in exact.prove(t, most, found.bound if found is not None and is_for_gpus else 0.0):
             yield proof if is_few else replace(proof, work=before + proof.work * scale)
             is_proved = proof.proved
         if is_proved:
