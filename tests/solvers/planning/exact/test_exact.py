@@ -19,6 +19,7 @@ from solvers.planning.proofs import proofs
 from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solve import SolveBudget, solve
+from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.small_fleets import fleets, least_cost
 from tests.support.soak import SOAK, scaled
 
@@ -173,12 +174,13 @@ def test_the_small_fleets_are_of_all_sorts() -> None:
     assert not [kind for kind in ("served", "nothing serves one", "too much", "dedicated") if seen[kind] < 2], seen
 
 
-@pytest.mark.parametrize("seed", range(scaled(100, 12)))
+@pytest.mark.parametrize("seed", range(scaled(300, 30)))
 def test_where_energy_has_a_price_nothing_that_is_proved_is_above_a_plan(seed: int) -> None:
     """The exact search counts GPUs alone, and begins at no bound that is paid for energy, too."""
-    problem = family("A", 3 + seed % 5, 1 + seed % 4, seed, 0.4)
-    problem = replace(problem, policy=replace(problem.policy, energy_price_per_kwh=40.0))
-    plan = solve(problem, SolveBudget(None, 20))
+    problem = random_problem(seed)
+    policy = replace(problem.policy, energy_price_per_kwh=2.0, pricing="gpu", same_model_per_gpu=1)
+    problem = replace(problem, policy=policy, state=None)
+    plan = solve(problem, SolveBudget(None, 10))
     assert plan.certificate
-    for proof in proofs(tables(problem), 400_000):
+    for proof in proofs(tables(problem), 200_000):
         assert proof.bound <= plan.certificate.cost.total * (1 + 1e-9)
