@@ -1,4 +1,4 @@
-"""Samples from the second process are those of the first, and a process that dies is told."""
+"""Samples from the second process are those of the first, and a process that dies is reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_samples_are_those_of_the_same_searches_in_this_process() -> None:
     assert found[1].fresh == found[0].fresh_in_hindsight
 
 
-def test_a_process_that_dies_is_told_and_leaves_nothing_behind() -> None:
+def test_a_process_that_dies_is_reported_and_leaves_nothing_behind() -> None:
     with FreshSampler(10_000, 0) as sampler:
         sampler.order(orders()[0])
         pid = sampler._worker.process.pid
