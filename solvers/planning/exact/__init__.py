@@ -41,7 +41,7 @@ class ExactProof:
 def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
     """Yields better and better bounds until the optimum is proved or the work is done.
 
-    No plan is known to cost less than `least`: so no cheaper GPUs can serve everything.
+    It is proved already that no plan costs less than `least`, so GPUs that cost less cannot serve everything.
     """
     space = Patterns(t)
     can_be_served = space.served[: len(t.services)]
