@@ -38,6 +38,7 @@ SOLVERS = {
     "place": ("published", "pods of the openb trace onto its nodes, one at a time"),
     "inferno": ("published", "inferno's small fleet, to its published optima"),
     "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
+    "accuracy": ("accuracy", "how wrong predictions are on public measurements, out of sample"),
     "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
     "power": ("power", "the node's power loop against Morak's Algorithm 1 as printed"),
 }

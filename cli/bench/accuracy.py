@@ -1,0 +1,37 @@
+"""Measures predictions against public measurements."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cli.bench.plan_arguments import Say
+from cli.exits import Failed
+
+SHOWN = ("what", "n", "ours", "unit", "baselines", "note")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="DIR", required=True, help="folder that holds the published files")
+    parser.add_argument("--topic", metavar="NAME", action="append", help="measure this topic only; may be repeated")
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """Returns the rows of every topic, or of those asked for."""
+    from benchmarks.accuracy import TOPICS
+    from benchmarks.missing_data import DataMissing
+
+    unknown = sorted(set(args.topic or ()) - set(TOPICS))
+    if unknown:
+        raise Failed(f"--topic {unknown[0]} is not one of {', '.join(TOPICS)}")
+    rows: list[dict[str, Any]] = []
+    for topic in args.topic or TOPICS:
+        say(f"measuring {topic}")
+        try:
+            rows += [asdict(row) for row in import_module(f"benchmarks.accuracy.{topic}").rows(Path(args.data))]
+        except DataMissing as missing:
+            raise Failed(str(missing)) from None
+    return {"rows": rows}
