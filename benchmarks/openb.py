@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks.missing_data import DataMissing
+from benchmarks.pod_mixes import mixes
 from solvers.baselines.online import (
     BestFit,
     Fragmentation,
@@ -24,7 +26,9 @@ from solvers.baselines.online import (
     OnlineFleet,
     Policy,
     Workload,
+    draw_arrivals,
     place_all,
+    rehearse,
 )
 from solvers.baselines.online.workload import GPU_MILLI
 
@@ -34,7 +38,7 @@ FILES = (
     "arrival_order_seed42.csv",
     "node_rank_seed42.csv",
 )
-HOLD_BACK_SHARE = 0.12  # chosen on other orders drawn from the same pod list
+DEMAND_SHARE = 1.3  # of the fleet's GPUs, as in FGD's protocol
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def read(data_dir: Path) -> OpenbCluster:
     folder = data_dir / "openb" if (data_dir / "openb").is_dir() else data_dir
     rank = {row["sn"]: int(row["rank"]) for row in rows(folder, "node_rank_seed42.csv")}
     hosts = [
-        Host(row["sn"], int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]))
+        Host(row["sn"], int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"])
         for row in rows(folder, "openb_node_list_gpu_node.csv")
     ]
     pods = {
@@ -81,11 +85,12 @@ def read(data_dir: Path) -> OpenbCluster:
     )
 
 
-def policies(workload: Workload) -> dict[str, Policy]:
+def policies(hosts: Sequence[Host], workload: Workload) -> dict[str, Policy]:
     """Returns the policies to compare, by name."""
+    ours = LeastWaste(workload)
     return {
-        "ours": LeastWaste(workload),
-        "oursHoldingBack": LeastWaste(workload, hold_back=HOLD_BACK_SHARE),
+        "ours": ours,
+        "oursHoldingBack": rehearse(hosts, ours, DEMAND_SHARE),
         "fgd": Fragmentation(workload),
         "bestfit": BestFit(),
     }
@@ -128,12 +133,47 @@ def place_at_once(
     }
 
 
-def run(data_dir: Path | str) -> dict[str, Any]:
-    """Runs every policy on the same arrivals: {"policies": {name: {"allocation", "p50_us", ...}}}."""
+def mixed(cluster: OpenbCluster, seed: int) -> Iterator[tuple[str, OpenbCluster]]:
+    """Yields the cluster with each mix derived from its list, and arrivals drawn from that mix."""
+    for name, declared in mixes(cluster.declared, cluster.hosts, seed).items():
+        order = Random(f"{seed} {name}")  # noqa: S311 (not for secrets)
+        shuffled = order.sample(declared, len(declared))
+        asked = sum(request.total_gpu_milli for request in declared)
+        missing = DEMAND_SHARE * cluster.gpu_milli - asked
+        more = draw_arrivals(declared, [1.0] * len(declared), missing, order)
+        arrivals = shuffled[: _enough(shuffled, DEMAND_SHARE * cluster.gpu_milli)]
+        yield name, OpenbCluster(cluster.hosts, tuple(declared), (*arrivals, *more))
+
+
+def _enough(requests: Sequence[GpuRequest], gpu_milli: float) -> int:
+    """Returns how many of the first requests ask for this much GPU; all if they ask for less."""
+    asked = 0
+    for index, request in enumerate(requests):
+        if asked >= gpu_milli:
+            return index
+        asked += request.total_gpu_milli
+    return len(requests)
+
+
+def run_mixes(cluster: OpenbCluster, seeds: int) -> list[dict[str, Any]]:
+    """Returns what each policy allocates of the GPUs (%), by mix and seed."""
+    rows: list[dict[str, Any]] = []
+    for seed in range(seeds):
+        for name, asked in mixed(cluster, seed):
+            found = policies(asked.hosts, Workload.of(asked.declared))
+            allocated = {policy: replay(asked, rule)["allocation"] for policy, rule in found.items()}
+            rows.append({"mix": name, "seed": seed, "arrivals": len(asked.arrivals), **allocated})
+    return rows
+
+
+def run(data_dir: Path | str, mix_seeds: int = 0) -> dict[str, Any]:
+    """Runs every policy on the same arrivals: {"policies": {name: {"allocation", "p50_us", ...}}, "rows": [by mix]}."""
     cluster = read(Path(data_dir))
+    rows = {"rows": run_mixes(cluster, mix_seeds)} if mix_seeds else {}
     workload = Workload.of(cluster.declared)
     return {
-        "policies": {name: replay(cluster, policy) for name, policy in policies(workload).items()},
+        **rows,
+        "policies": {name: replay(cluster, policy) for name, policy in policies(cluster.hosts, workload).items()},
         "batch": place_at_once(cluster, workload),
         "hosts": len(cluster.hosts),
         "arrivals": len(cluster.arrivals),

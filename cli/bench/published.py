@@ -9,7 +9,7 @@ from typing import Any
 from cli.bench.plan_arguments import Say
 from cli.exits import Failed
 
-MODULES = {"place": "openb", "inferno": "inferno", "parvagpu": "parvagpu"}  # of benchmarks, by verb
+MODULES = {"inferno": "inferno", "parvagpu": "parvagpu"}  # of benchmarks, by verb
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ SOLVERS = {
     "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
     "growth": ("growth", "how time to a plan grows with the fleet"),
     "family": ("family", "write the problems of a family as manifest files"),
-    "place": ("published", "pods of the openb trace onto its nodes, one at a time"),
+    "place": ("place", "pods of the openb trace onto its nodes, one at a time"),
     "inferno": ("published", "inferno's small fleet, to its published optima"),
     "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
     "accuracy": ("accuracy", "how wrong predictions are on public measurements, out of sample"),

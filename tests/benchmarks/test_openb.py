@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import openb
 from benchmarks.missing_data import DataMissing
+from benchmarks.pod_mixes import mixes
 from solvers.baselines.online import GpuRequest, Host, LeastWaste, OnlineFleet, Workload, place_all
 
 PODS = [(4000, 8192, 1, 1000), (2000, 4096, 1, 470), (1000, 2048, 1, 810), (8000, 8192, 0, 0), (8000, 8192, 2, 1000)]
@@ -52,6 +53,25 @@ def test_every_policy_is_replayed_on_the_same_arrivals_and_repeats_itself(folder
         assert row["allocation"] == second["policies"][name]["allocation"]
         assert row["p50_us"] > 0
     assert first["batch"]["allocation"] >= first["policies"]["bestfit"]["allocation"]
+
+
+def test_mixes_are_derived_from_the_list_and_repeat_themselves(folder: Path) -> None:
+    rows = openb.run(folder, 1)["rows"]
+    assert rows == openb.run(folder, 1)["rows"]
+    assert {"default", "several-50", "all-shared", "none-shared", "typed-50-even"} <= {row["mix"] for row in rows}
+    assert all(0 < row[name] <= 100 for row in rows for name in ("ours", "oursHoldingBack", "fgd", "bestfit"))
+
+
+def test_a_mix_has_the_pods_that_its_name_says(folder: Path) -> None:
+    cluster = openb.read(folder)
+    found = mixes(cluster.declared, cluster.hosts, 0)
+    gpus = {name: [pod for pod in pods if pod.gpus] for name, pods in found.items()}
+    assert all(len(pods) == 12 for pods in gpus.values())
+    assert sum(pod.gpus > 1 for pod in gpus["several-50"]) == 6
+    assert all(pod.is_part for pod in gpus["all-shared"])
+    assert not any(pod.is_part for pod in gpus["none-shared"])
+    assert {pod.gpu_types for pod in gpus["typed-80"]} <= {(), ("T4",)}
+    assert any(pod.gpu_types for pod in gpus["typed-80"])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from solvers.baselines.online.fleet import OnlineFleet, PlacedRequest
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
+from solvers.baselines.online.rehearsal import draw_arrivals, rehearse
 from solvers.baselines.online.together import place_all
 from solvers.baselines.online.workload import GpuRequest, Host, Workload
 
@@ -15,5 +16,7 @@ __all__ = [
     "PlacedRequest",
     "Policy",
     "Workload",
+    "draw_arrivals",
     "place_all",
+    "rehearse",
 ]

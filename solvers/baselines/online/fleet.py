@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.baselines.online import kernels
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
+from solvers.baselines.online.scarcity import scarcity_by_type
 from solvers.baselines.online.waste import expected_waste
 from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Host, WrongRequest
 
@@ -32,6 +34,8 @@ class OnlineFleet:
         self.hosts = tuple(hosts)
         self._row = {host.name: row for row, host in enumerate(hosts)}
         self._gpus = np.array([host.gpus for host in hosts], dtype=np.int64)
+        self._type_bit = {name: 1 << bit for bit, name in enumerate(sorted({host.gpu_type for host in hosts}))}
+        self._gpu_types = np.array([self._type_bit[host.gpu_type] for host in hosts], dtype=np.int64)
         sizes = [[host.cpu_milli, host.host_memory_mib] for host in hosts]
         self._host_free = np.array(sizes, dtype=np.int64).reshape(-1, 2)
         widest = max((host.gpus for host in hosts), default=0)
@@ -43,7 +47,7 @@ class OnlineFleet:
         self._hold_back = MOST_HOLD_BACK
         self._read(policy)
         self._kind: dict[GpuRequest, int] = {}
-        self._kinds = np.zeros((0, 4), dtype=np.int64)
+        self._kinds = np.zeros((0, 5), dtype=np.int64)
         self._reserve(16)
         for request in kinds:
             self.kind_of(request)
@@ -52,8 +56,9 @@ class OnlineFleet:
         """Lays the policy out as arrays; those that it does not use stay empty."""
         self._table = np.zeros(GPU_MILLI + 1)
         self._appetites = np.zeros((0, 2))
+        self._scarcity = np.zeros(len(self.hosts))
         self._weight = np.zeros(2)
-        self._typical = np.zeros((0, 4), dtype=np.int64)
+        self._typical = np.zeros((0, 5), dtype=np.int64)
         self._frequency = np.zeros(0)
         match policy:
             case LeastWaste():
@@ -63,21 +68,34 @@ class OnlineFleet:
                 tiny = 1e-9  # a mix that uses none of a resource is never short of it
                 self._appetites = np.array([[max(a * mean, tiny) for mean in means] for a in policy.appetites])
                 self._weight[:] = policy.shortage_weight / max(len(policy.appetites), 1)
+                self._weight[1] = policy.unusable_weight
+                self._typical, self._frequency = self._mix(policy.workload.typical(1.0))
+                self._frequency *= self._typical[:, kernels.MILLI] * self._typical[:, kernels.GPUS]
+                self._frequency /= max(float(self._frequency.sum()), 1e-9)
+                scarcity = scarcity_by_type(self.hosts, policy.workload)
+                self._scarcity = np.array([scarcity[host.gpu_type] for host in self.hosts])
                 if policy.hold_back is not None:
                     self._hold_back = policy.hold_back
             case Fragmentation():
                 self._rule = kernels.FRAGMENTATION
-                rows = policy.workload.typical(policy.popularity)
-                self._typical = np.array([[r.cpu_milli, 0, r.gpu_milli, r.gpus] for r, _ in rows], dtype=np.int64)
-                self._typical = self._typical.reshape(-1, 4)
-                self._frequency = np.array([frequency for _, frequency in rows], dtype=np.float64)
+                self._weight[1] = 1.0
+                self._typical, self._frequency = self._mix(policy.workload.typical(policy.popularity))
             case BestFit():
                 self._rule = kernels.BEST_FIT
                 self._weight[:] = policy.most_cpu_milli, policy.most_gpu_milli
 
+    def _mix(self, typical: Sequence[tuple[GpuRequest, float]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        rows = [self._request_row(request) for request, _ in typical]
+        return np.array(rows, dtype=np.int64).reshape(-1, 5), np.array([share for _, share in typical])
+
+    def _request_row(self, request: GpuRequest) -> tuple[int, int, int, int, int]:
+        """Returns a request as a row of the kernels, with a bit for each GPU type that it may run on."""
+        allowed = sum(self._type_bit.get(name, 0) for name in set(request.gpu_types)) if request.gpu_types else -1
+        return request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus, allowed
+
     def _reserve(self, kinds: int) -> None:
         known = len(self._kind)
-        grown = np.zeros((kinds, 4), dtype=np.int64)
+        grown = np.zeros((kinds, 5), dtype=np.int64)
         grown[:known] = self._kinds[:known]
         self._kinds = grown
         self._scored = np.full((kinds, len(self.hosts)), -1, dtype=np.int64)
@@ -91,15 +109,15 @@ class OnlineFleet:
                 self._reserve(2 * len(self._kinds))
             kind = len(self._kind)
             self._kind[request] = kind
-            self._kinds[kind] = (request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus)
+            self._kinds[kind] = self._request_row(request)
         return self._kind[request]
 
     def place(self, request: GpuRequest) -> PlacedRequest | None:
         """Places a request by the policy; returns None if it fits nowhere or the policy refuses it."""
         host, device = kernels.choose(
             self._rule, self.kind_of(request), self._hold_back, self._kinds, self._host_free, self._free, self._gpus,
-            self._version, self._scored, self._scores, self._devices, self._spare, self._table, self._appetites,
-            self._weight, self._typical, self._frequency,
+            self._gpu_types, self._scarcity, self._version, self._scored, self._scores, self._devices, self._spare,
+            self._table, self._appetites, self._weight, self._typical, self._frequency,
         )  # fmt: skip
         if host < 0:
             return None
@@ -117,9 +135,9 @@ class OnlineFleet:
 
     def could_hold(self, request: GpuRequest) -> bool:
         """Returns whether the request fits anywhere now, even if the policy would refuse it."""
-        kind = np.array([request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus], dtype=np.int64)
-        rows = zip(self._host_free, self._free, self._gpus.tolist(), strict=True)
-        return any(kernels.fits(host_free, free, gpus, kind) for host_free, free, gpus in rows)
+        kind = np.array(self._request_row(request), dtype=np.int64)
+        rows = zip(self._host_free, self._free, self._gpus.tolist(), self._gpu_types.tolist(), strict=True)
+        return any(kernels.fits(host_free, free, gpus, gpu_type, kind) for host_free, free, gpus, gpu_type in rows)
 
     def allocated_gpu_milli(self) -> int:
         return int(self._gpus.sum()) * GPU_MILLI - int(self._free.sum())

@@ -13,14 +13,14 @@ Rows = NDArray[np.int64]  # two-dimensional
 Table = NDArray[np.float64]
 
 LEAST_WASTE, FRAGMENTATION, BEST_FIT = 0, 1, 2
-CPU, MEMORY, MILLI, GPUS = 0, 1, 2, 3  # columns of a request
+CPU, MEMORY, MILLI, GPUS, TYPES = 0, 1, 2, 3, 4  # columns of a request; TYPES holds a bit for each GPU type
 NOWHERE, HELD_BACK = -1, -2
 
 
-@njit("boolean(int64[:], int64[:], int64, int64[:])")
-def fits(host_free: Whole, free: Whole, gpus: int, request: Whole) -> bool:
+@njit("boolean(int64[:], int64[:], int64, int64, int64[:])")
+def fits(host_free: Whole, free: Whole, gpus: int, gpu_type: int, request: Whole) -> bool:
     """Returns whether a host can take a request. `host_free` is CPU and host memory, `free` the milli of each GPU."""
-    if host_free[0] < request[0] or host_free[1] < request[1]:
+    if host_free[0] < request[0] or host_free[1] < request[1] or request[4] & gpu_type == 0:
         return False
     able = 0
     for gpu in range(gpus):
@@ -47,8 +47,8 @@ def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetit
     return out
 
 
-@njit("float64(int64, int64[:], int64, int64[:, :], float64[:])", inner=True)
-def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Numbers) -> float:
+@njit("float64(int64, int64[:], int64, int64, int64[:, :], float64[:])", inner=True)
+def fragmentation(cpu: int, free: Whole, gpus: int, gpu_type: int, typical: Rows, frequency: Numbers) -> float:
     """Returns FGD's fragmentation (section 3): the free milli that a random request of the typical mix cannot use."""
     total = 0
     for gpu in range(gpus):
@@ -63,14 +63,55 @@ def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Nu
                 able += 1
             else:
                 unfit += free[gpu]
-        usable = milli > 0 and able >= typical[kind, 3] and cpu >= typical[kind, 0]
+        usable = milli > 0 and able >= typical[kind, 3] and cpu >= typical[kind, 0] and typical[kind, 4] & gpu_type != 0
         out += frequency[kind] * (unfit if usable else total)
     return out
 
 
+@njit("void(int64[:], int64, int64[:], int64)", inner=True)
+def take(free: Whole, gpus: int, request: Whole, device: int) -> None:
+    """Takes what a request needs from the GPUs: a part of `device`, or the first whole ones."""
+    if request[3] == 1 and request[2] < 1000:
+        free[device] -= request[2]
+        return
+    wanted = request[3]
+    for gpu in range(gpus):
+        if wanted > 0 and free[gpu] == 1000:
+            free[gpu] = 0
+            wanted -= 1
+
+
 @njit(
-    "Tuple((float64, int64))(int64, int64[:], int64[:], int64, int64[:], int64[:], float64[:], float64[:, :],"
-    " float64[:], int64[:, :], float64[:])",
+    "float64(int64, int64, int64, int64[:], int64, int64, float64, float64[:], float64[:, :], float64[:],"
+    " int64[:, :], float64[:])",
+    inner=True,
+)
+def loss(
+    rule: int,
+    cpu: int,
+    memory: int,
+    free: Whole,
+    gpus: int,
+    gpu_type: int,
+    scarcity: float,
+    table: Numbers,
+    appetites: Table,
+    weight: Numbers,
+    typical: Rows,
+    frequency: Numbers,
+) -> float:
+    """Returns what the rule counts as lost on a host in this state, in milli; a free GPU of a scarce type is a gain."""
+    out = float(weight[1] * fragmentation(cpu, free, gpus, gpu_type, typical, frequency))
+    if rule == 0:
+        out += waste(cpu, memory, free, gpus, table, appetites, weight)
+        for gpu in range(gpus):
+            out -= scarcity * free[gpu]
+    return out
+
+
+@njit(
+    "Tuple((float64, int64))(int64, int64[:], int64[:], int64, int64, float64, int64[:], int64[:], float64[:],"
+    " float64[:, :], float64[:], int64[:, :], float64[:])",
     inner=True,
 )
 def score(
@@ -78,6 +119,8 @@ def score(
     host_free: Whole,
     free: Whole,
     gpus: int,
+    gpu_type: int,
+    scarcity: float,
     request: Whole,
     spare: Whole,
     table: Numbers,
@@ -94,10 +137,21 @@ def score(
         spare[gpu] = free[gpu]
         total += free[gpu]
     before = 0.0
-    if rule == 0:
-        before = waste(host_free[0], host_free[1], free, gpus, table, appetites, weight)
-    elif rule == 1:
-        before = fragmentation(host_free[0], free, gpus, typical, frequency)
+    if rule != 2:
+        before = loss(
+            rule,
+            host_free[0],
+            host_free[1],
+            free,
+            gpus,
+            gpu_type,
+            scarcity,
+            table,
+            appetites,
+            weight,
+            typical,
+            frequency,
+        )
     best = -1e300
     chosen = -1
     if request[3] == 1 and request[2] < 1000:
@@ -109,28 +163,25 @@ def score(
                 is_twin = is_twin or free[earlier] == free[gpu]
             if is_twin:
                 continue
-            spare[gpu] -= request[2]
-            if rule == 0:
-                value = before - waste(cpu, memory, spare, gpus, table, appetites, weight)
-            elif rule == 1:
-                value = before - fragmentation(cpu, spare, gpus, typical, frequency)
+            value = -float(free[gpu])
+            if rule != 2:
+                spare[gpu] -= request[2]
+                value = before - loss(
+                    rule, cpu, memory, spare, gpus, gpu_type, scarcity, table, appetites, weight, typical, frequency
+                )
+                spare[gpu] += request[2]
+            if rule == 1:
                 value = np.floor(100.0 / (1.0 + np.exp(-value / 1000.0)))
-            else:
-                value = -float(free[gpu])
-            spare[gpu] += request[2]
             if value > best:
                 best = value
                 chosen = gpu
     else:
-        wanted = request[3]
-        for gpu in range(gpus):
-            if wanted > 0 and spare[gpu] == 1000:
-                spare[gpu] = 0
-                wanted -= 1
-        if rule == 0:
-            best = before - waste(cpu, memory, spare, gpus, table, appetites, weight)
-        elif rule == 1:
-            best = before - fragmentation(cpu, spare, gpus, typical, frequency)
+        take(spare, gpus, request, -1)
+        if rule != 2:
+            best = before - loss(
+                rule, cpu, memory, spare, gpus, gpu_type, scarcity, table, appetites, weight, typical, frequency
+            )
+        if rule == 1:
             best = np.floor(100.0 / (1.0 + np.exp(-best / 1000.0)))
     if rule == 2:
         left_over = cpu / weight[0] * 0.5 + (total - request[2] * request[3]) / weight[1] * 0.5
@@ -140,8 +191,8 @@ def score(
 
 @njit(
     "Tuple((int64, int64))(int64, int64, float64, int64[:, :], int64[:, :], int64[:, :], int64[:], int64[:],"
-    " int64[:, :], float64[:, :], int64[:, :], int64[:], float64[:], float64[:, :], float64[:], int64[:, :],"
-    " float64[:])"
+    " float64[:], int64[:], int64[:, :], float64[:, :], int64[:, :], int64[:], float64[:], float64[:, :],"
+    " float64[:], int64[:, :], float64[:])"
 )
 def choose(
     rule: int,
@@ -151,6 +202,8 @@ def choose(
     host_free: Rows,
     free: Rows,
     gpus: Whole,
+    gpu_types: Whole,
+    scarcity: Numbers,
     version: Whole,
     scored: Rows,
     scores: Table,
@@ -169,10 +222,10 @@ def choose(
     for here in range(gpus.shape[0]):
         if scored[kind, here] != version[here]:
             scored[kind, here] = version[here]
-            if fits(host_free[here], free[here], gpus[here], request):
+            if fits(host_free[here], free[here], gpus[here], gpu_types[here], request):
                 scores[kind, here], devices[kind, here] = score(
-                    rule, host_free[here], free[here], gpus[here], request, spare, table, appetites, weight, typical,
-                    frequency,
+                    rule, host_free[here], free[here], gpus[here], gpu_types[here], scarcity[here], request, spare,
+                    table, appetites, weight, typical, frequency,
                 )  # fmt: skip
             else:
                 scores[kind, here] = -1e300
@@ -181,6 +234,13 @@ def choose(
             host = here
     if host < 0:
         return -1, -1
-    if best < -hold_back * request[2] * request[3] and request[3] > 0:
-        return -2, -1
+    if request[3] > 0 and hold_back < 1e18:
+        cpu, memory = host_free[host, 0], host_free[host, 1]
+        before = waste(cpu, memory, free[host], gpus[host], table, appetites, weight)
+        for gpu in range(gpus[host]):
+            spare[gpu] = free[host, gpu]
+        take(spare, gpus[host], request, devices[kind, host])
+        after = waste(cpu - request[0], memory - request[1], spare, gpus[host], table, appetites, weight)
+        if after - before > hold_back * request[2] * request[3]:
+            return -2, -1
     return host, devices[kind, host]

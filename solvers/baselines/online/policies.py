@@ -13,16 +13,19 @@ class LeastWaste:
     """Our policy: chooses the place that adds least to the capacity expected to stay unused.
 
     A host's waste is, over its GPUs, the free part that no request of the declared mix is expected to fill (waste.py),
-    plus the part that its CPU or host memory could not serve, at several assumed appetites per GPU. The policy knows
-    the declared mix, never the order of arrivals."""
+    plus the part that its CPU or host memory could not serve, at several assumed appetites per GPU. That table sees
+    each GPU alone; what several whole GPUs on one host are worth, and GPUs of a type that requests name, is FGD's
+    fragmentation, weighted by GPUs instead of requests. A GPU of a type that the mix overbooks is kept for the requests
+    that name it (scarcity.py). The policy knows the declared mix, never the order of arrivals."""
 
     workload: Workload
     draws: int = 50
     shortage_weight: float = 0.5
     appetites: tuple[float, ...] = (0.7, 1.0, 1.3)  # x the mix's mean CPU and host memory per GPU
+    unusable_weight: float = 0.2  # of the part that a request of the mix could not use
     hold_back: float | None = None
     """Refuses a request, even if it fits, that would waste more than this share of the GPU it requests.
-    That pays only if demand exceeds capacity; None places every request that fits."""
+    That pays only if demand exceeds capacity (rehearsal.py tries it); None places every request that fits."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class GpuRequest:
     host_memory_mib: int
     gpu_milli: int = 0  # of each GPU
     gpus: int = 0
+    gpu_types: tuple[str, ...] = ()  # it runs on these only; empty: on all
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.host_memory_mib < 0:
@@ -43,12 +44,13 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine with its CPU, memory and GPUs."""
+    """A machine with its CPU, memory and GPUs of one type."""
 
     name: str
     cpu_milli: int
     host_memory_mib: int
     gpus: int
+    gpu_type: str = ""
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.host_memory_mib < 0 or self.gpus < 0:
@@ -78,20 +80,23 @@ class Workload:
         """Returns the most frequent requests that make up this share of all, with their relative frequency.
 
         Host memory is ignored in the comparison, as in FGD's simulator; ties go to the larger request."""
-        alike: dict[tuple[int, int, int], float] = {}
+        alike: dict[tuple[int, int, int, tuple[str, ...]], float] = {}
         for request, count in self.counts:
-            shape = (request.cpu_milli, request.gpu_milli, request.gpus)
+            shape = (request.cpu_milli, request.gpu_milli, request.gpus, request.gpu_types)
             alike[shape] = alike.get(shape, 0.0) + count
         ranked = sorted(alike.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)
         total = sum(alike.values())
-        typical: list[tuple[tuple[int, int, int], float]] = []
+        typical: list[tuple[tuple[int, int, int, tuple[str, ...]], float]] = []
         covered = 0.0
         for shape, count in ranked:
             if covered >= popularity * total:
                 break
             typical.append((shape, count))
             covered += count
-        return tuple((GpuRequest(cpu, 0, milli, gpus), count / covered) for (cpu, milli, gpus), count in typical)
+        return tuple(
+            (GpuRequest(cpu, 0, milli, gpus, gpu_types), count / covered)
+            for (cpu, milli, gpus, gpu_types), count in typical
+        )
 
     @cached_property
     def cpu_milli_per_gpu_milli(self) -> float:

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.baselines.online import BestFit, Fragmentation, GpuRequest, Host, LeastWaste, OnlineFleet, Policy, Workload
+from solvers.baselines.online import (
+    BestFit,
+    Fragmentation,
+    GpuRequest,
+    Host,
+    LeastWaste,
+    OnlineFleet,
+    Policy,
+    Workload,
+    rehearse,
+)
+from solvers.baselines.online.scarcity import scarcity_by_type
 from solvers.baselines.online.waste import expected_waste
 from solvers.baselines.online.workload import WrongRequest
 
@@ -20,10 +31,16 @@ MIX = (
     GpuRequest(2000, 4096, 250, 1),
     GpuRequest(8000, 16384, 1000, 2),
     GpuRequest(3000, 1024),
+    GpuRequest(2000, 4096, 500, 1, ("a10",)),
+    GpuRequest(8000, 16384, 1000, 2, ("a10", "t4")),
 )
 requests = st.sampled_from([*MIX, GpuRequest(1000, 1024, 810, 1), GpuRequest(500, 512, 190, 1)])
 hosts = st.lists(
-    st.tuples(st.integers(2000, 32000), st.integers(4096, 65536), st.integers(0, 8)), min_size=1, max_size=5
+    st.tuples(
+        st.integers(2000, 32000), st.integers(4096, 65536), st.integers(0, 8), st.sampled_from(["", "a10", "t4", "k80"])
+    ),
+    min_size=1,
+    max_size=5,
 ).map(lambda rows: [Host(f"h{i}", *row) for i, row in enumerate(rows)])
 
 
@@ -53,6 +70,8 @@ def fits_somewhere(
         assert memory >= 0
         assert all(milli >= 0 for milli in free)
         able = sum(milli >= request.gpu_milli for milli in free) if request.gpus else 0
+        if request.gpu_types and host.gpu_type not in request.gpu_types:
+            continue
         if cpu >= request.cpu_milli and memory >= request.host_memory_mib and able >= request.gpus:
             return True
     return False
@@ -90,6 +109,35 @@ def test_a_removed_request_returns_its_resources(fleet: list[Host], arrivals: li
             online.remove(request, placed)
     assert online.allocated_gpu_milli() == 0
     assert [online.place(request) for request in arrivals] == first
+
+
+def test_hosts_with_many_free_gpus_are_kept_for_requests_that_need_them() -> None:
+    alone, wide = GpuRequest(1000, 1024, 1000, 1), GpuRequest(8000, 8192, 1000, 8)
+    fleet = OnlineFleet(
+        [Host("whole", 64000, 65536, 8), Host("rest", 64000, 65536, 3)], LeastWaste(Workload.of([alone, wide]))
+    )
+    assert [fleet.place(alone).host for _ in range(3)] == ["rest"] * 3  # type: ignore[union-attr]
+    assert fleet.place(wide) is not None
+
+
+def test_a_gpu_type_that_the_mix_overbooks_is_left_to_the_requests_that_name_it() -> None:
+    anywhere, named = GpuRequest(1000, 1024, 1000, 1), GpuRequest(1000, 1024, 1000, 1, ("scarce",))
+    fleet = [Host("a", 64000, 65536, 2, "scarce"), Host("b", 64000, 65536, 8, "common")]
+    workload = Workload.of([anywhere] * 5 + [named] * 5)
+    assert scarcity_by_type(fleet, workload) == pytest.approx({"common": 0.0, "scarce": 1.0})
+    assert scarcity_by_type(fleet, Workload.of([anywhere])) == pytest.approx({"common": 0.0, "scarce": 0.0})
+    online = OnlineFleet(fleet, LeastWaste(workload))
+    assert [online.place(anywhere).host for _ in range(8)] == ["b"] * 8  # type: ignore[union-attr]
+    assert online.place(anywhere).host == "a"  # type: ignore[union-attr]
+
+
+def test_a_rehearsal_holds_back_only_where_that_allocates_more() -> None:
+    half, most = GpuRequest(1000, 1024, 500, 1), GpuRequest(1000, 1024, 810, 1)
+    fleet = [Host(f"h{i}", 64000, 65536, 4) for i in range(5)]
+    assert rehearse(fleet, LeastWaste(Workload.of([half] * 3 + [most])), 3.0).hold_back is not None
+    assert rehearse(fleet, LeastWaste(Workload.of([half])), 3.0).hold_back is None
+    assert rehearse(fleet, LeastWaste(Workload.of([most])), 3.0).hold_back is None
+    assert rehearse(fleet, LeastWaste(Workload.of([])), 3.0).hold_back is None
 
 
 def test_kinds_named_in_advance_change_nothing() -> None:
