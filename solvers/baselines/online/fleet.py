@@ -12,9 +12,10 @@ from solvers.baselines.online import kernels
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
 from solvers.baselines.online.scarcity import scarcity_by_type
 from solvers.baselines.online.waste import expected_waste
-from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Host, WrongRequest
+from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Host, Workload, WrongRequest
 
 MOST_HOLD_BACK = 1e18  # no request wastes as much
+PRICED_AFTER_SHARE = 0.01  # of the fleet's GPUs placed or removed; then scarce types are found again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class OnlineFleet:
         self._table = np.zeros(GPU_MILLI + 1)
         self._appetites = np.zeros((0, 2))
         self._scarcity = np.zeros(len(self.hosts))
+        self._typed_mix: Workload | None = None
+        self._priced_at = 0  # allocated milli
         self._weight = np.zeros(2)
         self._typical = np.zeros((0, 5), dtype=np.int64)
         self._frequency = np.zeros(0)
@@ -72,8 +75,9 @@ class OnlineFleet:
                 self._typical, self._frequency = self._mix(policy.workload.typical(1.0))
                 self._frequency *= self._typical[:, kernels.MILLI] * self._typical[:, kernels.GPUS]
                 self._frequency /= max(float(self._frequency.sum()), 1e-9)
-                scarcity = scarcity_by_type(self.hosts, policy.workload)
-                self._scarcity = np.array([scarcity[host.gpu_type] for host in self.hosts])
+                if any(request.gpu_types for request, _ in policy.workload.counts):
+                    self._typed_mix = policy.workload
+                    self._price_types()
                 if policy.hold_back is not None:
                     self._hold_back = policy.hold_back
             case Fragmentation():
@@ -83,6 +87,17 @@ class OnlineFleet:
             case BestFit():
                 self._rule = kernels.BEST_FIT
                 self._weight[:] = policy.most_cpu_milli, policy.most_gpu_milli
+
+    def _price_types(self) -> None:
+        """Finds which GPU types the mix would overbook from here on; that changes the scores of all hosts."""
+        assert self._typed_mix is not None
+        self._priced_at = self.allocated_gpu_milli()
+        free = {name: float(self._free[self._gpu_types == bit].sum()) for name, bit in self._type_bit.items()}
+        price = scarcity_by_type(free, self._typed_mix)
+        scarcity = np.array([price[host.gpu_type] for host in self.hosts])
+        if not np.array_equal(scarcity, self._scarcity):
+            self._scarcity = scarcity
+            self._version += 1
 
     def _mix(self, typical: Sequence[tuple[GpuRequest, float]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         rows = [self._request_row(request) for request, _ in typical]
@@ -148,3 +163,7 @@ class OnlineFleet:
         for gpu in devices:
             self._free[host, gpu] -= sign * request.gpu_milli
         self._version[host] += 1
+        if self._typed_mix is not None:
+            allocated = self.allocated_gpu_milli()
+            if not allocated or abs(allocated - self._priced_at) > PRICED_AFTER_SHARE * GPU_MILLI * self._gpus.sum():
+                self._price_types()

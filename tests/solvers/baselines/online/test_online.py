@@ -124,8 +124,9 @@ def test_a_gpu_type_that_the_mix_overbooks_is_left_to_the_requests_that_name_it(
     anywhere, named = GpuRequest(1000, 1024, 1000, 1), GpuRequest(1000, 1024, 1000, 1, ("scarce",))
     fleet = [Host("a", 64000, 65536, 2, "scarce"), Host("b", 64000, 65536, 8, "common")]
     workload = Workload.of([anywhere] * 5 + [named] * 5)
-    assert scarcity_by_type(fleet, workload) == pytest.approx({"common": 0.0, "scarce": 1.0})
-    assert scarcity_by_type(fleet, Workload.of([anywhere])) == pytest.approx({"common": 0.0, "scarce": 0.0})
+    free = {"common": 8000.0, "scarce": 2000.0}
+    assert scarcity_by_type(free, workload) == pytest.approx({"common": 0.0, "scarce": 1.0})
+    assert scarcity_by_type(free, Workload.of([anywhere])) == pytest.approx({"common": 0.0, "scarce": 0.0})
     online = OnlineFleet(fleet, LeastWaste(workload))
     assert [online.place(anywhere).host for _ in range(8)] == ["b"] * 8  # type: ignore[union-attr]
     assert online.place(anywhere).host == "a"  # type: ignore[union-attr]
