@@ -141,6 +141,12 @@ ALERTS = (
         "`gpuwright get nodes` shows which; check its agent's log and the machine. Drain it before repairing it.",
     ),
     Alert(
+        "ReclaimShort", 'sum(increase(gpuwright_events_total{reason="reclaim_short"}[15m])) > 0', "0m", "page",
+        "A service loses capacity when a node is reclaimed: no other place can serve it in time.",
+        "`gpuwright events --reason reclaim_short` names the services and what they will lack; rent or start nodes for "
+        "them before the deadline that `gpuwright get nodes` shows.",
+    ),
+    Alert(
         "NodeMismatch", 'sum(gpuwright_nodes{state="mismatch"}) > 0', "10m", "ticket",
         "A node has other devices than declared; nothing is planned there.",
         "The condition InventoryMismatch names the difference: correct the declaration, or repair the machine.",

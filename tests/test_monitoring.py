@@ -108,6 +108,8 @@ tests:
       - {series: 'gpuwright_cycles_total{outcome="crashed"}', values: '0x5 1 2 3x13'}
       - {series: 'gpuwright_tenant_spent{tenant="shop"}', values: '99x10 100x10'}
       - {series: 'gpuwright_tenant_budget{tenant="shop"}', values: '100x20'}
+      - {series: 'gpuwright_events_total{reason="reclaim_short", severity="alarm"}', values: '0x8 1x30'}
+      - {series: 'gpuwright_events_total{reason="node_lost", severity="alarm"}', values: '0x2 1x30'}
       - {series: 'gpuwright_rolling_since_timestamp_seconds{instance="a"}', values: '60x40'}
     alert_rule_test:
       - eval_time: 5m
@@ -130,6 +132,12 @@ tests:
       - eval_time: 18m
         alertname: GpuwrightTenantOverBudget
         exp_alerts: [{exp_labels: {severity: ticket, tenant: shop}}]
+      - eval_time: 8m
+        alertname: GpuwrightReclaimShort
+        exp_alerts: []
+      - eval_time: 10m
+        alertname: GpuwrightReclaimShort
+        exp_alerts: [{exp_labels: {severity: page}}]
       - eval_time: 31m
         alertname: GpuwrightRolloutLong
         exp_alerts: []

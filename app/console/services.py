@@ -9,6 +9,7 @@ from typing import Any
 from app.console.boxes import hue
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
+from app.control.domain.events import Reason
 
 PAGE_ROWS = 40
 
@@ -33,6 +34,7 @@ class ServiceRow:
     price: float | None
     reason: str
     relaxation: str
+    short: str  # why the fleet is too small for its minInstances or availability now
 
     @property
     def tenant(self) -> str:
@@ -64,7 +66,11 @@ SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
 def make_rows(data: ConsoleData) -> list[ServiceRow]:
     """Returns every service."""
     why = {line["service"]: line for line in data.body.get("unserved", ())}
-    return [_row(service, why.get(service["service"], {})) for service in data.services]
+    held = data.body.get("heldBack", ())
+    short = {line["service"]: line["message"] for line in held if line["reason"] == Reason.TOO_FEW_GPUS}
+    return [
+        _row(service, why.get(service["service"], {}), short.get(service["service"], "")) for service in data.services
+    ]
 
 
 def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
@@ -77,7 +83,7 @@ def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
     return ServicePage(tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), len(wanted), page, pages, counts)
 
 
-def _row(service: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
+def _row(service: Mapping[str, Any], why: Mapping[str, Any], short: str) -> ServiceRow:
     state, status = _state(service)
     return ServiceRow(
         name=service["service"],
@@ -96,6 +102,7 @@ def _row(service: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
         price=service["pricePerHour"],
         reason=why.get("reason") or "",
         relaxation=why.get("relaxation") or "",
+        short=short,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -81,7 +81,8 @@ def read_usage(
         reported = (*row[:11], ends, row.doubted or 0)
         used.append(Usage(*reported))
     measured = usage.energy(connection, node, start, stop) if energy else ()
-    return NodeUsage(owned, rates, used, reported_at, {(row.slice, row.gpu): row.energy_mj for row in measured})
+    by_place = {(row.slice, row.gpu): row.energy_mj for row in measured}
+    return NodeUsage(owned, rates, used, reported_at, by_place, usage.pricing(connection))
 
 
 def entries_of(node: str, lines: Lines, facts: NodeUsage) -> list[LedgerEntry]:
@@ -109,7 +110,7 @@ def _correct(connection: Connection, due: OpenAccount, start: int, stop: int) ->
     written = _written(connection, due.node, start, stop)
     # Minutes are forgotten before money is: energy that was read then still counts.
     energy = {**_energy(written), **facts.energy_mj}
-    wanted = _divided(NodeUsage(facts.owned, facts.rates, facts.usage, facts.reported_at, energy), start, stop)
+    wanted = _divided(replace(facts, energy_mj=energy), start, stop)
     entries = entries_of(due.node, differences(wanted, written), facts)
     allocations.write(connection, entries, correction=True)
 

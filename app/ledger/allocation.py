@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
+from typing import TypeAlias
 
 from app.ledger.division import Shares, divide, shares_of
 from app.ledger.facts import HOUR, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
 from app.ledger.holders import Holders
+from app.manifests.prices import pays_whole_node
 
 Lines = dict[AllocationLine, AllocatedAmount]
+Stretches: TypeAlias = Sequence[tuple[int, int]]  # of time
 
 MOST_PARTS = 1_000_000  # of stretches, one for each holder: some seconds of a processor
 
@@ -33,6 +36,16 @@ class Effort:
             raise TooMuchUsage("its usage begins and ends too often")
 
 
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The time for which a node's GPUs are paid. After `reported_at` nothing is certain."""
+
+    start: int
+    stop: int
+    reported_at: int
+    held: Stretches  # while there are copies, where the node is billed whole
+
+
 def allocate(facts: NodeUsage, start: int, stop: int, most_parts: int = MOST_PARTS) -> Lines:
     """Returns the lines of the node's GPUs from `start` to `stop`, both ends of slices."""
     effort = Effort(most_parts)
@@ -44,8 +57,9 @@ def allocate(facts: NodeUsage, start: int, stop: int, most_parts: int = MOST_PAR
         begins, ends = max(start, owned.start), min(stop, owned.stop)
         if begins < ends:
             rates = facts.rates.get((owned.gpu_type, owned.region, owned.purchase), ())
+            time = Time(begins, ends, facts.reported_at, _held(facts, owned, begins, ends))
             for gpu in range(owned.gpus):
-                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, facts.reported_at, begins, ends, effort)
+                _allocate_gpu(found, owned, gpu, by_gpu.get(gpu, ()), rates, time, effort)
     _divide_energy(found, facts.energy_mj)
     return found
 
@@ -75,23 +89,36 @@ def cost(nano_per_hour: int, start: int, stop: int) -> int:
     return nano_per_hour * stop // HOUR - nano_per_hour * start // HOUR
 
 
+def _held(facts: NodeUsage, owned: OwnedGpus, start: int, stop: int) -> Stretches:
+    """Returns when any copy is on a node that is billed whole: its empty GPUs are held with the others then."""
+    if not pays_whole_node(facts.pricing, owned.purchase):
+        return ()
+    there = [interval for interval in facts.usage if interval.gpu < owned.gpus and interval.start < interval.stop]
+    return _joined([(max(start, copy.start), min(stop, copy.stop)) for copy in there if _overlaps(copy, start, stop)])
+
+
+def _overlaps(copy: Usage, start: int, stop: int) -> bool:
+    return copy.start < min(stop, copy.stop) and copy.stop > start
+
+
 def _allocate_gpu(
-    found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], reported_at: int,
-    start: int, stop: int, effort: Effort,
-) -> None:  # fmt: skip
-    present = [interval for interval in usage if interval.start < min(stop, interval.stop) and interval.stop > start]
+    found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], of: Time, effort: Effort
+) -> None:
+    start, stop = of.start, of.stop
+    present = [interval for interval in usage if _overlaps(interval, start, stop)]
     doubts = [(interval.stop, interval.doubted) for interval in usage if interval.stop < interval.doubted]
-    if reported_at < stop:
-        doubts.append((reported_at, stop))
+    if of.reported_at < stop:
+        doubts.append((of.reported_at, stop))
     doubtful, holding = _joined(doubts), Holders(present)
     known: dict[tuple[str, ...], Shares] = {}
-    for begins, ends in pairwise(_cuts(present, rates, doubts, start, stop)):
+    for begins, ends in pairwise(_cuts(present, rates, [*doubts, *of.held], start, stop)):
         holders = holding.at(begins)
         effort.spend(1 + len(holders))
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
         evidence = "gap" if _within(begins, doubtful) else "measured"
         if not holders:
-            line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
+            kind = "idle" if _within(begins, of.held) else "unallocated"
+            line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", kind, evidence)
             found.setdefault(line, AllocatedAmount()).add(time, nano)
             continue
         ids = tuple(interval.id for interval in holders)
@@ -112,21 +139,19 @@ def _line_of(at: int, gpu: int, owned: int, copy: Usage) -> AllocationLine:
     )
 
 
-def _cuts(
-    usage: Sequence[Usage], rates: Sequence[GpuRate], doubts: Sequence[tuple[int, int]], start: int, stop: int
-) -> list[int]:
-    """Returns the moments at which a slice ends, or a price, the holders or our knowledge of them change."""
+def _cuts(usage: Sequence[Usage], rates: Sequence[GpuRate], others: Stretches, start: int, stop: int) -> list[int]:
+    """Returns the moments at which a slice ends, or a price, the holders or anything else about the GPU change."""
     found = {start, stop, *range(start - start % QUARTER, stop, QUARTER)}
     for interval in usage:
         found.update((interval.start, interval.stop))
     for rate in rates:
         found.update((rate.start, rate.stop))
-    for doubt in doubts:
-        found.update(doubt)
+    for stretch in others:
+        found.update(stretch)
     return sorted(cut for cut in found if start <= cut <= stop)
 
 
-def _joined(times: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+def _joined(times: Stretches) -> Stretches:
     """Returns the same times as stretches that are apart, in order."""
     found: list[tuple[int, int]] = []
     for start, stop in sorted(times):
@@ -137,7 +162,7 @@ def _joined(times: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     return found
 
 
-def _within(at: int, stretches: Sequence[tuple[int, int]]) -> bool:
+def _within(at: int, stretches: Stretches) -> bool:
     place = bisect_right(stretches, at, key=itemgetter(0))
     return place > 0 and at < stretches[place - 1][1]
 

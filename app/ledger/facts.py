@@ -62,6 +62,7 @@ class NodeUsage:
     usage: Sequence[Usage]
     reported_at: int = FOREVER
     energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it was measured
+    pricing: str = "gpu"  # of the policy: `node` bills some nodes whole
 
 
 class AllocationLine(NamedTuple):

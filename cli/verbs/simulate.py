@@ -20,6 +20,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from simulation.measure.allowed import (
+    LEAST_RECLAIM_MINUTES,
     LOADS,
     MOST_HOURS,
     MOST_RATE_PER_SECOND,
@@ -68,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
+    reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
+    parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
     out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
     completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
@@ -94,6 +97,8 @@ def _simulate(args: argparse.Namespace) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
+    if args.reclaim_every is not None:
+        _check_reclaims(args.reclaim_every, world)
     shapes = _shapes(args, world)
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling
@@ -102,12 +107,20 @@ def _simulate(args: argparse.Namespace) -> SimulationReport:
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
 
-    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work)
+    every = args.reclaim_every and 60 * args.reclaim_every
+    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every)
     try:
         with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
+    if minutes < LEAST_RECLAIM_MINUTES:
+        raise Failed(f"--reclaim-every {minutes:g} is too often: at least {LEAST_RECLAIM_MINUTES} minute")
+    if not any(manifest.spec.get("purchase") == "spot" for manifest in world.of(Kind.NODE)):
+        raise Failed("--reclaim-every needs a Node with purchase spot, and the files declare none")
 
 
 def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:

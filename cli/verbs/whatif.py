@@ -86,6 +86,8 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             if sentence.partition(":")[0] not in named:  # those are in the table
                 yield plain(sentence)
         _services(answer["services"])
+        for rule in answer.get("notKept", ())[:10]:
+            yield plain(f"not kept: {rule['service']}: {rule['reason']}")
         for rest in answer["unserved"][:10]:
             change = f"; least change: {rest['relaxation']}" if rest.get("relaxation") else ""
             rate = f"{number(rest['ratePerSecond'])} a second"

@@ -8,6 +8,7 @@ LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
 LOADS: tuple[LoadName, ...] = get_args(LoadName)
 WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
+LEAST_RECLAIM_MINUTES = 1
 MOST_HOURS = 31 * 24
 MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated
 MOST_RATES_BYTES = 64 * 2**20

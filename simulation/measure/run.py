@@ -30,6 +30,7 @@ from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
+from simulation.spot import ReclaimRounds
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -50,6 +51,7 @@ class SimulationOrder:
     seed: int = 0
     work: int = WORK
     tick_seconds: float = TICK_SECONDS
+    reclaim_every_seconds: float | None = None  # a spot node
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class _MeasuredRun:
         self._question: Question | None = None  # of the last cycle
         self._found: list[Plan] = []  # since the last sample
         self._cycles = 0
+        every = order.reclaim_every_seconds
+        self._reclaims = ReclaimRounds(simulation, every, order.seed) if every else None
 
     def run(self) -> None:
         until = self.order.hours * 3600
@@ -148,6 +152,7 @@ class _MeasuredRun:
             "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
+            **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
             "peers": self.peers(),
         }
 
@@ -169,6 +174,8 @@ class _MeasuredRun:
     def _ticks(self, until: float) -> Iterator[float]:
         reported = 0  # tens of minutes
         for now in self.simulation.seconds(until, self.order.tick_seconds):
+            if self._reclaims:
+                self._reclaims.tick()
             yield now
             if int(now // 600) > reported:
                 reported = int(now // 600)

@@ -21,9 +21,10 @@ class StepPrices(NamedTuple):
     length: Floats
     rise: Floats
     price: Floats
+    spare: Floats  # [services] of a request a second that an instance could carry when a node is lost
 
 
-STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(1)))
+STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)))
 
 
 @njit(F8(F8, F8, F8))
@@ -49,4 +50,5 @@ def priced_steps(steps: RateSteps, prices: Floats, services: int) -> StepPrices:
     places = places[np.argsort(steps.service[places], kind="stable")]
     count = np.bincount(steps.service[places], minlength=services)
     start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    return StepPrices(start, steps.length[places], steps.rise[places], prices[places])
+    of_spare = np.bincount(steps.service[places], prices[places] * steps.spare[places], minlength=services)
+    return StepPrices(start, steps.length[places], steps.rise[places], prices[places], of_spare.astype(np.float64))

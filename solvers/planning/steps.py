@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,22 @@ class RateSteps:
 
     A rate of r fills floor(r / length) steps, and of the next one as much as it has of the rise at its start. Two rates
     fill no fewer steps than their sum. Of length 0 every instance fills one, and a plan has at least `least`, or none.
+
+    With `spare`, a row counts what instances could carry when a node is lost, too: so many steps for a request a
+    second. Without any one of at most `nodes` nodes, what is left must then carry all: see `surviving`.
     """
 
     service: Ints
     length: Floats
     rise: Floats  # a part of the length
     least: Floats  # steps that all of the rate fills
+    spare: Floats  # steps of a request a second that an instance could carry; 0: they do not count
+    nodes: Ints  # that may run the service, where `spare` counts
+
+    @classmethod
+    def of_rates(cls, service: Ints, length: Floats, rise: Floats, least: Floats) -> RateSteps:
+        """Returns rows that count no spare capacity."""
+        return cls(service, length, rise, least, np.zeros(len(service)), np.zeros(len(service), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.service)
@@ -34,15 +44,21 @@ class RateSteps:
             np.concatenate([self.length, other.length]),
             np.concatenate([self.rise, other.rise]),
             np.concatenate([self.least, other.least]),
+            np.concatenate([self.spare, other.spare]),
+            np.concatenate([self.nodes, other.nodes]),
         )
 
     def at(self, places: Ints) -> RateSteps:
         """Returns some of these."""
-        return RateSteps(self.service[places], self.length[places], self.rise[places], self.least[places])
+        return RateSteps(
+            self.service[places], self.length[places], self.rise[places], self.least[places], self.spare[places],
+            self.nodes[places],
+        )  # fmt: skip
 
     def scaled(self, factor: Floats) -> RateSteps:
         """Returns these with lengths times a factor a service: any rate fills what it did before, over the factor."""
-        return RateSteps(self.service, self.length * factor[self.service], self.rise, self.least)
+        by = factor[self.service]
+        return replace(self, length=self.length * by, spare=self.spare / by)
 
     def filled(self, rate: Floats) -> Floats:
         """Returns the steps that rates above 0 fill; the last axis has an entry for each of these."""
@@ -54,12 +70,26 @@ class RateSteps:
             )
         # Two large instances of less than all of the rate may be small: any two fill so much.
         is_less = (self.length < 0.0) & (rate < -self.length * (1.0 - 1e-9))
-        return np.where(is_less, 2.0 * LEAST_LARGE, found)
+        found = np.where(is_less, 2.0 * LEAST_LARGE, found)
+        return np.where(self.spare > 0.0, surviving(self.spare * rate, self.nodes), found)
+
+
+def surviving(spare: Floats, nodes: Ints) -> Floats:
+    """Returns the least that K >= 2 nodes fill: a step each, and K / (K - 1) of what must be left without any of them.
+
+    K + spare x K / (K - 1) is convex in K, and least where (K - 1)^2 = spare.
+    """
+    most = np.maximum(nodes - 1.0, 1.0)
+    fewer = np.clip(np.floor(np.sqrt(spare)), 1.0, most)
+    others = np.minimum(fewer + 1.0, most)
+    least = np.minimum(fewer + spare / fewer, others + spare / others)
+    return np.asarray(SURVIVING_SHARE * (1.0 + spare + least), dtype=np.float64)
 
 
 LEAST_LARGE = 0.25  # of a step, by any instance of a service with two large ones
 LARGE_SHARE = 1 - 1e-6  # of two steps: such instances fill less by no more than the judge's tolerance allows
-NO_STEPS = RateSteps(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+SURVIVING_SHARE = 1 - 1e-6  # of what must be left: sums of floats may lack less
+NO_STEPS = RateSteps.of_rates(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from app.store.world import events
 from app.store.world.events import EventFilter
 from simulation.history import attained_shares
 from simulation.run import Simulation, simulated
-from simulation.spot import NOTICE_SECONDS, SpotCloud
+from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
 from simulation.world import of_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
@@ -215,3 +215,19 @@ def test_a_job_leaves_with_what_it_has_done(database_url: str) -> None:
         (other,) = job_nodes(simulation)
         assert other != name
         assert simulation.fleet.nodes[name].alive() == []
+
+
+def test_rounds_of_notices_reclaim_nodes_and_give_them_back(database_url: str) -> None:
+    """Every four minutes one of five nodes goes and is back ten minutes later; the seed decides which."""
+    with simulated(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:
+        rounds, gone = ReclaimRounds(simulation, 240.0, seed=3), set[str]()
+        for now in simulation.seconds(1700, 2.0):
+            rounds.tick()
+            off = {name for name in SPOT if simulation.fleet.nodes[name].is_off}
+            gone |= off
+            assert len(off) <= (0 if now < 360 else 3)
+        assert len(gone) >= 3
+        figures = rounds.figures()
+    assert figures["notices"] == 7
+    assert figures["emptied"] == 6, "the last machine is still there"
+    assert figures["short"] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.judge.plan_lines import gpus_with
@@ -24,9 +25,7 @@ def relax_availability(problem: Problem) -> tuple[Mapping[str, Service], Mapping
     broken = _broken(problem)
     if not broken:
         return problem.services, {}
-    from solvers.planning.parts import is_served  # needs the planner's loops: only after a loss
-
-    if is_served(problem):
+    if _is_served(_Asked(problem)):
         return problem.services, {}
     changed = {name: replace(problem.services[name], availability=ANYWHERE) for name in broken}
     why = {
@@ -34,6 +33,37 @@ def relax_availability(problem: Problem) -> tuple[Mapping[str, Service], Mapping
         for name, sentence in broken.items()
     }
     return {**problem.services, **changed}, why
+
+
+class _Asked:
+    """A problem. It equals another if a search finds the same for both: time and the progress of jobs do not count."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.rates = hash(tuple(service.rate_per_second for service in problem.services.values()))
+
+    def __hash__(self) -> int:
+        return self.rates
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Asked):
+            return NotImplemented
+        return self.rates == other.rates and self._rests_on() == other._rests_on()
+
+    def _rests_on(self) -> tuple[object, ...]:
+        p, state = self.problem, self.problem.state
+        jobs = state.jobs if state else ()
+        staying = {job.place for job in jobs if not p.jobs[job.job].is_preemptible}
+        running = state.running if state else ()
+        return (p.services, p.nodes, running, staying, p.limits, p.policy, p.gpu_types, p.models, p.profiles)
+
+
+@lru_cache(maxsize=4)
+def _is_served(asked: _Asked) -> bool:
+    """Tells if some plan keeps the rules and serves everything. A cycle asks the same several times."""
+    from solvers.planning.parts import is_served  # needs the planner's loops: only after a loss
+
+    return is_served(asked.problem)
 
 
 def _broken(problem: Problem) -> dict[str, str]:

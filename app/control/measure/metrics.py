@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
-from app.control.domain.events import NewEvent
+from app.control.domain.events import NewEvent, Reason
 from app.http.metrics import REGISTRY
 
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
@@ -56,6 +56,9 @@ for _outcome in SolveOutcome:
     CYCLES.labels(_outcome.value)
 for _state in (PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED, PlanState.SUPERSEDED):
     ROLLOUTS.labels(_state.value)
+for _reason in Reason:
+    if _reason.severity == "alarm":
+        EVENTS.labels(_reason.value, _reason.severity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
+MOST_GAIN = 1e290  # worth a watt: two options may differ by the smallest number there is
 NOISE = 1e-12  # relative; bounds are raised and budgets lowered by this much
 
 
@@ -53,7 +54,8 @@ def hull(front: Front) -> list[int]:
 
 
 def _gain(front: Front, low: int, high: int) -> float:
-    return float((front.worth[high] - front.worth[low]) / (front.watts[high] - front.watts[low]))
+    more, watts = float(front.worth[high] - front.worth[low]), float(front.watts[high] - front.watts[low])
+    return min(more / watts, MOST_GAIN)
 
 
 def relaxed(fronts: Sequence[Front], room_w: float) -> Relaxed:

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.master import BoundMaster
-from solvers.planning.bound.rounding import broken, least_instances
+from solvers.planning.bound.rounding import broken, least_instances, surviving_nodes
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened
 from solvers.planning.search.tables import Floats
@@ -190,11 +190,11 @@ class Convergence:
             return False
         added = broken(f, self.master.bought(), f.money(s.centre), TUNING.steps_at_a_time)
         if not self.added:
-            added = least_instances(f).plus(added)
+            added = least_instances(f).plus(surviving_nodes(f)).plus(added)
         self.added, self.proved = True, s.rough
         if not len(added):
             return False
-        s.replace_steps(np.flatnonzero(s.centre[len(f.need) :] > 0.0), added)
+        s.replace_steps(np.flatnonzero((s.centre[len(f.need) :] > 0.0) | (f.steps.spare > 0.0)), added)
         return True
 
 

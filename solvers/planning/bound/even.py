@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.bound.lines import H2
+from solvers.planning.bound.step_lines import H2
 from solvers.planning.search.arrays import F1, F2, F8, I1
 from solvers.planning.search.tables import SM, Floats, Ints
 

@@ -40,6 +40,7 @@ class BoundFleet:
     full_ratio: Floats
     need: Floats
     shared_need: Floats  # without dedicated services
+    spare_need: Floats  # of those services alone that must survive the loss of a node
     most_price: Floats  # no price above this is of use: leaving a service out costs no more
     markets: list[Market]
     scratch: KnapsackScratch
@@ -91,6 +92,7 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
         full_ratio=full_ratio,
         need=need,
         shared_need=shared_need,
+        spare_need=np.where(t.survives, shared_need, 0.0),
         most_price=t.unserved_price * np.maximum(need, 1.0) / need,
         markets=made,
         scratch=s,
@@ -109,7 +111,7 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
 
 def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
     """Makes a class of a market, without prices yet."""
-    return new_class(f.world, f.full_ratio, f.shared_need, m, lo, hi)
+    return new_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, lo, hi)
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,13 @@ def sharpen(f: BoundFleet, p: ClassPattern) -> ClassPattern:
         return p
     m = f.markets[p.market]
     c = m.classes[p.place]
-    sharpened(f.world, f.full_ratio, f.shared_need, m.first, c.lo, c.hi, p.offers, p.sms, c.at_lo, c.at_hi)
-    return replace(p, rates=(c.at_hi if p.end else c.at_lo)[p.offers - m.first, p.sms].astype(np.float64))
+    sharpened(
+        f.world, f.full_ratio, f.shared_need, f.spare_need, m.first, c.lo, c.hi, p.offers, p.sms, c.at_lo, c.at_hi,
+        c.spare_lo, c.spare_hi,
+    )  # fmt: skip
+    rows = p.offers - m.first
+    rates = (c.at_hi if p.end else c.at_lo)[rows, p.sms].astype(np.float64)
+    return replace(p, rates=rates, spare=c.spare_of(rows, p.sms, p.end))
 
 
 def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
@@ -195,8 +202,8 @@ def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
     middle = 0.5 * (c.lo + c.hi)
     steps = f.priced_steps(prices)
     halves = [
-        part_of_class(f.world, f.full_ratio, f.shared_need, m, c, lo, hi, prices, steps)
-        for lo, hi in ((c.lo, middle), (middle, c.hi))
+        part_of_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, c, of, prices, steps)
+        for of in ((c.lo, middle), (middle, c.hi))
     ]
     m.classes[place : place + 1] = [half for half, _ in halves]
     return 2 * (m.last - m.first) + sum(looked for _, looked in halves)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.bound.lines import H2
-from solvers.planning.bound.step_lines import earned_ends
+from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
 from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.search.tables import SM, Floats, Ints
 from solvers.planning.step_prices import STEP_PRICES, StepPrices
@@ -16,10 +15,10 @@ from solvers.planning.step_prices import STEP_PRICES, StepPrices
 CUTS = 14
 
 
-@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, F2, F2), makes_arrays=True)
+@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, H2, H2, F2, F2), makes_arrays=True)
 def envelopes(
     steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
-    hi: float, at_lo: Any, at_hi: Any, into_lo: Floats, into_hi: Floats,
+    hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, into_lo: Floats, into_hi: Floats,
 ) -> None:  # fmt: skip
     """Writes the best that any offer of a profile earns at each end of a class: into[profile, SM%].
 
@@ -40,6 +39,7 @@ def envelopes(
                     steps, who, price - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x],
                     ends,
                 )  # fmt: skip
+                spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
                 first, last = ends[0], ends[1]
             else:
                 first, last = (price - energy[row, x]) * at_lo[offer, x], (price - energy[row, x]) * at_hi[offer, x]
@@ -47,10 +47,10 @@ def envelopes(
             into_hi[row, x] = last if last > into_hi[row, x] else into_hi[row, x]
 
 
-@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, I1, I1, I8, I1), makes_arrays=True)
+@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, H2, H2, I1, I1, I8, I1), makes_arrays=True)
 def winners(
     steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
-    hi: float, at_lo: Any, at_hi: Any, rows: Ints, sms: Ints, end: int, into: Ints,
+    hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, rows: Ints, sms: Ints, end: int, into: Ints,
 ) -> None:  # fmt: skip
     """Writes the offer that earns most at an end of a class, for each resident's profile and SM%."""
     ends = np.zeros(4)
@@ -62,6 +62,7 @@ def winners(
                 who = service[offer]
                 net = prices[who] - energy[row, x]
                 earned_ends(steps, who, net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
+                spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
                 if ends[end] > best:
                     best, into[place] = ends[end], offer
 

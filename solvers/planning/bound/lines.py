@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
-from solvers.planning.bound.step_lines import earned_ends
+from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
+from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints
 from solvers.planning.step_prices import STEP_PRICES, StepPrices
 
 UP = 1.0 + 1.3e-7  # the float32 of a number times this is no smaller than the number
 TINY = 1e-30  # an offer that earns something at one end of a line may be there at the other
-H2 = numba.float32[:, ::1]
 
 
 @njit((WORLD, F2))
@@ -87,23 +86,82 @@ def line(
     ends[1] = max((top + slope * (hi - anchor)) * UP, TINY)
 
 
-@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, H2, H2), makes_arrays=True)
+@njit(F8(WORLD, I8, I8, I8, F8), inner=True)
+def spare_at(w: TableArrays, service: int, profile: int, x: int, slow: float) -> float:
+    """Returns what the best batch could carry when a node is lost, if exec, without the margin, is `slow` times that.
+
+    A batch counts whose SLO holds at some rate.
+    """
+    slo, row, best = w.slo_ms[service], w.percentile_row[service], 0.0
+    for b in range(w.batches.shape[0]):
+        exec_ms = w.exec_ms[profile, b, x] * slow
+        if exec_ms * w.margin > slo or 1000.0 * SURVIVING_UTILIZATION * w.batches[b] <= best * exec_ms:
+            continue
+        if accepted_load(w.loads[row, b], slo / (exec_ms * w.margin)) > 0.0:
+            best = 1000.0 * SURVIVING_UTILIZATION * w.batches[b] / exec_ms
+    return best
+
+
+@njit((WORLD, F1, I8, I8, F8, F8, F1), inner=True)
+def spare_line(w: TableArrays, need: Floats, offer: int, x: int, lo: float, hi: float, ends: Floats) -> None:
+    """Writes the ends of a line over total pressures lo..hi that what is carried when a node is lost never exceeds.
+
+    Fewer batches keep their SLO as pressure rises, and what each could carry is convex in pressure.
+    """
+    ends[0], ends[1] = 0.0, 0.0
+    service, profile = w.offer_service[offer], w.offer_profile[offer]
+    own, cap = w.pressure[profile, x], need[service]
+    if own > hi or cap <= 0.0:
+        return
+    feels, anchor = w.sensitivity[profile], max(lo, own)
+    slow = 1.0 + feels * (anchor - own)
+    here = spare_at(w, service, profile, x, slow)
+    top, slope = min(here, cap), 0.0
+    if feels > 0.0 and anchor < hi and here <= cap:
+        slope = (here * slow / (1.0 + feels * (hi - own)) - top) / (hi - anchor)
+    ends[0] = (top + slope * (lo - anchor)) * UP
+    ends[1] = (top + slope * (hi - anchor)) * UP
+
+
+@njit((WORLD, F2, F1, F1, I8, I8, F8, F8, F8, H2, H2, H2, H2), makes_arrays=True)
 def lines(
-    w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
-    at_lo: Any, at_hi: Any,
+    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, first: int, last: int, clock: float,
+    lo: float, hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
 ) -> None:  # fmt: skip
-    """Writes the ends at pressures lo and hi of the lines of offers first..last."""
+    """Writes the ends at pressures lo and hi of the lines of offers first..last, and of those of spare capacity."""
     ends = np.empty(2)
     for offer in range(first, last):
+        place = offer - first
         for x in range(SM):
             line(w, full_ratio, need, offer, x, clock, lo, hi, ends)
-            at_lo[offer - first, x], at_hi[offer - first, x] = np.float32(ends[0]), np.float32(ends[1])
+            at_lo[place, x], at_hi[place, x] = np.float32(ends[0]), np.float32(ends[1])
+            if place < spare_lo.shape[0]:
+                spare_line(w, spare_need, offer, x, lo, hi, ends)
+                spare_lo[place, x], spare_hi[place, x] = np.float32(ends[0]), np.float32(ends[1])
 
 
-@njit((WORLD, STEP_PRICES, F2, F1, F1, I8, F8, F8, F8, I1, F2, F2, F8, H2, H2), makes_arrays=True)
+@njit((WORLD, F2, F1, F1, I8, I8, I8, F8, F8, F8, H2, H2, H2, H2, F1), inner=True)
+def lowered(
+    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, offer: int, place: int, x: int, clock: float,
+    lo: float, hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, ends: Floats,
+) -> None:  # fmt: skip
+    """Draws an offer's lines again; of the old and the new one, either is above the rate."""
+    line(w, full_ratio, need, offer, x, clock, lo, hi, ends)
+    new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
+    if new_lo + new_hi < at_lo[place, x] + at_hi[place, x]:
+        at_lo[place, x], at_hi[place, x] = new_lo, new_hi
+    if place < spare_lo.shape[0]:
+        spare_line(w, spare_need, offer, x, lo, hi, ends)
+        new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
+        if new_lo + new_hi < spare_lo[place, x] + spare_hi[place, x]:
+            spare_lo[place, x], spare_hi[place, x] = new_lo, new_hi
+
+
+@njit((WORLD, STEP_PRICES, F2, F1, F1, F1, I8, F8, F8, F8, I1, F2, F2, F8, H2, H2, H2, H2), makes_arrays=True)
 def finer(
-    w: TableArrays, steps: StepPrices, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float,
-    lo: float, hi: float, profile: Ints, energy: Floats, pressure: Floats, margin: float, at_lo: Any, at_hi: Any,
+    w: TableArrays, steps: StepPrices, full_ratio: Floats, need: Floats, spare_need: Floats, prices: Floats, first: int,
+    clock: float, lo: float, hi: float, profile: Ints, energy: Floats, pressure: Floats, margin: float, at_lo: Any,
+    at_hi: Any, spare_lo: Any, spare_hi: Any,
 ) -> int:  # fmt: skip
     """Lowers lines that hold over more than lo..hi, but only those that come near the best of their profile.
 
@@ -132,6 +190,7 @@ def finer(
                     steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
                     at_hi[offer, x], ends,
                 )  # fmt: skip
+                spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
                 promise_lo[i], promise_hi[i] = ends[0], ends[1]
             best_lo, best_hi = 0.0, 0.0
             while True:
@@ -143,66 +202,80 @@ def finer(
                 if place < 0:
                     break
                 offer = member[place]
-                line(w, full_ratio, need, first + offer, x, clock, lo, hi, rates)
+                lowered(
+                    w, full_ratio, need, spare_need, first + offer, offer, x, clock, lo, hi, at_lo, at_hi, spare_lo,
+                    spare_hi, rates,
+                )  # fmt: skip
                 looked += 1
-                new_lo, new_hi = np.float32(rates[0]), np.float32(rates[1])
-                if new_lo + new_hi < at_lo[offer, x] + at_hi[offer, x]:  # either is above the rate
-                    at_lo[offer, x], at_hi[offer, x] = new_lo, new_hi
                 who = w.offer_service[first + offer]
                 earned_ends(
                     steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
                     at_hi[offer, x], ends,
                 )  # fmt: skip
+                spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
                 best_lo, best_hi = max(best_lo, ends[0]), max(best_hi, ends[1])
                 promise_lo[place], promise_hi[place] = -1.0, -1.0
     return looked
 
 
-@njit((WORLD, F2, F1, I8, F8, F8, I1, I1, H2, H2), makes_arrays=True)
+@njit((WORLD, F2, F1, F1, I8, F8, F8, I1, I1, H2, H2, H2, H2), makes_arrays=True)
 def sharpened(
-    w: TableArrays, full_ratio: Floats, need: Floats, first: int, lo: float, hi: float, offers: Ints, sms: Ints,
-    at_lo: Any, at_hi: Any,
+    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, first: int, lo: float, hi: float,
+    offers: Ints, sms: Ints, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
 ) -> None:  # fmt: skip
     """Lowers the lines of these residents, which may be those of a wider class."""
     ends = np.empty(2)
     for i in range(offers.shape[0]):
-        offer, x = offers[i] - first, sms[i]
-        line(w, full_ratio, need, offers[i], x, 1.0, lo, hi, ends)
-        new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
-        if new_lo + new_hi < at_lo[offer, x] + at_hi[offer, x]:  # either is above the rate
-            at_lo[offer, x], at_hi[offer, x] = new_lo, new_hi
+        lowered(
+            w, full_ratio, need, spare_need, offers[i], offers[i] - first, sms[i], 1.0, lo, hi, at_lo, at_hi, spare_lo,
+            spare_hi, ends,
+        )  # fmt: skip
 
 
-@njit((WORLD, F2, F1, I8, I8, I8, F1, I1), makes_arrays=True)
+@njit((I8, F1, F1), inner=True)
+def together(copies: int, single: Floats, best: Floats) -> None:
+    """Writes the most that up to `copies` instances carry together, by the SM% of all."""
+    for x in range(SM):
+        best[x] = 0.0
+    for _ in range(min(copies, SM - 1)):
+        has_grown = False
+        for x in range(SM - 1, 0, -1):
+            most = best[x]
+            for y in range(1, x + 1):
+                if single[y] > 0.0:
+                    most = max(most, best[x - y] + single[y])
+            if most > best[x]:
+                best[x] = most
+                has_grown = True
+        if not has_grown:
+            break
+
+
+@njit((WORLD, F2, F1, I8, I8, I8, F1, F1, I1), makes_arrays=True)
 def alone(
-    w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
-) -> None:
+    w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, spare: Floats,
+    sms: Ints,
+) -> None:  # fmt: skip
     """Writes the most that offers first..last carry on their own GPU, by up to `copies` instances, and the SMs.
 
-    It ignores that instances of a service slow each other: the bound stays a bound.
+    So too what they could carry when a node is lost. It ignores that instances of a service slow each other: the bound
+    stays a bound.
     """
     single, best = np.zeros(SM), np.zeros(SM)
     for offer in range(first, last):
         service, profile = w.offer_service[offer], w.offer_profile[offer]
-        rates[offer - first], sms[offer - first] = 0.0, 0
+        rates[offer - first], spare[offer - first], sms[offer - first] = 0.0, 0.0, 0
         if need[service] <= 0.0:
             continue
         for x in range(SM):
             single[x] = rate_at(w, full_ratio, service, profile, x, w.margin)
-            best[x] = 0.0
-        for _ in range(min(copies, SM - 1)):
-            has_grown = False
-            for x in range(SM - 1, 0, -1):
-                most = best[x]
-                for y in range(1, x + 1):
-                    if single[y] > 0.0:
-                        most = max(most, best[x - y] + single[y])
-                if most > best[x]:
-                    best[x] = most
-                    has_grown = True
-            if not has_grown:
-                break
+        together(copies, single, best)
         for x in range(SM):
             rate = min(best[x], need[service])
             if rate * UP > rates[offer - first]:
                 rates[offer - first], sms[offer - first] = rate * UP, x
+        for x in range(SM):
+            single[x] = spare_at(w, service, profile, x, 1.0)
+        together(copies, single, best)
+        for x in range(SM):
+            spare[offer - first] = max(spare[offer - first], min(best[x], need[service]) * UP)

@@ -29,9 +29,16 @@ class GpuClass:
     hi: float
     at_lo: Lines  # [offer, SM%]
     at_hi: Lines
+    spare_lo: Lines  # what could be carried when a node is lost; without rows where no service must survive that
+    spare_hi: Lines
     own: Floats  # (price of pressure, of memory, worth)
     earned_lo: Floats  # [profile, SM%] at the prices last looked at
     earned_hi: Floats
+
+    def spare_of(self, rows: Ints, sms: Ints, end: int) -> Floats:
+        """Returns what residents could carry at an end of the class when a node is lost; 0 where none must."""
+        lines = self.spare_hi if end else self.spare_lo
+        return lines[rows, sms].astype(np.float64) if len(lines) else np.zeros(len(rows))
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class ClassPattern:
     offers: Ints
     sms: Ints
     rates: Floats
+    spare: Floats  # what each could carry when a node is lost
     pressure: float
     memory_gib: float
     sm_percent: float
@@ -71,6 +79,7 @@ class Market:
     energy: Floats  # what a request a second costs in energy at least, by SM%
     room_gib: float
     alone: Floats  # what a dedicated service's offer carries, else 0
+    alone_spare: Floats  # what it could carry there when a node is lost
     alone_sm: Ints
     classes: list[GpuClass] = field(default_factory=list)
 
@@ -116,9 +125,9 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
         turns = np.zeros(int(t.site_group[site + 1] - t.site_group[site]), dtype=np.int64)
         np.maximum.at(turns, group, 100 // np.maximum(least, 1))
         copies = min(policy.same_model_per_gpu, policy.clients_per_gpu)
-        rates, sms = np.zeros(last - first), np.zeros(last - first, dtype=np.int64)
+        rates, spare, sms = np.zeros(last - first), np.zeros(last - first), np.zeros(last - first, dtype=np.int64)
         dedicated_need = np.where(t.is_dedicated, need, 0.0)
-        alone(w, full_ratio, dedicated_need, first, last, copies, rates, sms)
+        alone(w, full_ratio, dedicated_need, first, last, copies, rates, spare, sms)
         kind = t.problem.gpu_types[t.site_types[site]]
         with np.errstate(invalid="ignore"):
             per_request = np.min(exec_ms / t.batches[None, :, None], axis=1, initial=np.inf) / 1000.0
@@ -146,6 +155,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
                 energy=watts * falls[:, None] * policy.energy_price_per_kwh / 1000.0,
                 room_gib=kind.memory_gib,
                 alone=rates,
+                alone_spare=spare,
                 alone_sm=sms,
             )
         )
@@ -171,32 +181,39 @@ def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> flo
     return (m.idle + float(found)) * (1 + 1e-9)
 
 
-def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> GpuClass:
-    """Makes a class with its lines; dedicated services have need 0 here."""
+def new_class(
+    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, m: Market, lo: float, hi: float
+) -> GpuClass:
+    """Makes a class with its lines; dedicated services have need 0 here, and all that may be lost no spare need."""
     count, rows = m.last - m.first, len(m.memory_gib)
-    made = GpuClass(
-        lo, hi, np.zeros((count, SM), np.float32), np.zeros((count, SM), np.float32), np.zeros(3),
-        np.zeros((rows, SM)), np.zeros((rows, SM)),
-    )  # fmt: skip
-    lines(w, full_ratio, need, m.first, m.last, 1.0, lo, hi, made.at_lo, made.at_hi)
+    spare = count if spare_need.any() else 0
+    ends = [np.zeros((size, SM), np.float32) for size in (count, count, spare, spare)]
+    made = _class((lo, hi), ends, np.zeros(3), rows)
+    lines(w, full_ratio, need, spare_need, m.first, m.last, 1.0, lo, hi, *ends)
     return made
 
 
+def _class(of: tuple[float, float], ends: list[Lines], own: Floats, rows: int) -> GpuClass:
+    return GpuClass(*of, ends[0], ends[1], ends[2], ends[3], own, np.zeros((rows, SM)), np.zeros((rows, SM)))
+
+
 def part_of_class(
-    w: TableArrays, full_ratio: Floats, need: Floats, m: Market, c: GpuClass, lo: float, hi: float, prices: Floats,
-    steps: StepPrices,
+    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, m: Market, c: GpuClass,
+    of: tuple[float, float], prices: Floats, steps: StepPrices,
 ) -> tuple[GpuClass, int]:  # fmt: skip
-    """Returns the part lo..hi of a class, with finer lines where that counts, and how many lines it looked at."""
+    """Returns a part of a class, with finer lines where that counts, and how many lines it looked at."""
+    lo, hi = of
     is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
     ends: list[Lines] = []
-    for at in (lo, hi):
-        share = (at - c.lo) / (c.hi - c.lo)
-        found = c.at_lo * (1 - share) + c.at_hi.astype(np.float64) * share
-        ends.append(np.where(is_there, np.maximum(found * UP, TINY), 0.0).astype(np.float32))
-    made = GpuClass(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
+    for left, right, least in ((c.at_lo, c.at_hi, TINY), (c.spare_lo, c.spare_hi, 0.0)):
+        for at in (lo, hi):
+            share = (at - c.lo) / (c.hi - c.lo)
+            found = left * (1 - share) + right.astype(np.float64) * share
+            ends.append(np.where(is_there[: len(left)], np.maximum(found * UP, least), 0.0).astype(np.float32))
+    made = _class((lo, hi), ends, c.own.copy(), len(c.earned_lo))
     looked = finer(
-        w, steps, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, m.pressure, MARGIN_SHARE,
-        made.at_lo, made.at_hi,
+        w, steps, full_ratio, need, spare_need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, m.pressure,
+        MARGIN_SHARE, *ends,
     )  # fmt: skip
     return made, looked
 
@@ -210,6 +227,7 @@ def best_alone(m: Market, prices: Floats, steps: StepPrices) -> tuple[float, int
         return 0.0, -1
     earned = prices[m.service] * m.alone
     steps_earned(steps, m.service, m.alone, earned)
+    earned += steps.spare[m.service] * m.alone_spare
     at = int(np.argmax(earned))
     return float(earned[at]) - m.share_price, at
 
@@ -226,8 +244,8 @@ def look(
     turns_left = np.full(len(m.classes), turns)
     for place, c in enumerate(m.classes):
         kernels.envelopes(
-            steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.earned_lo,
-            c.earned_hi,
+            steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
+            c.spare_hi, c.earned_lo, c.earned_hi,
         )  # fmt: skip
         found += search(m, prices, steps, s, place, enough, tolerance, 1)
         worths[place] = c.own[2]
@@ -273,10 +291,10 @@ def pattern(
     rates = c.at_hi if end else c.at_lo
     offers = np.zeros(len(rows), dtype=np.int64)
     kernels.winners(
-        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, rows, sms, end, offers
-    )
+        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
+        c.spare_hi, rows, sms, end, offers,
+    )  # fmt: skip
     return ClassPattern(
         m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64),
-        m.idle + float(about[1]),
-        float(about[2]), float(about[3]),
+        c.spare_of(offers, sms, end), m.idle + float(about[1]), float(about[2]), float(about[3]),
     )  # fmt: skip

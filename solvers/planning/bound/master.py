@@ -176,7 +176,7 @@ class BoundMaster:
         m, steps = self.fleet.markets[p.market], self.fleet.steps
         found: dict[int, float] = {}
         ends = np.zeros(2)
-        for offer, x, service, rate in zip(p.offers, p.sms, served, p.rates, strict=True):
+        for offer, x, service, rate, spare in zip(p.offers, p.sms, served, p.rates, p.spare, strict=True):
             for place in self.step_rows.get(int(service), ()):
                 length, rise = float(steps.length[place]), float(steps.rise[place])
                 if p.place < 0:
@@ -186,6 +186,7 @@ class BoundMaster:
                     own = m.pressure[m.profile[row], x]
                     step_line(length, rise, own, c.lo, c.hi, c.at_lo[row, x], c.at_hi[row, x], ends)
                     filled = float(ends[p.end])
+                filled += float(steps.spare[place] * spare)
                 found[place] = found.get(place, 0.0) + filled / float(steps.least[place])
         return found
 

@@ -46,6 +46,12 @@ def carried(f: BoundFleet, p: ClassPattern, fate: Fate) -> list[ClassPattern]:
     c = m.classes[place]
     rows = p.offers - m.first
     return [
-        replace(p, place=place, end=end, rates=(c.at_hi if end else c.at_lo)[rows, p.sms].astype(np.float64))
+        replace(
+            p,
+            place=place,
+            end=end,
+            rates=(c.at_hi if end else c.at_lo)[rows, p.sms].astype(np.float64),
+            spare=c.spare_of(rows, p.sms, end),
+        )
         for end in (0, 1)
     ]

@@ -9,13 +9,15 @@ import numpy as np
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
-from solvers.planning.steps import LARGE_SHARE, RateSteps
+from solvers.planning.steps import LARGE_SHARE, RateSteps, surviving
 
 MOST_STEPS = 8  # that all of a rate fills
 LEAST_RISE = 0.02
 GRID = np.concatenate([whole + np.arange(LEAST_RISE, 1.0, 0.02) for whole in range(1, MOST_STEPS)])
 MOST_A_SERVICE = 2  # at a time
 LEAST_GAIN_SHARE = 2e-3  # of a service's rate
+MOST_HOSTS = 4  # nodes of a service that rows tell apart: more need little more of its rate
+CAPACITY_ALONE = 1e3  # so much more than instances, what they could carry counts in a row
 SAME_SHARE = 2e-3  # of a length: two that are closer are the same
 
 Bought = list[tuple[ClassPattern, float]]
@@ -31,7 +33,34 @@ def least_instances(f: BoundFleet) -> RateSteps:
     is_two = (t.min_instances[several] == 2) & ~t.is_dedicated[several]
     length = np.where(is_two, -f.need[several], 0.0)
     least = np.where(is_two, 2.0 * LARGE_SHARE, t.min_instances[several])
-    return RateSteps(several, length, np.ones(len(several)), least.astype(np.float64))
+    return RateSteps.of_rates(several, length, np.ones(len(several)), least.astype(np.float64))
+
+
+def surviving_nodes(f: BoundFleet) -> RateSteps:
+    """Returns the rows of services that survive the loss of a node: one for each number of nodes that hosts them.
+
+    The row of K nodes counts an instance as 1, and what it could carry by K x (K - 1) of all of the rate: K and K + 1
+    nodes fill the same, any other number more. The last row counts little but what could be carried.
+    """
+    t = f.tables
+    rows: list[tuple[int, float, int]] = []
+    for service in np.flatnonzero(t.survives):
+        nodes = _hosts(f, int(service))
+        each = [float(hosts * (hosts - 1)) for hosts in range(2, min(nodes, MOST_HOSTS))]
+        rows += [(int(service), by, nodes) for by in (*each, CAPACITY_ALONE * max(nodes - 1, 1) ** 2)]
+    services = np.array([service for service, _, _ in rows], dtype=np.int64)
+    by, nodes_of = np.array([by for _, by, _ in rows]), np.array([nodes for _, _, nodes in rows], dtype=np.int64)
+    nothing, ones = np.zeros(len(rows)), np.ones(len(rows))
+    return RateSteps(services, nothing, ones, surviving(by, nodes_of), by / f.need[services], nodes_of)
+
+
+def _hosts(f: BoundFleet, service: int) -> int:
+    """Returns how many nodes may run a service."""
+    t = f.tables
+    offered = {int(site) for site in np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))[
+        t.offer_service == service
+    ]}  # fmt: skip
+    return len({node for pool in t.pools if pool.site in offered for node, _ in pool.gpus})
 
 
 def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> RateSteps:
@@ -53,7 +82,7 @@ def broken(f: BoundFleet, bought: Bought, money: Floats, most: int) -> RateSteps
     services = np.array([service for _, service, _ in chosen], dtype=np.int64)
     lengths = np.array([count for _, _, count in chosen], dtype=np.float64)
     whole = np.floor(lengths)
-    return RateSteps(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
+    return RateSteps.of_rates(services, f.need[services] / lengths, lengths - whole, whole + 1.0)
 
 
 def _worst(part: Floats, amount: Floats, known: Floats) -> Iterator[tuple[float, float]]:

@@ -29,7 +29,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
     rules = {
         "memory beyond the smallest batch": bool(grows.any()),
         "how minInstances share a rate": bool((t.min_instances > 1).any()),
-        "availability beyond different GPUs": any(
+        "where availability places instances": any(
             service.availability.binds(service.min_instances) for service in t.problem.services.values()
         ),
         "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),

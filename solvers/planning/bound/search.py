@@ -148,9 +148,11 @@ def capped(f: BoundFleet) -> NDArray[np.bool_]:
     """
     most = np.zeros(len(f.need))
     for m in f.markets:
-        np.maximum.at(most, m.service, m.alone)
+        alone_spare = np.where(f.tables.survives[m.service], m.alone_spare, 0.0)
+        np.maximum.at(most, m.service, np.maximum(m.alone, alone_spare))
         for c in m.classes:
-            np.maximum.at(most, m.service, c.at_lo.max(axis=1, initial=0.0))
+            for lines in (c.at_lo, c.spare_lo):
+                np.maximum.at(most, m.service[: len(lines)], lines.max(axis=1, initial=0.0))
     return most >= f.need * (1 - CAP_TOLERANCE_SHARE)
 
 
@@ -186,6 +188,7 @@ def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
                     np.array([at + m.first]),
                     m.alone_sm[at : at + 1],
                     m.alone[at : at + 1],
+                    m.alone_spare[at : at + 1],
                     0.0,
                     0.0,
                     100.0,

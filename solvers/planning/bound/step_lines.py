@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import floor
+from typing import Any
+
+import numba
 
 from solvers.compiled import njit
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.search.tables import Floats, Ints
 from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
+H2 = numba.float32[:, ::1]
 UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
 
@@ -68,6 +72,17 @@ def earned_ends(
         step_line(steps.length[place], steps.rise[place], own, lo, hi, rate_lo, rate_hi, line)
         ends[0] += steps.price[place] * line[0]
         ends[1] += steps.price[place] * line[1]
+
+
+@njit((STEP_PRICES, I8, H2, H2, I8, I8, F1), inner=True)
+def spare_ends(steps: StepPrices, service: int, spare_lo: Any, spare_hi: Any, offer: int, x: int, ends: Floats) -> None:
+    """Adds what a resident earns at the ends of a class by what it could carry when a node is lost.
+
+    There are no lines where all that must survive is dedicated.
+    """
+    if steps.spare[service] > 0.0 and offer < spare_lo.shape[0]:
+        ends[0] += steps.spare[service] * spare_lo[offer, x]
+        ends[1] += steps.spare[service] * spare_hi[offer, x]
 
 
 @njit((STEP_PRICES, I1, F1, F1))

@@ -32,12 +32,13 @@ class Patterns:
         self.site = [pool.site for pool in t.pools]
         self.options: dict[int, ExactOptions] = {}
         self.rates: dict[int, Floats] = {}
-        self.several = np.flatnonzero(t.min_instances > 1)
-        self.copies = RateSteps(
+        least = np.where(t.survives, np.maximum(t.min_instances, 2), t.min_instances)  # on two nodes, so on two GPUs
+        self.several = np.flatnonzero(least > 1)
+        self.copies = RateSteps.of_rates(
             self.several,
             np.zeros(len(self.several)),
             np.ones(len(self.several)),
-            t.min_instances[self.several].astype(np.float64),
+            least[self.several].astype(np.float64),
         )
         self.steps = 0.0  # of lists, so far
         self.needs = len(t.services) + len(self.several)

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 from solvers.planning.problem import Problem
 
+FIRM = "no spot"
+
 
 def needed(problem: Problem) -> Problem:
     """Returns a problem that every valid plan of this one solves, too, for a search that knows GPUs alone.
 
-    A service that survives the loss of any one node has instances on two nodes at least, so on two GPUs.
+    A service that no spot node may carry is kept off them.
     """
-    changed = {
-        name: replace(service, min_instances=max(service.min_instances, 2))
-        for name, service in problem.services.items()
-        if service.availability.survive_nodes
+    firm = {name: s for name, s in problem.services.items() if s.availability.max_spot_share <= 0}
+    if not firm or not any(node.purchase == "spot" for node in problem.nodes.values()):
+        return problem
+    nodes = {
+        name: node if node.purchase == "spot" else replace(node, cell=FIRM) for name, node in problem.nodes.items()
     }
-    return replace(problem, services={**problem.services, **changed}) if changed else problem
+    changed = {name: replace(service, cells=frozenset({FIRM})) for name, service in firm.items()}
+    return replace(problem, nodes=nodes, services={**problem.services, **changed})

@@ -29,7 +29,7 @@ def divided(problem: Problem) -> Division | None:
     begun = divider(problem, problem.state.running if problem.state else ())
     if begun is None:
         return None
-    is_small = sum(node.gpu_count for node in problem.nodes.values()) <= SMALL_GPUS
+    is_small = _is_small(problem)
     survives = any(service.availability.survive_nodes for service in begun.services.values())
     best, least = None, (True, inf)
     for keeps_slos in (True, False) if survives else (True,):
@@ -44,6 +44,10 @@ def divided(problem: Problem) -> Division | None:
     return best
 
 
+def _is_small(problem: Problem) -> bool:
+    return sum(node.gpu_count for node in problem.nodes.values()) <= SMALL_GPUS
+
+
 def _ways(begun: Divider) -> Iterator[Divider]:
     """Yields ways to divide a small fleet: into two or more zones, or every node by itself."""
     for turn in range(TURNS):
@@ -52,9 +56,15 @@ def _ways(begun: Divider) -> Iterator[Divider]:
 
 
 def is_served(problem: Problem) -> bool:
-    """Tells if a quick search finds a plan that serves everything by the rules."""
-    division = divided(problem)
-    return division is None or not _weighed(division, 1)[0]
+    """Tells if a quick search finds a plan that serves everything by the rules, which do not ask for SLOs in a loss."""
+    begun = divider(problem, problem.state.running if problem.state else ())
+    if begun is None:
+        return True
+    begun = replace(begun, keeps_slos=False)
+    is_small = _is_small(problem)
+    work = SMALL_WORK if is_small else 1
+    divisions = (way.division() for way in (_ways(begun) if is_small else (begun,)))
+    return any(not division.impossible and not _weighed(division, work)[0] for division in divisions)
 
 
 def _weighed(division: Division, work: int) -> tuple[bool, float]:

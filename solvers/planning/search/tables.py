@@ -52,6 +52,7 @@ class Tables:
     unserved_price: Floats  # per request a second
     min_instances: Ints
     is_dedicated: NDArray[np.bool_]
+    survives: NDArray[np.bool_]  # the loss of any node
     model: Ints
     tenant: Ints
     # accepted loads of the latency package: percentile x batch x bin of SLO / exec -> load
@@ -129,6 +130,7 @@ def tables(problem: Problem) -> Tables:
         unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
+        survives=np.array([service.availability.survive_nodes > 0 for service in services], dtype=np.bool_),
         model=_ints(models[service.model] for service in services),
         tenant=_ints(tenants[service.tenant] for service in services),
         loads=_loads(rows, batches),

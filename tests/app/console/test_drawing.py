@@ -142,6 +142,15 @@ def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:
     )
 
 
+def test_a_service_whose_rules_the_fleet_cannot_keep_now_says_so() -> None:
+    why = "the fleet is too small for its availability now"
+    held = [{"service": "shop/a", "reason": "too_few_gpus", "message": why}]
+    held += [{"service": "shop/b", "reason": "cordoned", "message": "elsewhere"}]
+    whole = seen([service("shop/a"), service("shop/b")], [node("n1")], heldBack=held)
+    assert {row.name: row.short for row in make_rows(whole)} == {"shop/a": why, "shop/b": ""}
+    assert why in page(whole, Money(), read_page_request({"service": "shop/a"}))
+
+
 def test_the_same_that_befell_many_is_one_line() -> None:
     events = [
         RecordedEvent(

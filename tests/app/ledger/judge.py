@@ -70,7 +70,12 @@ class Verdict:
 
 
 def judged(
-    paid: Sequence[Paid], prices: Sequence[Priced], held: Sequence[Held], start: datetime, stop: datetime
+    paid: Sequence[Paid],
+    prices: Sequence[Priced],
+    held: Sequence[Held],
+    start: datetime,
+    stop: datetime,
+    pricing: str = "node",
 ) -> Verdict:
     """What all GPUs came to between two ends of slices."""
     verdict = Verdict(defaultdict(int), defaultdict(int), defaultdict(Fraction))
@@ -81,8 +86,45 @@ def judged(
         moments |= set(quarters(start, stop))
         inside = sorted(moment for moment in moments if max(start, gpu.start) <= moment <= min(stop, gpu.stop))
         for begins, ends in pairwise(inside):
-            _judge_stretch(verdict, gpu, prices, mine, begins, ends)
+            if any(one.start <= begins and ends <= one.stop for one in mine):
+                _judge_stretch(verdict, gpu, prices, mine, begins, ends)
+            else:
+                _judge_empty(verdict, gpu, prices, _beside(gpu, paid, held, pricing), begins, ends)
     return verdict
+
+
+def _beside(gpu: Paid, paid: Sequence[Paid], held: Sequence[Held], pricing: str) -> list[tuple[datetime, datetime]]:
+    """When a copy is on any GPU of a rented node for which an empty one of it is paid, too."""
+    if pricing != "node" or gpu.kind[2] not in ("onDemand", "spot"):
+        return []
+    return [
+        (max(one.start, other.start), min(one.stop, other.stop))
+        for one in held
+        for other in paid
+        if one.node == gpu.node and (other.node, other.gpu) == (one.node, one.gpu) and other.kind == gpu.kind
+    ]
+
+
+def _judge_empty(
+    verdict: Verdict,
+    gpu: Paid,
+    prices: Sequence[Priced],
+    beside: Sequence[tuple[datetime, datetime]],
+    begins: datetime,
+    ends: datetime,
+) -> None:
+    edges = {edge for stretch in beside for edge in stretch if begins < edge < ends} | {begins, ends}
+    for start, stop in pairwise(sorted(edges)):
+        price = 0
+        for one in prices:
+            if one.kind == gpu.kind and one.start <= start < one.stop:
+                price = one.nano_per_hour
+        nano = run_up(price, stop) - run_up(price, start)
+        place = (EPOCH + (start - EPOCH) // QUARTER * QUARTER, gpu.node, gpu.gpu)
+        name = "__idle__" if any(first <= start and stop <= last for first, last in beside) else "__unallocated__"
+        verdict.whole[place] += nano
+        verdict.parts[*place, name, ""] += nano
+        verdict.exact[*place, name, ""] += nano
 
 
 def quarters(start: datetime, stop: datetime) -> Iterable[datetime]:
@@ -121,10 +163,6 @@ def _judge_stretch(
     place = (at, gpu.node, gpu.gpu)
     verdict.whole[place] += nano
     holders = sorted((one for one in mine if one.start <= begins and ends <= one.stop), key=lambda one: one.id)
-    if not holders:
-        verdict.parts[*place, "__unallocated__", ""] += nano
-        verdict.exact[*place, "__unallocated__", ""] += nano
-        return
     memory = Fraction(gpu.memory_gib)
     by_sm = sum((Fraction(one.sm_percent) / 100 for one in holders), Fraction())
     by_memory = sum((Fraction(one.memory_gib) / memory for one in holders), Fraction())

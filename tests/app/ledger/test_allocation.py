@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import example, given, settings
@@ -74,13 +75,13 @@ def allocated(facts: NodeUsage, start: datetime = START, stop: datetime = START 
 
 
 @settings(max_examples=scaled(10_000, 150))
-@given(histories())
-@example(([Priced(KIND, 1, START)], [], timedelta()))
-def test_every_part_is_what_the_judge_says(history: tuple[list[Priced], list[Held], timedelta]) -> None:
+@given(histories(), st.sampled_from(["gpu", "node"]))
+@example(([Priced(KIND, 1, START)], [], timedelta()), "node")
+def test_every_part_is_what_the_judge_says(history: tuple[list[Priced], list[Held], timedelta], pricing: str) -> None:
     prices, usage, owned_from = history
-    lines = allocated(facts_of(prices, usage, owned_from))
+    lines = allocated(replace(facts_of(prices, usage, owned_from), pricing=pricing))
     paid = [Paid("node-1", gpu, KIND, 16.0, START + owned_from) for gpu in range(2)]
-    verdict = judged(paid, prices, usage, START, START + SPAN)
+    verdict = judged(paid, prices, usage, START, START + SPAN, pricing)
     parts: dict[tuple[datetime, str, int, str, str], int] = defaultdict(int)
     times: dict[tuple[datetime, int], int] = defaultdict(int)
     for line, amount in lines.items():

@@ -12,6 +12,7 @@ import pytest
 from agents.contract.reports import UsageInterval
 from app.store.money.report_queries import ReportQuery, read
 from tests.app.ledger.town import Ledger, ledger, usage
+from tests.support.world import manifest
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -80,3 +81,20 @@ def test_a_late_report_corrects_what_was_held(town: Ledger) -> None:
     town.report("node-1", usage("a", NOON, NOON + 10 * MINUTE))
     town.account(2)
     assert held(town) == [(12, 1)]
+
+
+@pytest.mark.parametrize(("purchase", "pricing", "wanted"), [
+    ("onDemand", "node", 9), ("spot", "node", 9), ("owned", "node", 4), ("reserved", "node", 4), ("onDemand", "gpu", 4),
+])  # fmt: skip
+def test_all_of_a_rented_node_is_held_while_anything_is_on_it(
+    town: Ledger, purchase: str, pricing: str, wanted: int
+) -> None:
+    """Three GPUs at 6.00: copies on the first from 12:00 to 12:20, and on the second from 12:10 to 12:30."""
+    town.declare(manifest("Policy", "default", {"pricing": pricing}))
+    town.node("rented", gpus=3, purchase=purchase)
+    town.now = NOON + HOUR
+    town.report("rented", usage("a", NOON, NOON + 20 * MINUTE), usage("b", NOON + 10 * MINUTE, NOON + HOUR / 2, gpu=1))
+    town.passes(3 * MINUTE)
+    town.account(3)
+    assert {row[0]: row[1:] for row in held(town, "node")}["rented"] == (18, wanted)
+    assert {row[0]: row[1] for row in held(town, "tenant")}["shop"] == 2, "a tenant pays for what it uses"

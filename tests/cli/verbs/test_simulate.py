@@ -68,6 +68,8 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
 ) -> None:
     assert "--hours 0.05 is too short" in refused(capsys, "-f", fleet, "--hours", "0.05")
     assert "--hours 900 is too long: at most 744" in refused(capsys, "-f", fleet, "--hours", "900")
+    assert "needs a Node with purchase spot" in refused(capsys, "-f", fleet, "--reclaim-every", "5")
+    assert "is too often: at least 1 minute" in refused(capsys, "-f", fleet, "--reclaim-every", "0.5")
     assert f"cannot read {tmp_path}/none.csv" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/none.csv")
     both = ("--rates", "x.csv", "--load", "wave")
     assert "not allowed with argument --rates" in refused(capsys, "-f", fleet, *both)

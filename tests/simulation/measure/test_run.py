@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simulation.measure.loads import named_load
 from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
 from simulation.world import of_documents
@@ -47,6 +49,18 @@ def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseSer
     assert found["requests"] >= found["lateRequests"] + found["shedRequests"]
     assert min(shares["worstHour"] for shares in found["attainment"].values()) > 0.95
     assert [moment.at for moment in samples.fresh] == [300.0]
+
+
+def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:
+    url, spot = postgres.create(), node("node-1")
+    documents = [gpu_type(), policy(), node("node-0"), spot | {"spec": spot["spec"] | {"purchase": "spot"}}]
+    world = of_documents([*documents, model("a"), profile("a"), service("a", 60.0)])
+    shapes = named_load("steady", ("shop/a",), 0.1, 3)
+    asked = replace(order(), world=world, shapes=shapes, hours=0.2, reclaim_every_seconds=180.0)
+    try:
+        assert simulate(url, asked).figures["reclaims"] == {"notices": 1, "emptied": 1, "short": 0}
+    finally:
+        postgres.drop(url)
 
 
 def test_every_decision_of_a_simulated_world_is_carried_out() -> None:

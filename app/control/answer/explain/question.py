@@ -50,6 +50,8 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
     why = why_service(question.problem, plan, name)
     sentences = describe_service(question.problem, why)
     expected = snapshot.expected.get(name)
+    if short := question.shortages.get(name):
+        sentences.insert(1, short)
     if expected and expected.reason:
         sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
     return {

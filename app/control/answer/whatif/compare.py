@@ -149,6 +149,7 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
         sentences.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")
     elif before["unserved"]:
         sentences.append(f"{count(before['unserved'], 'service')} that are unserved now would be served")
+    sentences += [f"{rule['service']}: {rule['reason']}" for rule in comparison.get("notKept", ())[:10]]
     return sentences + [_service_in_words(service) for service in comparison["services"][:10]]
 
 

@@ -47,7 +47,8 @@ class WhatIf(Aside):
         same = self.change == WhatIfChange()
         share = 2 + 2 * (self.prices_of is not None)
         each = max(LEAST_SECONDS, self.seconds / share)
-        now, then = formulate(self.snapshot).problem, formulate(apply_change(self.snapshot, self.change)).problem
+        asked = formulate(apply_change(self.snapshot, self.change))
+        now, then = formulate(self.snapshot).problem, asked.problem
         found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
         for answer in found:
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
@@ -58,6 +59,7 @@ class WhatIf(Aside):
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = WhatIfSide(then, plans[1]).or_better(before.plan).or_better(self._adapt(then, before.plan))
         comparison = compare(before, after, self.change.services)
+        comparison["notKept"] = [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)]
         comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)

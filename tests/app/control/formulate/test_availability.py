@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import NodeStatus, Snapshot
+from app.control.formulate.availability import _is_served
 from app.control.formulate.formulate import formulate
+from app.control.formulate.pose import pose
 from app.control.solve.orders import Solve, solved
 from solvers.planning.availability import Availability
 from tests.app.control.answer.whatif.worlds import snapshot
@@ -62,3 +65,24 @@ def test_after_a_loss_what_is_left_serves_without_the_rule_and_says_so(running: 
 
 def test_with_both_nodes_the_rule_holds(running: Snapshot) -> None:
     assert formulate(running).shortages == {}
+
+
+def lost(running: Snapshot) -> Snapshot:
+    return replace(running, nodes={**running.nodes, "small-1": NodeStatus("small-1", "lost")})
+
+
+def test_the_same_question_is_searched_once_whatever_the_time(running: Snapshot) -> None:
+    _is_served.cache_clear()
+    world = lost(running)
+    first = pose(world).shortages
+    assert SERVICE in first
+    assert pose(replace(world, at=world.at + timedelta(seconds=30))).shortages == first
+    assert (_is_served.cache_info().misses, _is_served.cache_info().hits) == (1, 1)
+
+
+def test_another_rate_is_another_question(running: Snapshot) -> None:
+    _is_served.cache_clear()
+    world = lost(running)
+    pose(world)
+    pose(replace(world, expected={SERVICE: replace(world.expected[SERVICE], rate_per_second=101.0)}))
+    assert _is_served.cache_info().misses == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,3 +58,12 @@ def test_an_interrupted_search_bounds_what_it_dropped(
     assert hurried.bound >= worth(choices, whole.picks) * (1 - 1e-9)
     if hurried.is_proved:
         assert abs(worth(choices, hurried.picks) - worth(choices, whole.picks)) <= 1e-9 * (1 + whole.bound)
+
+
+@pytest.mark.parametrize("room_w", [0.0, 5e-324, 1e-323, 0.5, 1.0, 2.5])
+def test_options_that_differ_by_next_to_no_watts_are_compared(room_w: float) -> None:
+    choices = [Front(np.array([0.0, 5e-324, 1.0]), np.array([1.0, 2.0, 3.0]), 2)]
+    with np.errstate(all="raise", under="ignore"):
+        choice, bound = exact(choices, room_w, 10**6), relaxed(choices, room_w).bound
+    assert choice.is_proved
+    assert bound >= worth(choices, choice.picks) == best(choices, room_w)

@@ -34,7 +34,7 @@ def test_two_rates_fill_no_fewer_steps_than_their_sum(one: float, other: float, 
 
 @given(RATES.filter(lambda rate: rate > 0), LENGTHS, RISES)
 def test_a_rate_fills_the_same_in_both_kinds_of_loop(rate: float, length: float, rise: float) -> None:
-    steps = RateSteps(np.zeros(1, dtype=np.int64), np.array([length]), np.array([rise]), np.ones(1))
+    steps = RateSteps.of_rates(np.zeros(1, dtype=np.int64), np.array([length]), np.array([rise]), np.ones(1))
     assert steps.filled(np.array([rate]))[0] == pytest.approx(rounded(rate, length, rise), abs=1e-9)
 
 
@@ -60,7 +60,7 @@ def test_the_least_worth_is_that_over_all_unserved_amounts(
 ) -> None:
     counts, prices = np.array([count for count, _ in drawn]), np.array([price for _, price in drawn])
     rise = np.maximum(counts - np.floor(counts), 0.02)
-    steps = RateSteps(np.zeros(len(drawn), dtype=np.int64), need / counts, rise, np.floor(counts) + 1)
+    steps = RateSteps.of_rates(np.zeros(len(drawn), dtype=np.int64), need / counts, rise, np.floor(counts) + 1)
     found = worths(np.array([price]), np.array([need]), np.array([unserved_price]), steps, prices)
     least = found.least(np.ones(1), 1)[0, 0]
 
@@ -74,7 +74,7 @@ def test_the_least_worth_is_that_over_all_unserved_amounts(
 def drawn_steps(need: Floats, rng: np.random.Generator) -> RateSteps:
     services = np.sort(rng.integers(len(need), size=6))
     counts = rng.uniform(1.05, 5, size=6)
-    return RateSteps(services, need[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
+    return RateSteps.of_rates(services, need[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
 
 
 @pytest.mark.long
@@ -133,7 +133,7 @@ def test_without_room_for_its_instances_a_service_is_unserved_at_its_price() -> 
 
 
 def test_steps_keep_their_meaning_where_they_are_scaled() -> None:
-    steps = RateSteps(np.array([0, 1]), np.array([2.0, 3.0]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))
+    steps = RateSteps.of_rates(np.array([0, 1]), np.array([2.0, 3.0]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))
     longer = steps.scaled(np.array([2.0, 1.0]))
     assert longer.filled(np.array([6.0, 4.0])) == pytest.approx(steps.filled(np.array([3.0, 4.0])))
     assert len(NO_STEPS.plus(steps).at(np.array([1]))) == 1

@@ -43,7 +43,7 @@ def test_no_plan_of_a_tiny_problem_costs_less_than_the_bound(number: int) -> Non
     rng = np.random.default_rng(number)
     counts = rng.uniform(1.05, 5, size=4)
     services = rng.integers(len(t.rate), size=4)
-    steps = RateSteps(services, t.rate[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
+    steps = RateSteps.of_rates(services, t.rate[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
     prices = np.concatenate([found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.1, 4)])
     assert bound.bound_at(t, prices, steps) <= rounded_up(cost)
 
@@ -77,7 +77,7 @@ def test_no_plan_with_two_instances_of_each_service_costs_less_than_the_bound(nu
         assert found.bound <= rounded_up(cost)
     two = np.array([service for service in range(len(t.rate)) if not t.is_dedicated[service]], dtype=np.int64)
     ones = np.ones(len(two))
-    steps = RateSteps(two, -t.rate[two], ones, 2 * LARGE_SHARE * ones)
+    steps = RateSteps.of_rates(two, -t.rate[two], ones, 2 * LARGE_SHARE * ones)
     rng = np.random.default_rng(number)
     prices = np.concatenate(
         [found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.3, len(two))]

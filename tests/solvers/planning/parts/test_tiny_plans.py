@@ -6,11 +6,14 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from benchmarks.families import FAMILIES, family
 from solvers.planning import bound
 from solvers.planning.availability import Availability
+from solvers.planning.bound.fleet import fleet
+from solvers.planning.bound.rounding import surviving_nodes
 from solvers.planning.judge import judge
 from solvers.planning.parts.bound import needed
 from solvers.planning.problem import Node, Problem, Service
@@ -24,6 +27,7 @@ PROBLEMS = 500
 STEP = PROBLEMS // scaled(PROBLEMS, PROBLEMS // 10)
 WORK = 200_000
 SPOT_PRICE_SHARE = 0.4
+FACTORS = (0.3, 0.8, 1.0, 1.3, 2.0)  # of a rate
 
 
 def tiny(number: int) -> Problem:
@@ -66,16 +70,42 @@ def _asking(r: Random, service: Service) -> Service:
     return replace(service, availability=rules, min_instances=r.choice([1, 1, 2]))
 
 
+def rounded_up(cost: float) -> float:
+    return cost + 1e-9 * max(1.0, cost)
+
+
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> None:
     problem = tiny(number)
     cost, tried = cheapest(problem)
     assert judge(problem, tried, simulate=False, keeps=keep).violations == ()
     for found in bound.rounds(tables(needed(problem)), WORK):
-        assert found.bound <= cost + 1e-9 * max(1.0, cost)
+        assert found.bound <= rounded_up(cost)
     plan = find(problem, SolveBudget(None, 4), alone=True).plan
     assert plan.certificate
     assert judge(problem, plan, keeps=keep).violations == ()
     assert plan.certificate.bound is None or plan.certificate.bound <= min(cost, plan.certificate.cost.total) * (
         1 + 1e-9
     )
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
+def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -> None:
+    problem = tiny(number)
+    cost, t, rng = cheapest(problem)[0], tables(needed(problem)), np.random.default_rng(number)
+    rows = surviving_nodes(fleet(t, 1))
+    found = list(bound.rounds(t, WORK // 10))[-1]
+    for scale in (0.01, 0.1):
+        of_rates = found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate))
+        prices = np.concatenate([of_rates, rng.exponential(scale, len(rows))])
+        assert bound.bound_at(t, prices, rows) <= rounded_up(cost)
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, 5 * STEP))
+def test_a_kept_bound_is_no_more_than_a_plan_at_other_rates(number: int) -> None:
+    problem, r = tiny(number), Random(number)
+    found = list(bound.rounds(tables(needed(problem)), WORK))[-1]
+    assert found.duals
+    for _ in range(3):
+        rates = {name: s.rate_per_second * r.choice(FACTORS) for name, s in problem.services.items()}
+        assert found.duals.bound(rates) <= rounded_up(cheapest(problem.with_rates(rates))[0])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.question import WhatIf
-from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.solve.orders import Solve, solved
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
@@ -90,3 +94,30 @@ def test_each_slo_has_its_price() -> None:
         for name in ("costsPerHour", "shorterAddsPerHour", "longerSavesPerHour"):
             assert price[name]["gpus"] + price[name]["unserved"] >= 0
     assert sum(price["costsPerHour"]["gpus"] for price in answer["sloPrices"]) > 0
+
+
+def surviving(world: Snapshot, name: str) -> DeclaredObject:
+    found = next(line for line in world.declared if line.full_name == name and line.kind == "Service")
+    return replace(found, spec={**found.spec, "availability": {"surviveNodes": 1}})
+
+
+def test_a_rule_that_copies_which_run_would_go_on_without_is_named() -> None:
+    """Only one of two nodes is there, so that nothing can survive its loss."""
+    world = snapshot(search=100.0)
+    world = replace(world, nodes={**world.nodes, "small-1": NodeStatus("small-1", "lost")})
+    question = formulate(world)
+    plan = draft_changes(world, question, solved(Solve(question.problem, None, 4), alone=True))
+    running = replace(world, in_force=hold_back(world, question, plan).desired, target=1)
+    answer = ask(running, WhatIfChange(declared=(surviving(running, "shop/search"),)))
+    assert [line["service"] for line in answer["notKept"]] == ["shop/search"]
+    assert any("too small for its availability" in sentence for sentence in answer["sentences"])
+    assert ask(running, WhatIfChange(gpus={"v100": 2}))["notKept"] == []
+
+
+def test_surviving_a_node_costs_a_second_copy() -> None:
+    world = snapshot(search=40.0)
+    answer = ask(world, WhatIfChange(declared=(surviving(world, "shop/search"),)))
+    assert answer["notKept"] == []
+    assert answer["costDelta"] > 0
+    (service,) = answer["services"]
+    assert service["after"]["instances"] > service["before"]["instances"]
