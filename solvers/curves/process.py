@@ -19,7 +19,7 @@ DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
 BATCH_DOUBLINGS = 1.5  # over which the unexplained part of a batch is alike
 SHARE_DOUBLINGS = 1.0
 STEP_DEVIATIONS = 1.0  # the longest step of a parameter
-STEADY_STEP = 1e-4
+STEADY_STEP = 3e-3  # of a logarithm; what is left of a parameter is linear
 SLOPE_STEP = 1e-5
 
 

@@ -53,7 +53,8 @@ class Phases:
 
     Transfer grows with the batch. Launching the kernels takes the host the same time whatever the batch. Running takes
     a fixed part and a part for each request, both divided by the SMs. The host launches ahead, so the slower of the two
-    counts, and a power mean rounds the corner between them. The clock slows the GPU's part alone.
+    counts, and a power mean rounds the corner between them; where nothing overlaps the power is 1, and they add up. The
+    clock slows the GPU's part alone.
     """
 
     name = "phases"
@@ -65,7 +66,7 @@ class Phases:
         launch = float(seen.logarithms.min())
         # log: transfer of a request, launch, fixed work, work of a request; exponents of SM% and clock; log: corner
         centre = np.array([request - 3.0, launch, request - 1.0, request, 1.0, 1.0, log(4.0)])
-        return Prior(centre, np.array([2.0, 1.5, 2.0, 1.5, 0.15, 0.3, 0.5]))
+        return Prior(centre, np.array([2.0, 1.5, 2.0, 1.5, 0.15, 0.3, 1.0]))
 
     def starts(self, prior: Prior) -> list[Floats]:
         bound_by_fixed_work = prior.centre + np.array([0.0, 0.0, 2.0, -0.5, 0.0, 0.0, 0.0])

@@ -22,6 +22,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 
 CAMPAIGN_MEASUREMENTS = 16  # of one more profiling
+NAMED_SPREADS = 2  # in sentences; the answer has all
 LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which nothing is said
 
 
@@ -104,7 +105,7 @@ def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quant
 
 def describe_uncertainty(why: UncertaintyWhy) -> list[str]:
     """Returns a sentence for each spread, and one if the service is worth profiling."""
-    sentences = [_describe(spread) for spread in why.spreads]
+    sentences = [_describe(spread) for spread in why.spreads[:NAMED_SPREADS]]
     if why.is_worth_profiling:
         saved = money(why.could_save_per_hour)
         sentences.append(
