@@ -51,9 +51,9 @@ def rows(data: Path) -> list[AccuracyRow]:
     ):
         by_count = {**judge(tables, [MOST]), **judge(tables, OTHER_COUNTS, FEW_SEEDS)}
         covered += by_count[MOST]
-        found += [_row(name, source, count, judged) for count, judged in by_count.items() if judged]
+        found += [row(name, source, count, judged) for count, judged in by_count.items() if judged]
     printed = judge(parvagpu(data, printed=True), [MOST], FEW_SEEDS)[MOST]
-    found.append(_row("latency.parvagpu.printed", str(PARVAGPU), MOST, printed))
+    found.append(row("latency.parvagpu.printed", str(PARVAGPU), MOST, printed))
     below = np.concatenate([judged.below for judged in covered])
     note = f"share of left-out latencies below the {QUANTILE} quantile, both tables, {SEEDS} seeds, {MOST} measurements"
     found.append(AccuracyRow("coverage.latency", "hasgpu, parvagpu", len(below), 100.0 * below.mean(), note=note))
@@ -102,7 +102,7 @@ def _judged(table: Table, chosen: Sequence[Setting], seed: int) -> Judged:
     return Judged(errors, latencies <= upper, curve.method)
 
 
-def _row(name: str, source: str, count: int, judged: Sequence[Judged]) -> AccuracyRow:
+def row(name: str, source: str, count: int, judged: Sequence[Judged]) -> AccuracyRow:
     pooled = {key: np.concatenate([part.errors[key] for part in judged]) for key in judged[0].errors}
     means = {key: round(float(values.mean()), 3) for key, values in pooled.items()}
     ours = means.pop("ours")
