@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from solvers.curves.observations import Floats, Observations, Places
+from solvers.curves.observations import CurvePlaces, Floats, Observations
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Shape(Protocol):
         """Returns where the search for the parameters begins."""
         ...
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         """Takes parameters as numbers, or each as a column: then a row of the result is for a row of parameters."""
         ...
 
@@ -73,7 +73,7 @@ class Phases:
         bound_by_transfer = prior.centre + np.array([1.5, -1.0, 0.0, -0.5, 0.0, 0.0, 0.0])
         return [prior.centre, bound_by_fixed_work, bound_by_transfer]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         transfer, launch, fixed, request, share, clock, corner = parameters
         power = np.exp(corner)
         running = np.logaddexp(fixed, request + np.log(at.batch))
@@ -105,7 +105,7 @@ class TwoPieces:
         early = prior.centre + np.array([0.0, 0.0, -1.0, 0.0, 1.0, 0.0, 0.0])
         return [prior.centre, early]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         none, request, cut, exponent, steep, flat, clock = parameters
         at_cut = np.logaddexp(none, request + np.log(at.batch))
         cut_off = np.minimum(np.exp(cut + exponent * np.log(at.batch)), 100.0)
@@ -126,7 +126,7 @@ class PowerLaw:
     def starts(self, prior: Prior) -> list[Floats]:
         return [prior.centre]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         middle, batch, share, clock = parameters
         line = middle + batch * np.log(at.batch) - share * np.log(at.share / 100.0) + clock * np.log(at.slowing)
         return Value(line, np.ones(len(at)), np.zeros(len(at)))
