@@ -1,4 +1,4 @@
-"""Reads the SLO of every service, and nothing else of their specs."""
+"""Reads the SLO of every service, and whether it is served, and nothing else of their specs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,23 @@ _SLOS = """
 """
 SLOS = statement("slos", _SLOS.format(of_tenant=""))
 SLOS_OF_TENANT = statement("slos_of_tenant", _SLOS.format(of_tenant="AND tenant = :tenant"))
+UNSERVED = statement(
+    "unserved_services",
+    """
+    SELECT tenant || '/' || name FROM object WHERE kind = 'Service' AND EXISTS (
+        SELECT FROM jsonb_array_elements(status -> 'conditions') AS condition
+        WHERE condition ->> 'type' = 'Served' AND condition ->> 'status' = 'False')
+    ORDER BY tenant, name
+    """,
+)
 
 
 def slos(connection: Connection, tenant: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Returns the services, all or a tenant's, each with its SLO, by name."""
     rows = connection.execute(SLOS_OF_TENANT, {"tenant": tenant}) if tenant else connection.execute(SLOS)
     return [(name, promise) for name, promise in rows]
+
+
+def unserved(connection: Connection) -> list[str]:
+    """Returns the services of which the plan in force leaves requests unserved."""
+    return [name for (name,) in connection.execute(UNSERVED)]
