@@ -172,9 +172,11 @@ def _head(campaign: Campaign) -> dict[str, Any]:
 
 
 def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple[Any, float | None]:
-    """Returns the Profile that the measurements make so far, and its error; None for too few."""
-    from app.campaigns.profile import ProfileSubject, TooFewMeasurements, profile_of
+    """Returns the Profile that the measurements make so far, and its error; None without any."""
+    from app.campaigns.profile import ProfileSubject, profile_of
 
+    if not measured:
+        return None, None
     about = (campaign.variant, campaign.gpu_type)
     profiles = objects.of_models(connection, Kind.PROFILE, [campaign.model])
     declared = next((found for found in profiles if (found.spec["variant"], found.spec["gpuType"]) == about), None)
@@ -186,8 +188,5 @@ def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple
         declared.name if declared else "",
         declared.spec if declared else None,
     )
-    try:
-        made = profile_of(subject, measured)
-    except TooFewMeasurements:
-        return None, None
+    made = profile_of(subject, measured)
     return made.manifest, made.left_out_error

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.limits import ACCURACY_SHARE, MOST_MEASUREMENTS
-from solvers.curves import Measurement, Setting, fit, next_setting
+from solvers.curves import Measurement, Setting, next_setting
 
 TRIES = 2  # of a setting, before it counts as impossible
-FEWEST = 2  # measurements that make a curve
 
 
 def choose(
@@ -29,13 +28,6 @@ def choose(
     possible = [_setting(setting) for setting in settings if setting.batch <= largest]
     chosen = next_setting([measurement_of(found) for found in measured], possible, accuracy, most) if possible else None
     return CopySetting(chosen.batch, chosen.sm_percent, chosen.clock_mhz) if chosen else None
-
-
-def left_out_error(measured: Sequence[MeasuredSetting], highest_clock_mhz: int) -> float | None:
-    """Returns the mean share by which the curve misses a measurement that it is not shown; None for too few."""
-    if len(measured) < FEWEST:
-        return None
-    return fit([measurement_of(found) for found in measured], highest_clock_mhz).error
 
 
 def measurement_of(found: MeasuredSetting) -> Measurement:

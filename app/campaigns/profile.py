@@ -11,18 +11,15 @@ from statistics import fmean
 from typing import Any
 
 from agents.contract.campaigns import MeasuredSetting
-from app.campaigns.choosing import FEWEST, measurement_of
+from app.campaigns.choosing import measurement_of
 from app.manifests.model import API_VERSION
 from solvers.curves import LatencyCurve, fit, table
 
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
 DIGITS = 5
+FEWEST_OF_CURVE = 2
 # What a campaign does not measure is kept from the Profile that is declared already.
 KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent", "powerExponent")
-
-
-class TooFewMeasurements(Exception):
-    """The measurements make no Profile; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +39,20 @@ class MeasuredProfile:
     """A Profile as a manifest, and how far its curve misses a measurement that it is not shown."""
 
     manifest: dict[str, Any]
-    left_out_error: float
+    left_out_error: float | None  # None: a single measurement, which no other predicts
 
 
 def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> MeasuredProfile:
-    """Returns the Profile of these measurements. Raises TooFewMeasurements."""
-    if len(measured) < FEWEST:
-        raise TooFewMeasurements(f"{len(measured)} measurements make no Profile; {FEWEST} are needed")
-    curve = fit([measurement_of(found) for found in measured], subject.highest_clock_mhz)
+    """Returns the Profile of one or more measurements."""
+    curve = None
+    if len(measured) >= FEWEST_OF_CURVE:
+        curve = fit([measurement_of(found) for found in measured], subject.highest_clock_mhz)
     declared = subject.declared or {}
     spec: dict[str, Any] = {
         "model": subject.model,
         "variant": subject.variant,
         "gpuType": subject.gpu_type,
-        "latencyMs": _latencies(curve, subject, measured),
+        "latencyMs": _latencies(curve, subject, measured) if curve else _only_latency(measured[0]),
         "memoryGib": _memories(measured),
         **{field: declared[field] for field in KEPT if field in declared},
     }
@@ -65,12 +62,12 @@ def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> 
         spec["powerW"] = declared["powerW"]
     if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
         spec["startSeconds"] = _rounded(max(starts))
-    exponent = _clock_exponent(curve, subject, measured)
+    exponent = _clock_exponent(curve, subject, measured) if curve else None
     if exponent is not None:
         spec["clockExponent"] = exponent
     name = subject.name or profile_name(subject.model, subject.variant, subject.gpu_type)
     manifest = {"apiVersion": API_VERSION, "kind": "Profile", "metadata": {"name": name}, "spec": spec}
-    return MeasuredProfile(manifest, curve.error)
+    return MeasuredProfile(manifest, curve.error if curve else None)
 
 
 def profile_name(model: str, variant: str, gpu_type: str) -> str:
@@ -91,6 +88,10 @@ def _latencies(
     }
 
 
+def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:
+    return {str(found.setting.batch): {f"{found.setting.sm_percent:g}": _rounded(found.latency_ms)}}
+
+
 def _memories(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
     """Returns the most memory that a copy of each batch held, never less than that of a smaller batch."""
     most: dict[int, float] = {}
@@ -103,7 +104,7 @@ def _memories(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
 
 def _watts(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
     """Returns the mean power above idle by SM%; empty if the device reports no power."""
-    known = [found for found in measured if found.power_w > 0]
+    known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
     if not known:
         return {}
     idle = min(found.idle_w for found in known)

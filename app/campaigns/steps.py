@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting, ProfilingAnswer, ProfilingReport, ProfilingTask
 from app.campaigns import guard
-from app.campaigns.choosing import FEWEST, choose
+from app.campaigns.choosing import choose
 from app.campaigns.ending import end_if_harmful, finish
 from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
@@ -55,7 +55,7 @@ def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSet
     failed = [failure.setting for failure in campaign.failures]
     setting = campaign.pending or choose(request.settings, measured, failed, request.accuracy, request.most)
     if setting is None:
-        if len(measured) >= FEWEST:
+        if measured:
             finish(connection, campaign, "done")
         else:
             last = campaign.failures[-1] if campaign.failures else None
