@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -19,7 +20,7 @@ from agents.seams.device import DeviceError, GpuDevice
 
 READ_SECONDS = 0.25  # between two readings of the device
 SETTLE_SECONDS = 1.5  # after which a reading of power covers nothing but the closed loop
-IDLE_READS = 3
+STILL_SHARE = 0.99  # of the reading before: power that falls more slowly is that of an idle GPU
 
 Check = Callable[[], str]  # returns why to break off; empty: go on
 
@@ -102,13 +103,23 @@ def _time(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callab
 
 
 def _idle_power(seat: ProfilingSeat, gpu: GpuDevice) -> float:
-    """Returns the GPU's power before the copy starts; 0 if it reports none."""
-    found = []
-    for _ in range(IDLE_READS):
-        with contextlib.suppress(DeviceError):
-            found.append(seat.drivers.device.read(gpu.uuid).power_w)
-    known = [watts for watts in found if watts is not None]
-    return min(known, default=0.0)
+    """Returns the GPU's power before the copy starts; 0 if it reports none.
+
+    A reading is a mean over about a second, so what ran before still shows in it: it is read until it falls no more.
+    """
+    least, until = 0.0, time.monotonic() + SETTLE_SECONDS
+    while True:
+        try:
+            watts = seat.drivers.device.read(gpu.uuid).power_w
+        except DeviceError:
+            watts = None
+        if watts is None:
+            return least
+        is_falling = least == 0.0 or watts < STILL_SHARE * least
+        least = watts if least == 0.0 else min(least, watts)
+        if not is_falling or time.monotonic() > until:
+            return least
+        time.sleep(READ_SECONDS)
 
 
 def _memory(warm: WarmCopy, seat: ProfilingSeat) -> float:

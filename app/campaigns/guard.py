@@ -17,6 +17,7 @@ from app.store.world.slos import slos, unserved
 
 WINDOW = timedelta(minutes=2)
 FEWEST_REQUESTS = 20.0  # among fewer, a single late one would stop a campaign
+UNSERVED_FOR = timedelta(seconds=60)  # what the fast lane leaves for a moment, the next full plan serves
 LONGEST_WAIT = timedelta(minutes=30)  # for a GPU to become empty
 
 
@@ -65,7 +66,7 @@ def find_harm(connection: Connection, campaign: Campaign) -> str:
     Requests from before its beginning do not count.
     """
     now = clock.now(connection)
-    lacking = sorted(set(unserved(connection)) - set(campaign.request.unserved))
+    lacking = sorted(set(unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved))
     if lacking:
         return f"{lacking[0]} is not fully served any more"
     since = campaign.began_at or campaign.asked_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,7 +19,8 @@ UNSERVED = statement(
     """
     SELECT tenant || '/' || name FROM object WHERE kind = 'Service' AND EXISTS (
         SELECT FROM jsonb_array_elements(status -> 'conditions') AS condition
-        WHERE condition ->> 'type' = 'Served' AND condition ->> 'status' = 'False')
+        WHERE condition ->> 'type' = 'Served' AND condition ->> 'status' = 'False'
+          AND CAST(condition ->> 'lastTransitionTime' AS timestamptz) <= moment() - CAST(:since AS interval))
     ORDER BY tenant, name
     """,
 )
@@ -30,6 +32,6 @@ def slos(connection: Connection, tenant: str = "") -> list[tuple[str, dict[str, 
     return [(name, promise) for name, promise in rows]
 
 
-def unserved(connection: Connection) -> list[str]:
-    """Returns the services of which the plan in force leaves requests unserved."""
-    return [name for (name,) in connection.execute(UNSERVED)]
+def unserved(connection: Connection, since: timedelta = timedelta()) -> list[str]:
+    """Returns the services of which plans have left requests unserved for so long."""
+    return [name for (name,) in connection.execute(UNSERVED, {"since": since})]
