@@ -81,14 +81,16 @@ def list_campaigns(ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST
     return answer({"kind": "CampaignList", "items": [_head(campaign) for campaign in found]})
 
 
-@router.get("/campaigns/{campaign}", summary="A campaign with its measurements and the Profile that they make")
+@router.get(
+    "/campaigns/{campaign}", summary="A campaign with its measurements, and at its end the Profile that they make"
+)
 def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
     require(who, Noun.CAMPAIGN, AccessVerb.READ)
 
     def read(connection: Connection) -> dict[str, Any]:
         found = _existing(connection, campaign)
         measured = campaigns.measurements(connection, found.id)
-        profile, error = with_solvers(lambda: _profile(connection, found, measured))
+        profile, error = (None, None) if found.is_live else with_solvers(lambda: _profile(connection, found, measured))
         shown = _head(found) | {"measurements": measured, "leftOutError": error, "profile": profile}
         began, last = found.began_at, measured[-1].at if measured else None
         if found.is_live and began and last and last > began:
@@ -172,7 +174,7 @@ def _head(campaign: Campaign) -> dict[str, Any]:
 
 
 def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple[Any, float | None]:
-    """Returns the Profile that the measurements make so far, and its error; None without any."""
+    """Returns the Profile that the measurements make, and its error; None without any."""
     from app.campaigns.profile import ProfileSubject, profile_of
 
     if not measured:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from typing import Any
 from agents.contract.campaigns import MeasuredSetting
 from app.campaigns.choosing import measurement_of
 from app.manifests.model import API_VERSION
-from solvers.curves import LatencyCurve, fit, table
+from solvers.curves import LatencyCurve, clock_exponent, fit, table
 
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
 DIGITS = 5
 FEWEST_OF_CURVE = 2
+MOST_EXPONENT = 10.0  # that a Profile may have
 # What a campaign does not measure is kept from the Profile that is declared already.
 KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent", "powerExponent")
 
@@ -62,7 +62,7 @@ def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> 
         spec["powerW"] = declared["powerW"]
     if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
         spec["startSeconds"] = _rounded(max(starts))
-    exponent = _clock_exponent(curve, subject, measured) if curve else None
+    exponent = _clock_exponent(curve, measured) if curve else None
     if exponent is not None:
         spec["clockExponent"] = exponent
     name = subject.name or profile_name(subject.model, subject.variant, subject.gpu_type)
@@ -116,19 +116,14 @@ def _watts(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
     return {f"{share:g}": _rounded(fmean(by_share[share])) for share in sorted(by_share)}
 
 
-def _clock_exponent(
-    curve: LatencyCurve, subject: ProfileSubject, measured: Sequence[MeasuredSetting]
-) -> float | None:  # fmt: skip
-    """Returns the exponent with which time grows as the clock falls, by least squares; None for one clock only."""
-    over = under = 0.0
-    for found in measured:
-        setting = found.setting
-        lower = math.log(subject.highest_clock_mhz / setting.clock_mhz)
-        if lower > 0:
-            highest = curve.mean_ms(setting.batch, setting.sm_percent, subject.highest_clock_mhz)
-            over += lower * math.log(found.latency_ms / highest)
-            under += lower * lower
-    return _rounded(min(max(over / under, 0.0), 10.0)) if under else None
+def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) -> float | None:
+    """Returns the exponent with which time grows as the clock falls; None where one clock only was measured."""
+    lowest = min(found.setting.clock_mhz for found in measured)
+    if lowest >= curve.highest_clock_mhz:
+        return None
+    batches = sorted({found.setting.batch for found in measured})
+    shares = sorted({found.setting.sm_percent for found in measured})
+    return _rounded(min(clock_exponent(curve, batches, shares, lowest), MOST_EXPONENT))
 
 
 def _rounded(value: float) -> float:

@@ -12,13 +12,14 @@ from agents.contract.assignments import AssignedInstance
 from app.store.database.database import Database
 from app.store.fleet import assignments, loads
 from app.store.fleet.loads import LoadBucket
-from simulation.run import Simulation
+from simulation.run import Simulation, simulated
+from simulation.world import of_documents
 from tests.app.campaigns.running import ask, asked, declare_model
 from tests.app.campaigns.test_requests import told
+from tests.simulation import worlds
 from tests.support.nodes import assigned, served
-from tests.support.planned import planned_fleet
 from tests.support.postgres import DatabaseServer
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, running_server
 from tests.support.world import gpu_type, model, node, service
 
 
@@ -92,19 +93,24 @@ def on_gpu(simulation: Simulation, node_name: str, gpu: int) -> list[str]:
 
 
 def test_plans_leave_the_gpu_of_a_campaign_empty_and_serve_all_that_they_did(postgres: DatabaseServer) -> None:
-    with planned_fleet(postgres) as fleet:
-        server, simulation = fleet.server, fleet.simulation
-        declare_model(server)
-        assert server.request("DELETE", "/api/v1/services/lab/x").status == 200, "more than the fleet can serve"
-        simulation.advance(60)
-        busy = next((name, gpu) for name in ("node-0", "node-1") for gpu in range(4) if on_gpu(simulation, name, gpu))
-        before = unserved(server)
-        campaign = asked(server, node=busy[0], gpu=busy[1])
-        simulation.advance(120)
-        assert on_gpu(simulation, *busy) == []
-        assert unserved(server) == before
-        server.request("DELETE", f"/api/v1/campaigns/{campaign.id}")
-        assert server.request("GET", "/api/v1/cordons").json["items"] == []
+    url = postgres.create()
+    names = {"a": 50.0, "b": 40.0}
+    services = [worlds.service(name, rate) for name, rate in names.items()]
+    known = [document for name in names for document in (worlds.model(name), worlds.profile(name))]
+    world = of_documents([worlds.gpu_type(), worlds.policy(mode="auto"), worlds.node("node-0"), *known, *services])
+    with simulated(url, world) as simulation:
+        simulation.advance(240, worlds.CALM_TICK_SECONDS)
+        postgres.stands_at(url, simulation.clock.now())
+        with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
+            declare_model(server)
+            busy = next(gpu for gpu in range(4) if on_gpu(simulation, "node-0", gpu))
+            campaign = asked(server, node="node-0", gpu=busy)
+            simulation.advance(120, worlds.CALM_TICK_SECONDS)
+            assert on_gpu(simulation, "node-0", busy) == []
+            assert unserved(server) == set()
+            server.request("DELETE", f"/api/v1/campaigns/{campaign.id}")
+            assert server.request("GET", "/api/v1/cordons").json["items"] == []
+    postgres.drop(url)
 
 
 def unserved(server: RunningServer) -> set[str]:
