@@ -26,6 +26,10 @@ class _BatchAnswer(msgspec.Struct, rename="camel"):
     max_batch: int = 0
 
 
+class NoAddress(LoopFailed):
+    """A URL that names no model server."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchRange:
     """The batch of a server as it was found, and the largest that may be set; 1 if it lets nobody set any."""
@@ -45,7 +49,7 @@ class ServedModel:
         except ValueError:
             port = None
         if parts.scheme != "http" or not parts.hostname or port is None or parts.path not in ("", "/"):
-            raise LoopFailed(f"{url!r} is no address of a model server; allowed is http://HOST:PORT")
+            raise NoAddress(f"{url!r} is no address of a model server; allowed is http://HOST:PORT")
         self._host, self._port, self._seconds = parts.hostname, port, seconds
         self._client = TcpCopyClient(self._host)
 

@@ -11,7 +11,7 @@ import msgspec
 from agents.contract.campaigns import MeasuredSetting
 from agents.profiling.batches import TimingEffort
 from agents.profiling.closed_loop import LoopFailed
-from agents.profiling.served_model import BatchRange, ServedModel
+from agents.profiling.served_model import BatchRange, NoAddress, ServedModel
 from app.campaigns.choosing import choose
 from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, grid
 from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
@@ -30,6 +30,10 @@ DEFAULT_VARIANT = "default"
 def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfile:
     """Measures what the server admits and prints the Profile."""
     began = time.monotonic()
+    try:
+        server = ServedModel(args.url)
+    except NoAddress as refused:
+        raise Failed(str(refused)) from refused
     subject = {
         "url": args.url, "model": wanted.model, "variant": wanted.variant, "gpuType": args.gpu_type,
         "smPercent": args.sm_percent,
@@ -38,7 +42,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     if journal.measured:
         say(f"{len(journal.measured)} settings were measured before, and are not measured again")
     try:
-        _measure(args, journal)
+        _measure(args, server, journal)
     except LoopFailed as failure:
         raise Failed(str(failure), exits.UNREACHABLE) from failure
     gpu_type = args.gpu_type or UNNAMED
@@ -51,8 +55,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     return made
 
 
-def _measure(args: argparse.Namespace, journal: MeasurementJournal) -> None:
-    server = ServedModel(args.url)
+def _measure(args: argparse.Namespace, server: ServedModel, journal: MeasurementJournal) -> None:
     found = server.batch_range()
     if found.largest == 1:
         say("the server lets nobody set its batch, so only batch 1 is measured")
