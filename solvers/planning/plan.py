@@ -48,6 +48,11 @@ class Changes:
     stop: int = 0
     move: int = 0
 
+    @property
+    def made(self) -> int:
+        """Returns how many copies start, on another GPU or with another share."""
+        return self.start + self.move + self.resize
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import judge_changes, modes_of, write_changes
+from app.control.decide.effort import effort
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
@@ -66,6 +67,12 @@ class BatchContext:
         """The churn of the decision without batches."""
         is_unchanged = self.decision.desired == self.snapshot.in_force
         return 0.0 if is_unchanged or self.decision.value is None else self.decision.value.churn
+
+    @property
+    def effort(self) -> float:
+        """The price of the changes of the decision without batches, beside their churn."""
+        is_unchanged = self.decision.desired == self.snapshot.in_force
+        return 0.0 if is_unchanged else effort(self.question, self.decision.plan.changes)
 
     @property
     def cost(self) -> float:

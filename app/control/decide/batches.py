@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from app.control.decide.batch_drafts import BatchContext, judge_batches, leads_to, write_batches
+from app.control.decide.effort import effort
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
@@ -42,13 +43,13 @@ def add_due_batches(
         return decision, regrets
     regrets = regrets.measured(now, answer.batches)
     for batch in regrets.due(now)[: context.most_rehearsed]:
-        if found := _possible(context, batch, regrets.most_churn(batch, now), solver):
+        if found := _possible(context, batch, regrets.most_price(batch, now), solver):
             return replace(found, message=_spell(context, found)), regrets.made(batch)
         regrets = regrets.refused(batch)
     return decision, regrets
 
 
-def _possible(context: BatchContext, batch: Batch, most_churn: float, solver: BatchMaker) -> Decision | None:
+def _possible(context: BatchContext, batch: Batch, most_price: float, solver: BatchMaker) -> Decision | None:
     """Returns the decision with as much of a batch as has an order of steps; None if nothing is left that is due.
 
     In a full group of GPUs each change waits for room that another one holds. On an empty GPU nothing waits: what a
@@ -62,7 +63,7 @@ def _possible(context: BatchContext, batch: Batch, most_churn: float, solver: Ba
         if leads_to(context, found):
             found = judge_batches(context, found)
             is_whole = groups == batch.groups
-            return found if found and (is_whole or _is_due(context, batch, found, most_churn)) else None
+            return found if found and (is_whole or _is_due(context, batch, found, most_price)) else None
         blocked = _blocked_places(context.snapshot, found)
         if not blocked:
             return None
@@ -74,12 +75,13 @@ def _possible(context: BatchContext, batch: Batch, most_churn: float, solver: Ba
     return None
 
 
-def _is_due(context: BatchContext, batch: Batch, found: Decision, most_churn: float) -> bool:
-    """Returns whether the churn is within the part of what the batch may cost that belongs to what is saved."""
+def _is_due(context: BatchContext, batch: Batch, found: Decision, most_price: float) -> bool:
+    """Returns whether the price is within the part of what the batch may cost that belongs to what is saved."""
     if found.verdict is None or found.value is None:
         return False
     saved = context.cost - found.verdict.cost.total
-    return found.value.churn - context.churn <= most_churn * min(1.0, saved / batch.gain_per_hour)
+    price = found.value.churn - context.churn + effort(context.question, found.plan.changes) - context.effort
+    return price <= most_price * min(1.0, saved / batch.gain_per_hour)
 
 
 def _blocked_places(snapshot: Snapshot, found: Decision) -> list[Place]:

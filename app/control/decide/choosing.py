@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.control.decide.decide import hold_back
+from app.control.decide.effort import effort
 from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
 from app.control.decide.regret import Goal
 from app.control.domain.decision import Decision
@@ -59,8 +60,9 @@ def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
     if small.value.unserved >= question.value_in_force.unserved:  # a lack that lasts is no reason to wait
         return False
     saved = small.verdict.cost.total - large.verdict.cost.total
-    churn = large.value.churn - small.value.churn
-    return churn > 0 and not Goal(saved, churn).is_due
+    price = large.value.churn - small.value.churn
+    price += effort(question, large.plan.changes) - effort(question, small.plan.changes)
+    return price > 0 and not Goal(saved, price).is_due
 
 
 def _is_better(decision: Decision, other: Decision) -> bool:

@@ -10,13 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as replace_struct
+
 from app.control.decide.assigning import desired_of
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import keep_in_force
 from app.control.decide.drafting import changed_owners
+from app.control.decide.effort import effort
 from app.control.decide.least_change import handed_over
 from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, HeldBackChange
+from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
@@ -33,7 +37,7 @@ def wait_for_goal(
     The goal is the plan of the decision if that hands anything over, else the wanted plan, which may have no order of
     steps. What is needed for another reason than cost does not wait.
     """
-    if not differs_by_cost_alone(snapshot, question, decision):
+    if not _may_wait(snapshot, question, decision):
         is_goal = decision.desired != snapshot.in_force and not decision.answer.is_least_change
         return decision, regrets.goal_made() if is_goal else regrets
     changes_little = decision.desired == snapshot.in_force or not handed_over(decision.plan.changes)
@@ -41,13 +45,14 @@ def wait_for_goal(
     if aim.verdict is None or aim.value is None:
         return decision, regrets
     saved = question.verdict.cost.total - aim.verdict.cost.total
+    price = aim.value.churn + effort(question, aim.plan.changes)
     rate = saved if handed_over(aim.plan.changes) else 0.0
-    regrets = regrets.towards(snapshot.at, rate, aim.value.churn, is_possible=not changes_little)
+    regrets = regrets.towards(snapshot.at, rate, price, is_possible=not changes_little)
     if changes_little or saved <= 0:
         return decision, regrets
     if regrets.goal.is_due:
         return decision, regrets.goal_made()
-    cost = f"waiting has cost {max(0.0, regrets.goal.regret):.4g} so far, its hand-overs cost {aim.value.churn:.4g}"
+    cost = f"waiting has cost {max(0.0, regrets.goal.regret):.4g} so far, its hand-overs cost {price:.4g}"
     return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.4g} an hour; {cost}"), regrets
 
 
@@ -58,12 +63,40 @@ def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recip
 
 def differs_by_cost_alone(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
     """Returns whether the plan in force is as right as the decision, so that cost is all that it changes."""
+    same = _seats(question.plan_in_force.jobs) == _seats(decision.plan.jobs)
+    return same and _serves_as_declared(snapshot, question)
+
+
+def _may_wait(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
+    """Returns whether the plan in force is right and runs the same jobs, perhaps more slowly."""
+    same = _names(question.plan_in_force.jobs) == _names(decision.plan.jobs)
+    return same and _serves_as_declared(snapshot, question)
+
+
+def _serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
     if not snapshot.in_force or question.falls_short or draining_gpus(snapshot.nodes):
         return False
-    if _seats(question.plan_in_force.jobs) != _seats(decision.plan.jobs):
-        return False
     as_declared = desired_of(snapshot, question, question.plan_in_force)
-    return not changed_owners(snapshot.in_force, as_declared)
+    return not changed_owners(snapshot.in_force, _as_urgent(as_declared, snapshot.in_force))
+
+
+def _as_urgent(desired: Desired, before: Desired) -> Desired:
+    """Returns the assignments with jobs as urgent as before: that grows with time, and asks for no other plan."""
+    urgency = {line.id: line.priority for wanted in before.values() for line in wanted.instances if line.job}
+    return {
+        node: replace(
+            wanted,
+            instances=tuple(
+                replace_struct(line, priority=urgency[line.id]) if line.id in urgency else line
+                for line in wanted.instances
+            ),
+        )
+        for node, wanted in desired.items()
+    }
+
+
+def _names(jobs: Iterable[PlacedJob]) -> set[str]:
+    return {placed.job for placed in jobs}
 
 
 def _seats(jobs: Iterable[PlacedJob]) -> set[tuple[object, ...]]:

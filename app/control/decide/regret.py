@@ -1,8 +1,9 @@
-"""Decides when a batch of moves, or a whole cheaper plan, is made: once waiting for it has cost as much as its churn.
+"""Decides when a batch of moves, or a whole cheaper plan, is made: once waiting for it has cost as much as its price.
 
 How long a saving will last is unknown. This is how a skier buys skis: when the rents so far add up to their price.
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. It is
-made earlier only if its churn is repaid within the time for which planned rates stay at the upper end of a swing.
+made earlier only if its price is repaid within the time for which planned rates stay at the upper end of a swing.
+The price is the churn, and something for each start, move and resize (`solvers.planning.batches.effort`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from solvers.planning.problem import Place
 LEAD_HOURS = DEFAULT.swing_seconds / 3600
 BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
-MOST_WAITING = 6  # batches: those that save most for their churn
-LEAST_CHURN = 1e-6  # a price
+MOST_WAITING = 6  # batches: those that save most for their price
+LEAST_PRICE = 1e-6  # a price
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,10 @@ class WaitingBatch:
 
     def is_due(self, hours: float) -> bool:
         """Returns whether it is to be made after so many hours more."""
-        return self.is_possible and self.most_churn(hours) >= self.batch.churn
+        return self.is_possible and self.most_price(hours) >= self.batch.price
 
-    def most_churn(self, hours: float) -> float:
-        """Returns the churn at which it is to be made after so many hours more."""
+    def most_price(self, hours: float) -> float:
+        """Returns the price at which it is to be made after so many hours more."""
         return self.after(hours) + max(0.0, self.batch.gain_per_hour) * LEAD_HOURS
 
     def without(self, places: frozenset[Place]) -> WaitingBatch | None:
@@ -57,16 +58,16 @@ class WaitingBatch:
         return replace(self, regret=self.regret * left, is_possible=False) if left else None
 
     @property
-    def saved_per_churn(self) -> float:
-        return self.batch.gain_per_hour / max(self.batch.churn, LEAST_CHURN)
+    def gain_per_price(self) -> float:
+        return self.batch.gain_per_hour / max(self.batch.price, LEAST_PRICE)
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The cheapest plan that is known: what it would save an hour, its churn, and what it would have saved so far."""
+    """The cheapest plan that is known: what it would save an hour, its price, and what it would have saved so far."""
 
     saved_per_hour: float = 0.0
-    churn: float = 0.0
+    price: float = 0.0
     regret: float = 0.0
     at: datetime | None = None
 
@@ -81,7 +82,7 @@ class Goal:
 
     @property
     def is_due(self) -> bool:
-        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * LEAD_HOURS >= self.churn
+        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * LEAD_HOURS >= self.price
 
 
 NO_GOAL = Goal()
@@ -122,7 +123,7 @@ class RegretAccounts:
                 new[heir.batch.groups] = replace(heir, regret=entry.after(hours) * share)
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
-        best = sorted(new.values(), key=lambda waiting: (-waiting.saved_per_churn, waiting.batch.groups))
+        best = sorted(new.values(), key=lambda waiting: (-waiting.gain_per_price, waiting.batch.groups))
         return replace(self, at=now, waiting=tuple(best[:MOST_WAITING]))
 
     @property
@@ -132,7 +133,7 @@ class RegretAccounts:
         return is_goal or any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
 
     def towards(
-        self, now: datetime, saved_per_hour: float, churn: float, *, is_possible: bool = False
+        self, now: datetime, saved_per_hour: float, price: float, *, is_possible: bool = False
     ) -> RegretAccounts:
         """Returns the accounts with this goal, which continues the account of the one before it.
 
@@ -145,10 +146,10 @@ class RegretAccounts:
             lost = -saved_per_hour * _hours(before.at, now)
             regret = min(before.regret, max(0.0, before.regret - lost))
         regret = max(0.0, regret) if is_possible else regret
-        return replace(self, goal=Goal(max(0.0, saved_per_hour), churn, regret, now))
+        return replace(self, goal=Goal(max(0.0, saved_per_hour), price, regret, now))
 
     def goal_refused(self) -> RegretAccounts:
-        """Returns the accounts with the goal not due before it has cost its whole churn again."""
+        """Returns the accounts with the goal not due before it has cost its whole price again."""
         goal = self.goal
         return replace(self, goal=replace(goal, regret=-goal.saved_per_hour * LEAD_HOURS) if goal.is_due else goal)
 
@@ -171,15 +172,15 @@ class RegretAccounts:
         return replace(self, at=now, waiting=tuple(waiting), goal=self.goal.waited(now))
 
     def due(self, now: datetime) -> tuple[Batch, ...]:
-        """Returns the batches that are due, first those that gain most beyond their churn while a swing lasts."""
+        """Returns the batches that are due, first those that gain most beyond their price while a swing lasts."""
         hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
-        return tuple(sorted(due, key=lambda batch: (batch.churn - batch.gain_per_hour * LEAD_HOURS, batch.groups)))
+        return tuple(sorted(due, key=lambda batch: (batch.price - batch.gain_per_hour * LEAD_HOURS, batch.groups)))
 
-    def most_churn(self, batch: Batch, now: datetime) -> float:
-        """Returns the churn at which this batch is due."""
+    def most_price(self, batch: Batch, now: datetime) -> float:
+        """Returns the price at which this batch is due."""
         hours = _hours(self.at, now)
-        return max((entry.most_churn(hours) for entry in self.waiting if entry.batch == batch), default=0.0)
+        return max((entry.most_price(hours) for entry in self.waiting if entry.batch == batch), default=0.0)
 
     def made(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts after a batch: another that shares GPUs with it keeps the regret of its other GPUs."""
@@ -187,7 +188,7 @@ class RegretAccounts:
         return replace(self, waiting=others, goal=self.goal.without(batch))
 
     def refused(self, batch: Batch) -> RegretAccounts:
-        """Returns the accounts with this batch not due before it has cost its whole churn again."""
+        """Returns the accounts with this batch not due before it has cost its whole price again."""
         return replace(
             self,
             waiting=tuple(

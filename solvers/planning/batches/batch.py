@@ -42,16 +42,22 @@ GroupRow: TypeAlias = tuple[BatchGroup, ...]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The moves of one or more groups, one after the other: what they save an hour, and their price."""
+    """The moves of one or more groups, one after the other: what they save an hour, and what they cost."""
 
     groups: GroupRow
     saved_per_hour: float  # of GPUs
     churn: float
     relief_per_hour: float = 0.0  # the price of the unserved load that they serve
+    effort: float = 0.0  # the price of its starts, moves and resizes beside the churn
 
     @property
     def gain_per_hour(self) -> float:
         return self.saved_per_hour + self.relief_per_hour
+
+    @property
+    def price(self) -> float:
+        """Returns what it must be worth."""
+        return self.churn + self.effort
 
     @property
     def places(self) -> frozenset[Place]:

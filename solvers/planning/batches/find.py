@@ -41,7 +41,7 @@ def find_batches(
     found = [batch for group in tried if has_time() and (batch := trials.measure(group))]
     rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1 and has_time())
     found += [batch for batch in rows if batch]
-    best = sorted(found, key=lambda batch: (-batch.gain_per_hour / max(batch.churn, 1e-6), batch.groups))
+    best = sorted(found, key=lambda batch: (-batch.gain_per_hour / max(batch.price, 1e-6), batch.groups))
     first = [batch.groups[0] for batch in best if len(batch.groups) == 1]
     found += _climbed(trials, [*first, *groups(trials, climbing, seed + 1)], has_time)
     return tuple({batch.groups: batch for batch in found}.values())
@@ -80,7 +80,7 @@ def _row(trials: BatchTrials, row: GroupRow) -> Batch | None:
 def _joined(parts: Sequence[Batch]) -> Batch:
     row = tuple(group for batch in parts for group in batch.groups)
     saved, relief = sum(batch.saved_per_hour for batch in parts), sum(batch.relief_per_hour for batch in parts)
-    return Batch(row, saved, sum(batch.churn for batch in parts), relief)
+    return Batch(row, saved, sum(batch.churn for batch in parts), relief, sum(batch.effort for batch in parts))
 
 
 def _climbed(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Callable[[], bool]) -> Iterator[Batch]:

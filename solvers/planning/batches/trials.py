@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.effort import change_price
 from solvers.planning.batches.part import problem_of, solve_part
 from solvers.planning.batches.refill import refill_part
+from solvers.planning.batches.sparing import SparedChanges
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
-from solvers.planning.replan.cover import carry, settle
+from solvers.planning.replan.cover import carry, known, settle
 from solvers.planning.replan.lines import assign, difference, predicted
 from solvers.planning.replan.match import lines_by_place
 from solvers.planning.replan.replanner import priced
@@ -47,6 +49,7 @@ class BatchTrials:
         self._serial = len(plan.instances) + len(problem.state.running if problem.state else ())
         self._offers = _offer_numbers(self.board)
         self.is_right = self._verdict.is_right and not broken
+        self._change_price = change_price(self._verdict.cost.resource, len(plan.instances))
 
     def measure(self, group: BatchGroup) -> Batch | None:
         """Returns what a batch saves and costs; None if it saves too little or breaks a rule."""
@@ -108,6 +111,10 @@ class BatchTrials:
             carry(d, services)
         else:
             settle(d, services, self.prices)
+            if SparedChanges(d, services).spare():
+                for service in services:
+                    known(d, service, float(d.w.rate[service]))
+                restore_shares(d, gpus, lines_by_place(running))
         return self._edit(services)
 
     def _shift(self, gpus: Sequence[int]) -> bool:
@@ -151,7 +158,9 @@ class BatchTrials:
         if not after.is_right or not saves or self._serves_less(edit):
             return None
         relief = max(0.0, before.unserved - after.cost.unserved)
-        return Batch((group,), gain - relief, max(0.0, after.cost.churn - before.churn), relief)
+        changed = max(0, after.changes.made - self._verdict.changes.made)
+        churn = max(0.0, after.cost.churn - before.churn)
+        return Batch((group,), gain - relief, churn, relief, changed * self._change_price)
 
     def _seats_of(self, ids: Collection[str]) -> list[tuple[int, int]]:
         """Returns GPU and slot of these instances, as far as they are on the board."""

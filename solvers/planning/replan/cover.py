@@ -100,7 +100,7 @@ def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
         if (
             seats.caps[k] <= over * (1 + CLOSE_SHARE)
             and not anchored[k]
-            and _may_go(d, int(seats.gpus[k]), int(seats.slots[k]))
+            and may_go(d, int(seats.gpus[k]), int(seats.slots[k]))
         ):
             over -= seats.caps[k]
             gone.append((int(seats.gpus[k]), int(seats.slots[k])))
@@ -110,7 +110,7 @@ def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
     return Seats(gpus, slots, d.b.cap[gpus, slots])
 
 
-def _may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
+def may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
     """Tells if the others keep their SLOs: where shares are priced, strangers use the SMs that become free."""
     if not d.w.share_pressure or d.b.count[gpu] == 1:
         return True

@@ -50,22 +50,31 @@ class RunningBoard:
     def save(self, gpu: int) -> None:
         """Copies a GPU before its first change."""
         if gpu not in self.saved:
-            b, x, n = self.b, self.x, int(self.b.count[gpu])
-            self.saved[gpu] = (
-                n, float(b.clock[gpu]), b.offer[gpu, :n].copy(), b.sm[gpu, :n].copy(), b.batch[gpu, :n].copy(),
-                b.cap[gpu, :n].copy(), x.memory[gpu, :n].copy(), list(self.lines[gpu]),
-            )  # fmt: skip
+            self.saved[gpu] = self.row(gpu)
+
+    def row(self, gpu: int) -> Row:
+        """Returns a copy of a GPU."""
+        b, x, n = self.b, self.x, int(self.b.count[gpu])
+        return (
+            n, float(b.clock[gpu]), b.offer[gpu, :n].copy(), b.sm[gpu, :n].copy(), b.batch[gpu, :n].copy(),
+            b.cap[gpu, :n].copy(), x.memory[gpu, :n].copy(), list(self.lines[gpu]),
+        )  # fmt: skip
+
+    def put(self, gpu: int, row: Row) -> None:
+        """Makes a GPU what its copy says."""
+        count, clock, offer, sm, batch, cap, memory, lines = row
+        while self.b.count[gpu]:
+            self.stop(gpu, int(self.b.count[gpu]) - 1)
+        self.b.clock[gpu] = clock if count else 1.0
+        for k in range(count):
+            self.start(gpu, int(offer[k]), int(sm[k]), int(batch[k]), float(memory[k]), lines[k])
+        self.b.cap[gpu, :count] = cap
 
     def restore(self) -> None:
         """Puts all saved GPUs back as they were."""
-        for gpu, (count, clock, offer, sm, batch, cap, memory, lines) in list(self.saved.items()):
-            while self.b.count[gpu]:
-                self.stop(gpu, int(self.b.count[gpu]) - 1)
-            self.b.clock[gpu] = clock if count else 1.0
-            for k in range(count):
-                self.start(gpu, int(offer[k]), int(sm[k]), int(batch[k]), float(memory[k]), lines[k])
-            self.b.cap[gpu, :count] = cap
-            for k in range(count):
+        for gpu, row in list(self.saved.items()):
+            self.put(gpu, row)
+            for k in range(int(self.b.count[gpu])):
                 self._rate_of_line(gpu, k)
         for service in self.touched:
             for gpu, slot in zip(*self.seats(service), strict=True):

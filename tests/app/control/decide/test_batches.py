@@ -249,9 +249,21 @@ def starts(context: BatchContext, found: Decision) -> list[InstanceChange]:
     return [change for change in changes(context.snapshot.in_force, found.desired) if change.takes_room]
 
 
-def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: BatchContext, found: Decision) -> None:
+def moving(context: BatchContext) -> Iterator[tuple[BatchContext, Decision, InstanceChange]]:
+    """Yields batches of the cycle at other moments that start a copy on another GPU, and that start."""
     decided = {(change.owner, change.place) for change in starts(context, context.decision)}
-    change = next(change for change in starts(context, found) if (change.owner, change.place) not in decided)
+    for seconds in range(20):
+        later = replace(
+            context, snapshot=replace(context.snapshot, at=context.snapshot.at + timedelta(seconds=seconds))
+        )
+        found = add_due_batches(later, NO_REGRETS, SOLVER)[0]
+        new = [change for change in starts(later, found) if (change.owner, change.place) not in decided]
+        yield from ((later, found, change) for change in new[:1])
+
+
+def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: BatchContext) -> None:
+    context, found, change = next(moving(context))
+    decided = {(start.owner, start.place) for start in starts(context, context.decision)}
     failed = replace(context.snapshot, failed_places={change.owner: (change.place,)})
     avoiding = replace(context, snapshot=failed)
     assert batches_again(avoiding, found.answer.recipe, SOLVER) is context.decision

@@ -5,20 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
+from random import Random
 
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from app.control.decide.decide import hold_back
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.effort import effort
 from app.control.decide.goal import kept_again, wait_for_goal
 from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
 from app.control.domain.decision import Decision
-from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
+from app.manifests.model import Kind
+from simulation.world import of_files
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.plan import Changes
 from solvers.planning.problem import PlacedJob
-from tests.app.control.decide.conftest import wanted_in
+from tests.app.control.decide.conftest import under_loads, wanted_in
+from tests.app.control.decide.test_batches import FLEET, SECONDS, SOLVER
 
 CYCLE = timedelta(seconds=15)
 
@@ -34,9 +40,13 @@ def saved_per_hour(question: Question, wanted: Decision) -> float:
     return question.verdict.cost.total - wanted.verdict.cost.total
 
 
-def with_churn(decision: Decision, churn: float) -> Decision:
+def with_price(question: Question, decision: Decision, price: float) -> Decision:
+    """Returns the decision with a move alone, whose churn and effort add up to this price."""
     assert decision.value
-    return replace(decision, value=replace(decision.value, churn=churn))
+    changes = Changes(move=1)
+    value = replace(decision.value, churn=price - effort(question, changes))
+    assert value.churn > 0
+    return replace(decision, plan=replace(decision.plan, changes=changes), value=value)
 
 
 def test_a_plan_is_made_once_waiting_has_cost_its_churn(
@@ -45,7 +55,7 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour * (LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
+    dear = with_price(question, wanted, saved_per_hour * (LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
     regrets, cycles, snapshot = NO_REGRETS, 0, full
     decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
     while decision.desired == full.in_force:
@@ -66,7 +76,7 @@ def test_the_same_question_calls_for_the_goal_when_it_is_due(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour * (LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
+    dear = with_price(question, wanted, saved_per_hour * (LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
     _, regrets = wait_for_goal(full, question, dear, dear, NO_REGRETS)
     due = []
     for cycle in range(10):
@@ -82,7 +92,7 @@ def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    cheap = with_churn(wanted, saved_per_hour * LEAD_HOURS * 0.9)
+    cheap = with_price(question, wanted, saved_per_hour * LEAD_HOURS * 0.9)
     assert wait_for_goal(full, question, cheap, cheap, NO_REGRETS)[0] is cheap
     name, load = next(iter(full.expected.items()))
     more = replace(full, expected={**full.expected, name: ExpectedLoad(load.rate_per_second * 3)})
@@ -98,7 +108,7 @@ def test_a_replay_keeps_what_waited(
     wanted: Decision,
     saved_per_hour: float,
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour)
+    dear = with_price(question, wanted, saved_per_hour)
     kept, _ = wait_for_goal(full, question, dear, dear, NO_REGRETS)
     again = kept_again(full, question, wanted, kept.answer.recipe)
     assert again.desired == kept.desired == full.in_force
@@ -130,7 +140,7 @@ def test_a_goal_keeps_its_account_through_small_changes_and_loses_what_it_would_
 def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
     full: Snapshot, question: Question, wanted: Decision, saved_per_hour: float
 ) -> None:
-    dear = with_churn(wanted, saved_per_hour)
+    dear = with_price(question, wanted, saved_per_hour)
     assert wait_for_goal(full, question, dear, dear, NO_REGRETS)[0] is not dear
     node = next(iter(full.nodes.values()))
     draining = replace(full, nodes={**full.nodes, node.name: replace(node, draining_gpus=(0,))})
@@ -144,3 +154,23 @@ def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
     }
     changed = replace(full, in_force=stale)
     assert wait_for_goal(changed, formulate(changed), dear, dear, NO_REGRETS)[0] is dear
+
+
+def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snapshot) -> None:
+    job = next(item for item in of_files(FLEET).of(Kind.JOB) if item.name == "finetune-tagger")
+    declared = DeclaredObject(job.kind, job.tenant, job.name, job.spec)
+    snapshot = replace(full, declared=(*full.declared, declared))
+    question = formulate(snapshot)
+    started = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    (placed,) = started.plan.jobs
+    snapshot = under_loads(replace(snapshot, in_force=started.desired, target=3), Random(3), 0.6, 0.7)
+    question, wanted = formulate(snapshot), wanted_in(snapshot)
+    assert not question.falls_short
+    assert question.plan_in_force.jobs
+    assert wanted.verdict
+    dear = with_price(question, wanted, question.verdict.cost.total - wanted.verdict.cost.total)
+    moved = replace(dear, plan=replace(dear.plan, jobs=(replace(placed, sm_percent=placed.sm_percent + 1),)))
+    assert wait_for_goal(snapshot, question, moved, moved, NO_REGRETS)[0].desired == snapshot.in_force
+    another = replace(placed, job="shop/another")
+    starting = replace(dear, plan=replace(dear.plan, jobs=(placed, another)))
+    assert wait_for_goal(snapshot, question, starting, starting, NO_REGRETS)[0] is starting

@@ -150,3 +150,15 @@ def test_unserved_load_makes_a_batch_due_but_is_no_regret() -> None:
     assert accounts.due(moment(0)) == (relief,)
     served_since = replace(relief, relief_per_hour=0.0)
     assert accounts.measured(moment(1), [served_since]).due(moment(1)) == ()
+
+
+def test_of_batches_that_save_the_same_the_one_with_fewer_changes_is_made_and_waits_less() -> None:
+    few, many = Batch(group(0), 1.0, 0.02, effort=0.1), Batch(group(1), 1.0, 0.02, effort=0.5)
+    accounts, due = NO_REGRETS, []
+    for cycle in range(40):
+        accounts = accounts.measured(moment(cycle), [many, few])
+        due.append(accounts.due(moment(cycle)))
+    assert due[0] == (few,), "its price is repaid within the lead"
+    waited = (many.price - LEAD_HOURS) / CYCLE_HOURS
+    assert next(cycle for cycle, batches in enumerate(due) if many in batches) == ceil(waited)
+    assert due[-1] == (few, many)

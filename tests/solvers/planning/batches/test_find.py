@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.families import family
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.effort import change_price
 from solvers.planning.batches.find import find_batches, refill_worst
 from solvers.planning.finish import finish_services, make_batches
 from solvers.planning.judge import judge
@@ -54,6 +55,8 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.is_right, after.violations
         assert after.cost.total == pytest.approx(before.cost.total - batch.saved_per_hour)
         assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
+        price = change_price(before.cost.resource, len(plan.instances))
+        assert after.changes.made * price <= batch.effort + 1e-9
 
 
 def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scratch(dear: tuple[Problem, Plan]) -> None:

@@ -1,0 +1,12 @@
+"""Prices the changes of a plan that only saves, beside their churn."""
+
+from __future__ import annotations
+
+from app.control.formulate.question import Question
+from solvers.planning.batches.effort import change_price
+from solvers.planning.plan import Changes
+
+
+def effort(question: Question, changes: Changes) -> float:
+    """Returns what the starts, moves and resizes must be worth beside their churn."""
+    return changes.made * change_price(question.verdict.cost.resource, len(question.plan_in_force.instances))
