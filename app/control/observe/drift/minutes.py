@@ -13,6 +13,7 @@ from math import sqrt
 from typing import TypeAlias
 
 from agents.contract.reports import InstanceMinute
+from app.control.observe.drift.credible import is_credible
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.latencies import within_at_best
@@ -42,12 +43,13 @@ class Observation:
 
     key: str
     profile: int
-    shape: str
+    batch: int
+    sm_percent: float
     instance: str
     at: datetime
     exec_ratio: float | None = None  # None: its server does not report it
     fill: float = 0.0  # how full batches were
-    alone: bool = False
+    impacts: tuple[tuple[str, float], ...] = ()  # neighbour -> declared slowdown; empty: alone on its GPU
     late: bool | None = None  # missed its SLO under no more than the planned load; None: too few answers
     memory_ratio: float | None = None
     power_ratio: float | None = None
@@ -155,18 +157,19 @@ def _observation(
 ) -> Observation:
     batches = instance.batches or (instance.requests / instance.batch_mean if instance.batch_mean > 0 else 0.0)
     exec_ratio = None
-    if batches >= settings.least_batches and instance.busy_seconds > 0:
+    if batches >= settings.least_batches and is_credible(instance, batches, prediction):
         exec_ratio = instance.busy_seconds / batches * 1000 / prediction.exec_ms
     memory = (instance.measured or {}).get("memoryGib")
     return Observation(
         key=prediction.key,
         profile=prediction.profile,
-        shape=prediction.shape,
+        batch=prediction.batch,
+        sm_percent=prediction.sm_percent,
         instance=instance.id,
         at=minute,
         exec_ratio=exec_ratio,
         fill=min(1.0, instance.requests / batches / prediction.batch) if batches > 0 else 0.0,
-        alone=prediction.alone,
+        impacts=prediction.impacts,
         late=late,
         # A process within its assigned memory proves nothing; a process that takes more does.
         memory_ratio=memory / prediction.memory_gib

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Observation, ProfileCorrection, update_correction
+from app.control.observe.drift import Observation, ProfileCorrection, ProfileEvidence, update_correction
 from app.control.observe.drift.rows import from_row, to_row
 from app.control.observe.drift.tuning import DriftTuning
 from tests.support.soak import scaled
@@ -18,10 +19,12 @@ from tests.support.soak import scaled
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = "resnet/fp16/v100"
 SETTINGS = DriftTuning()
+BESIDE = (("bert/fp16", 0.2),)
+PLACES = {1: (10, 30, 100), 8: (10, 30, 100)}
 
 
 def observation(minute: int, ratio: float | None = 1.0, **fields: Any) -> Observation:
-    known = Observation(KEY, 7, "8@30", "i-1", NOON + timedelta(minutes=minute), ratio, 0.9, True)
+    known = Observation(KEY, 7, 8, 30, "i-1", NOON + timedelta(minutes=minute), ratio, 0.9)
     return replace(known, **fields)
 
 
@@ -32,6 +35,14 @@ def observed(ratio: float, minutes: int = 20, seed: int = 0, noise: float = 0.0,
         for minute in range(minutes)
         for number in range(2)
     ]
+
+
+def corrected(
+    before: ProfileCorrection, observations: list[Observation], now: datetime, fresh: int | None = None
+) -> ProfileCorrection:
+    """Of the observations the filters have not seen the last `fresh`; all, where it is left out."""
+    new = observations if fresh is None else observations[-fresh:]
+    return update_correction(before, ProfileEvidence(observations, new, PLACES), now, SETTINGS)
 
 
 def at(minute: float) -> datetime:
@@ -49,14 +60,18 @@ def course(
         for number in range(2):
             ratio = truth * (1 + draw.gauss(0, noise))
             observations.append(observation(minute, ratio, instance=f"i-{number}", **fields))
-        known = update_correction(known, observations, at(minute + 1), SETTINGS)
+        known = corrected(known, observations, at(minute + 1), fresh=2)
         found.append(known)
     return found
 
 
+def factor(found: ProfileCorrection, sm_percent: int = 30, batch: int = 8) -> float:
+    return factor_at(found.correction, batch, sm_percent)
+
+
 def factors(found: list[ProfileCorrection]) -> list[float]:
-    """The latency factors, each once."""
-    all_of_them = [correction.correction.latency_factor for correction in found]
+    """The latency factors where the copies run, each once."""
+    all_of_them = [factor(correction) for correction in found]
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
 
 
@@ -81,9 +96,9 @@ def test_what_the_margin_of_plans_covers_is_not_corrected() -> None:
 
 def test_a_correction_ends_at_its_bounds_and_says_so() -> None:
     last = course(2.0, 120)[-1]
-    assert last.correction.latency_factor == 1.5
+    assert factor(last) == 1.5
     assert "2.0 times" in last.alarm
-    assert course(0.5, 120)[-1].correction.latency_factor == 0.7
+    assert factor(course(0.5, 120)[-1]) == 0.7
 
 
 def test_a_correction_that_persists_says_that_the_profile_is_wrong() -> None:
@@ -95,7 +110,7 @@ def test_a_correction_that_persists_says_that_the_profile_is_wrong() -> None:
 
 def test_too_few_minutes_show_nothing() -> None:
     few = [observation(minute, 1.5) for minute in range(SETTINGS.fewest - 1)]
-    assert update_correction(ProfileCorrection(KEY), few, at(20), SETTINGS).correction == Correction()
+    assert corrected(ProfileCorrection(KEY), few, at(20)).correction == Correction()
 
 
 def test_one_broken_instance_accuses_itself_only() -> None:
@@ -104,39 +119,41 @@ def test_one_broken_instance_accuses_itself_only() -> None:
         for minute in range(20)
         for number in range(3)
     ]
-    assert update_correction(ProfileCorrection(KEY), observations, at(20), SETTINGS).correction == Correction()
+    assert corrected(ProfileCorrection(KEY), observations, at(20)).correction == Correction()
 
 
 def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> None:
     assert factors(course(0.8, 60, fill=0.3)) == [1.0]
-    assert factors(course(0.8, 60, alone=False)) == [1.0]
-    assert factors(course(1.15, 60, fill=0.3, alone=False))[-1] == pytest.approx(1.15, rel=0.03)
+    assert factors(course(0.8, 60, impacts=BESIDE)) == [1.0]
+    assert factors(course(1.15, 60, fill=0.3, impacts=BESIDE))[-1] == pytest.approx(1.15, rel=0.03)
 
 
-def test_a_shape_that_runs_no_more_is_remembered_so_that_plans_do_not_swing_back() -> None:
-    bad = course(1.2, 60, shape="8@30")
-    good = course(1.0, 600, before=bad[-1], start=60, shape="8@60")
-    assert {correction.correction.latency_factor for correction in good} == {bad[-1].correction.latency_factor}
-    forgotten = course(1.0, 60, before=good[-1], start=60 + 8 * 1440, shape="8@60")
-    assert forgotten[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
+def test_a_region_that_runs_no_more_is_remembered_so_that_plans_do_not_swing_back() -> None:
+    bad = course(1.2, 60)
+    good = course(1.0, 600, before=bad[-1], start=60, sm_percent=60)
+    assert all(abs(factor(correction) - factor(bad[-1])) <= 0.011 for correction in good)
+    assert factor(good[-1], 60) == 1.0
+    forgotten = course(1.0, 60, before=good[-1], start=60 + 8 * 1440, sm_percent=60)
+    assert factor(forgotten[-1]) == pytest.approx(1.0, abs=0.03)
 
 
 def test_the_same_shape_that_shows_otherwise_is_believed() -> None:
     slow = course(1.2, 60)
-    assert course(1.0, 120, before=slow[-1], start=60)[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
+    assert factor(course(1.0, 120, before=slow[-1], start=60)[-1]) == pytest.approx(1.0, abs=0.03)
 
 
 def test_a_changed_profile_begins_without_a_correction() -> None:
     slow = course(1.2, 60)[-1]
-    renewed = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
+    renewed = corrected(slow, observed(1.2, profile=8), at(61))
     assert renewed.correction == Correction()
     assert "its correction was reset" in renewed.message
 
 
 def test_a_step_names_what_it_rests_on() -> None:
-    found = update_correction(ProfileCorrection(KEY), observed(1.08), at(20), SETTINGS)
-    assert found.message == f"profile {KEY}: latency x 1.08 (was 1.00), in 40 minutes of 1 shapes"
-    assert found.shapes["8@30"].minutes == 40
+    found = corrected(ProfileCorrection(KEY), observed(1.08), at(20))
+    assert found.message == f"profile {KEY}: latency x 1.08 at batch 8, 30 % (was 1.00), in 40 minutes of 1 regions"
+    (region,) = found.regions
+    assert (region.name, region.n, region.at) == ("8@30", 40, at(19))
 
 
 # Promises that are missed although execution is as expected
@@ -160,28 +177,25 @@ def test_lateness_that_execution_explains_is_not_charged_twice() -> None:
     slow = course(1.15, 5, late=True)
     found = course(1.15, 100, before=slow[-1], start=5, late=False)
     assert found[-1].late == 0
-    assert found[-1].correction.latency_factor == pytest.approx(1.15, rel=0.03)
+    assert factor(found[-1]) == pytest.approx(1.15, rel=0.03)
 
 
 def test_a_late_minute_now_and_then_asks_for_nothing() -> None:
     observations = [observation(minute, 1.0, late=minute % 4 == 0) for minute in range(60)]
-    assert update_correction(ProfileCorrection(KEY), observations, at(60), SETTINGS).correction == Correction()
+    assert corrected(ProfileCorrection(KEY), observations, at(60)).correction == Correction()
 
 
 # Memory and power
 
 
 def test_memory_taken_beyond_the_assigned_is_planned_for() -> None:
-    found = update_correction(ProfileCorrection(KEY), observed(1.0, memory_ratio=1.08), at(20), SETTINGS)
+    found = corrected(ProfileCorrection(KEY), observed(1.0, memory_ratio=1.08), at(20))
     assert found.correction == Correction(memory_factor=1.08)
 
 
 def test_watts_are_corrected_outside_their_dead_band() -> None:
-    assert (
-        update_correction(ProfileCorrection(KEY), observed(1.0, power_ratio=1.05), at(20), SETTINGS).correction
-        == Correction()
-    )
-    found = update_correction(ProfileCorrection(KEY), observed(1.0, power_ratio=1.3), at(20), SETTINGS)
+    assert corrected(ProfileCorrection(KEY), observed(1.0, power_ratio=1.05), at(20)).correction == Correction()
+    found = corrected(ProfileCorrection(KEY), observed(1.0, power_ratio=1.3), at(20))
     assert found.correction == Correction(power_factor=1.15)
 
 
