@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.learning.fit import CurveFit, fit_curve
+from solvers.learning.fit import CurveFit, fit_curve, inflate_others
 from solvers.learning.region import Region, Sample, new_region, update_region
 from solvers.learning.tuning import FilterTuning, PriorTuning
 
@@ -13,6 +13,7 @@ __all__ = [
     "Region",
     "Sample",
     "fit_curve",
+    "inflate_others",
     "new_region",
     "update_region",
 ]

@@ -42,7 +42,9 @@ class Region:
     noise: float = 0.0  # variance of a sample
     n: int = 0  # minutes of instances since it began
     minutes: int = 0
-    at: datetime | None = None
+    refused: int = 0  # of the last samples, in a row
+    since: datetime | None = None  # its first sample, or the first after it changed
+    at: datetime | None = None  # its last sample
     recent: tuple[Sample, ...] = ()
 
     @property
@@ -57,9 +59,15 @@ class Region:
         return self.is_full and not self.impacts
 
     def variance_at(self, now: datetime, tuning: FilterTuning) -> float:
-        """Returns the variance of its mean, which grows while no traffic comes."""
+        """Returns the variance of its mean, which grows while no traffic comes, and while samples are refused."""
         idle = max(0.0, (now - self.at).total_seconds()) if self.at else 0.0
-        return self.variance + tuning.drift_per_day**2 * idle / DAY_SECONDS
+        doubt = (self.recent[-1].value - self.mean) ** 2 if self.refused > 1 else 0.0
+        return self.variance + tuning.drift_per_day**2 * idle / DAY_SECONDS + doubt
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Returns where it is on the curve."""
+        return self.batch, self.sm_percent
 
     def counts(self, tuning: FilterTuning) -> bool:
         """Returns whether it has enough samples."""
@@ -76,18 +84,27 @@ def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Regio
     """Returns the region after a sample."""
     recent = tuple(kept for kept in before.recent if (sample.at - kept.at).total_seconds() <= tuning.recent_seconds)
     recent = (*recent, sample)[-tuning.most_recent :]
-    known = replace(before, recent=recent, at=sample.at, n=before.n + sample.instances, minutes=before.minutes + 1)
+    known = replace(
+        before,
+        recent=recent,
+        since=before.since or sample.at,
+        at=sample.at,
+        n=before.n + sample.instances,
+        minutes=before.minutes + 1,
+    )
     if not before.counts(tuning) or not before.variance:
         return _begun(known, recent, tuning)
-    predicted = before.variance_at(sample.at, tuning)
+    predicted = replace(before, refused=0).variance_at(sample.at, tuning)
     innovation = sample.value - before.mean
     likely = predicted + before.noise
     known = replace(known, noise=_noise(before, sample, tuning))
     last = _last(recent, tuning)
     if last and _has_changed(before, last, predicted, tuning):
-        return replace(_begun(known, last, tuning), n=sum(each.instances for each in last), minutes=len(last))
+        begun = _begun(known, last, tuning)
+        return replace(begun, since=last[0].at, refused=0, n=sum(each.instances for each in last), minutes=len(last))
     if innovation**2 > tuning.refused_deviations**2 * likely:
-        return replace(known, variance=predicted, n=before.n, minutes=before.minutes)
+        return replace(known, variance=predicted, n=before.n, minutes=before.minutes, refused=before.refused + 1)
+    known = replace(known, refused=0)
     gain = max(predicted / likely, 1.0 / tuning.memory_minutes)
     # A filter that still averages over a few minutes only is as uncertain as their mean.
     variance = max((1 - gain) * predicted, known.noise / (tuning.memory_minutes - 1))

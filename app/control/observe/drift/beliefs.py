@@ -26,19 +26,27 @@ def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTu
 
 
 def wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
-    """Returns the factor of the neighbour that slows most. One that slows less than declared may have been idle."""
-    slowest = max((mean for mean, _ in fit.neighbours.values()), default=0.0)
-    return round(round(exp(max(0.0, slowest)) / settings.quantum) * settings.quantum, 6)
+    """Returns the factor of the neighbour that slows most beyond the declared."""
+    slowest = max(fit.neighbours.values(), default=0.0)
+    return round(round(exp(slowest) / settings.quantum) * settings.quantum, 6)
 
 
 def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
     """Returns whether some region is planned differently by more than the dead band and what its noise explains."""
-    for region in regions:
-        away = abs(planned_log(region, wanted) - planned_log(region, believed))
-        band = log(1 + settings.dead_band) + settings.band_deviations * sqrt(region.variance)
-        if away > band:
-            return True
-    return False
+    return any(abs(_beyond_planned(region, believed, wanted)) > _band(region, settings) for region in regions)
+
+
+def is_slower(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
+    """Returns whether some region is slower than it is planned by more than that."""
+    return any(_beyond_planned(region, believed, wanted) > _band(region, settings) for region in regions)
+
+
+def _beyond_planned(region: Region, believed: Correction, wanted: Correction) -> float:
+    return planned_log(region, wanted) - planned_log(region, believed)
+
+
+def _band(region: Region, settings: DriftTuning) -> float:
+    return log(1 + settings.dead_band) + settings.band_deviations * sqrt(region.variance)
 
 
 def differs(believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:

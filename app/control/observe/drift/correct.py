@@ -16,6 +16,7 @@ from app.control.observe.drift.beliefs import (
     Places,
     differs,
     has_left_band,
+    is_slower,
     planned_log,
     wanted_latency,
     wanted_sensitivity,
@@ -71,7 +72,7 @@ def update_correction(
     fit = fit_curve(regions, now, settings.filter, settings.prior)
     late, late_at = _late(replace(before, regions=regions), own, now, settings)
     after = replace(before, regions=regions, late=late, late_at=late_at)
-    if before.at is None or now >= before.at + _seconds(settings.step_seconds):
+    if before.at is None or now >= before.at + _seconds(settings.slower_step_seconds):
         is_forced = late != before.late or len(regions) < len(before.regions)
         after = _take_step(after, evidence.places, fit, own, now, settings, is_forced)
     return replace(after, alarm=_alarm(after, fit, now, settings))
@@ -93,8 +94,11 @@ def _take_step(
     )
     known = _counted(before.regions, settings)
     is_due = has_left_band(known, current, wanted, settings) or (is_forced and differs(current, wanted, settings))
-    if not places or not is_due:
+    is_early = before.at is not None and now < before.at + _seconds(settings.step_seconds)
+    if not places or not is_due or (is_early and not is_slower(known, current, wanted, settings)):
         wanted = current
+    if is_early and wanted == current:
+        return before
     wanted = replace(
         wanted,
         memory_factor=_step(current.memory_factor, _memory(current, own, settings), 0.0, settings),

@@ -114,7 +114,7 @@ class NodeMinutes:
         self, predicted: Mapping[str, Prediction], settings: DriftTuning, shed_since: ShedSince
     ) -> Iterator[Observation]:
         first, last = self._first, self._last
-        if first is None or last is None or first.generation != last.generation:
+        if first is None or last is None:
             return
         seconds = min((last.at - last.minute).total_seconds(), 60.0)
         if seconds < WHOLE_SECONDS or (first.at - first.minute).total_seconds() > 60.0 - WHOLE_SECONDS + 5.0:
@@ -131,6 +131,7 @@ class NodeMinutes:
                 or prediction.node != last.node
                 or instance.gpu in self._disturbed
                 or instance.id in self._moved
+                or not _is_unchanged(instance, first, last)
             ):
                 continue
             if abs(instance.sm_percent - prediction.sm_percent) > SAME_SM_PERCENT or not _is_batch(
@@ -191,6 +192,19 @@ def _is_late(instance: InstanceMinute, prediction: Prediction, seconds: float) -
     )  # a bucket's width proves nothing
     chances = min(requests, 1000 * seconds / (BURST_SLOS * prediction.slo_ms))
     return missed > allowed + SURE_DEVIATIONS * sqrt(allowed * (1 - allowed) / chances)
+
+
+def _is_unchanged(instance: InstanceMinute, first: ReportExcerpt, last: ReportExcerpt) -> bool:
+    """Returns whether its batch and the clock of its GPU stayed the same, whatever else its node was assigned."""
+    if first.generation == last.generation:
+        return True
+    before = next((known for known in first.instances if known.id == instance.id), None)
+    knobs = (instance.requested, instance.applied)
+    if before is None or None in knobs or (before.requested, before.applied) != knobs:
+        return False
+    clocks = [next((gpu for gpu in report.gpus if gpu.index == instance.gpu), None) for report in (first, last)]
+    states = [(gpu.requested, gpu.applied) for gpu in clocks if gpu]
+    return len(states) == 2 and None not in states[0] and states[0] == states[1]
 
 
 def _is_batch(instance: InstanceMinute, prediction: Prediction) -> bool:

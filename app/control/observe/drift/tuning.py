@@ -18,6 +18,7 @@ class DriftTuning:
     quantum: float = 0.01
     most_step: float = 0.15  # of the current factor of power or memory
     step_seconds: float = 300.0  # between two steps
+    slower_step_seconds: float = 120.0  # before a step that some region needs, because it is slower than planned
     fewest: int = 5  # minutes of instances before memory, power or lateness counts
     window_seconds: float = 1800.0  # of observations that count
     region_percent: int = 5  # width of a region
