@@ -140,9 +140,12 @@ def _last(recent: Sequence[Sample], tuning: FilterTuning) -> tuple[Sample, ...]:
 
 
 def _has_changed(before: Region, last: Sequence[Sample], predicted: float, tuning: FilterTuning) -> bool:
-    """Returns whether all of the last samples lie on one side, and their median further away than noise explains."""
+    """Returns whether all of the last samples lie on one side, and their median further away than noise explains.
+
+    Each has to be at least half as far away as their median: two outliers in a row, after a usual sample, are none.
+    """
     away = [sample.value - before.mean for sample in last]
-    if min(away) < 0 < max(away):
+    if min(value * median(away) for value in away) < median(away) ** 2 / 2:
         return False
     deviation = sqrt(predicted + MEDIAN_VARIANCE * before.noise / len(last))
     return abs(median(away)) > tuning.changed_deviations * deviation
