@@ -203,3 +203,68 @@ def test_a_correction_survives_its_leader() -> None:
     known = course(1.15, 60)[-1]
     row = to_row(known, at(60))
     assert from_row(row) == known
+
+
+# Regions of a curve
+
+
+def together(
+    truths: dict[tuple[int, tuple[tuple[str, float], ...]], float], minutes: int,
+    before: ProfileCorrection | None = None, start: int = 0, seed: int = 0,
+) -> list[ProfileCorrection]:  # fmt: skip
+    """Minute by minute, one instance for each SM% and its neighbours, with its true ratio."""
+    draw = random.Random(seed)
+    known, observations, found = before or ProfileCorrection(KEY), list[Observation](), []
+    for minute in range(start, start + minutes):
+        for (sm_percent, impacts), truth in truths.items():
+            ratio = truth * (1 + draw.gauss(0, 0.01))
+            name = f"i-{sm_percent}-{impacts}"
+            observations.append(observation(minute, ratio, sm_percent=sm_percent, impacts=impacts, instance=name))
+        known = corrected(known, observations[-30 * len(truths) :], at(minute + 1), fresh=len(truths))
+        found.append(known)
+    return found
+
+
+def test_a_range_that_turns_slower_is_corrected_there_only_and_within_minutes() -> None:
+    usual = together({(20, ()): 1.0, (60, ()): 1.0, (100, ()): 1.0}, 60)
+    found = together({(20, ()): 1.2, (60, ()): 1.0, (100, ()): 1.0}, 60, usual[-1], 60, seed=1)
+    assert factor(found[5], 20) == pytest.approx(1.2, abs=0.03)
+    for sm_percent in (60, 100):
+        assert {factor(correction, sm_percent) for correction in found} <= {0.99, 1.0, 1.01}
+    assert len(factors_at(found, 20)) <= 3
+
+
+def factors_at(found: list[ProfileCorrection], sm_percent: int) -> list[float]:
+    all_of_them = [1.0, *(factor(correction, sm_percent) for correction in found)]
+    return [each for number, each in enumerate(all_of_them) if number == 0 or each != all_of_them[number - 1]]
+
+
+def test_what_returns_to_the_declared_is_taken_back() -> None:
+    slow = together({(20, ()): 1.2, (60, ()): 1.0}, 60)
+    found = together({(20, ()): 1.0, (60, ()): 1.0}, 60, slow[-1], 60, seed=1)
+    assert factor(found[-1], 20) == pytest.approx(1.0, abs=0.02)
+
+
+def test_what_is_slow_beside_one_neighbour_corrects_what_neighbours_do_and_not_the_curve() -> None:
+    other = (("vit/fp16", 0.2),)
+    found = together({(30, ()): 1.0, (30, BESIDE): 1.2, (30, other): 1.0}, 60)[-1]
+    assert factor(found) == pytest.approx(1.0, abs=0.02)
+    assert found.correction.sensitivity_factor == pytest.approx((1.2 * 1.2 - 1) / 0.2, rel=0.1)
+
+
+def test_a_steady_load_changes_nothing_in_a_thousand_cycles() -> None:
+    sides: tuple[tuple[tuple[str, float], ...], ...] = ((), BESIDE)
+    truths = {(sm, beside): 1.0 for sm in (10, 30, 60, 100) for beside in sides}
+    for seed in range(scaled(10, 1)):
+        found = together(truths, 1000, seed=seed)
+        assert {correction.correction for correction in found} == {Correction()}
+    learned = together(dict.fromkeys(truths, 1.2), 60)
+    kept = together(dict.fromkeys(truths, 1.2), 1000, learned[-1], 60, seed=1)
+    assert {correction.correction for correction in kept} == {learned[-1].correction}
+
+
+def test_a_second_step_comes_early_only_if_something_is_slower_than_planned() -> None:
+    slow = together({(20, ()): 1.2, (60, ()): 1.0}, 5)[-1]
+    assert slow.at is not None
+    early = together({(20, ()): 1.2, (60, ()): 1.3}, 5, slow, 5, seed=1)
+    assert factor(early[-1], 60) == pytest.approx(1.3, abs=0.04)
