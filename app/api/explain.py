@@ -14,12 +14,14 @@ from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.answer.explain.plan import describe_plan, explain_cycles, explain_held_back
+from app.control.answer.explain.profile import explain_profile as describe_profile
 from app.control.answer.explain.wording import count
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
-from app.store.plans import plan_reads
+from app.store.plans import corrections, plan_reads
+from app.store.plans.corrections import CorrectionRow
 from app.store.world import objects
-from app.store.world.objects import rfc3339
+from app.store.world.objects import StoredObject, rfc3339
 from app.world import declare
 
 router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
@@ -63,6 +65,25 @@ def explain_instance(
     if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
         raise HttpProblem("not-found", f"the plan has no instance {instance}")
     return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
+
+
+@router.get("/profiles/{name}", summary="Explain a profile: declared times, and what was learned of them")
+def explain_profile(ctx: Ctx, who: Who, name: Name) -> Response:
+    """Gives the declared time of each point, its factor, from how many minutes it was learned, and when."""
+    granted = require(who, Kind.PROFILE, AccessVerb.READ)
+    key = Key(Kind.PROFILE, "", name)
+
+    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None]:
+        stored = objects.get(connection, key)
+        if stored is None:
+            return None, None
+        model, variant, gpu_type = (str(stored.spec[field]) for field in ("model", "variant", "gpuType"))
+        return stored, corrections.read_one(connection, model, variant, gpu_type)
+
+    stored, row = ctx.database.read(read)
+    if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
+        raise declare.missing(key)
+    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at)))
 
 
 @router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")

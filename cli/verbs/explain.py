@@ -1,10 +1,10 @@
-"""`gpuwright explain`: why a service, an instance, a job or a plan is as it is, and what would change it."""
+"""`gpuwright explain`: why a service, an instance, a job, a plan or a profile is as it is, and what would change it."""
 
 from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -20,15 +20,17 @@ from cli.selection import find
 EPILOG = """\
 Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and
 what it would cost); of what is not served, the reason and the smallest change that serves it, which was tried. Of a
-plan: what it changes and holds back, its proof, and why nothing changed since.
+plan: what it changes and holds back, its proof, and why nothing changed since. Of a profile: the declared time of each
+point, what measurements have made of it, from how many minutes of instances, and when.
 
 Examples:
   gpuwright explain service shop/search
   gpuwright explain job lab/finetune
   gpuwright explain plan              the plan in force
   gpuwright explain instance shop-search-4k2m
+  gpuwright explain profile resnet50-v100
 """
-WHAT = ("service", "instance", "job", "plan")
+WHAT = ("service", "instance", "job", "plan", "profile")
 MOST = 2**53
 ALTERNATIVES_SHOWN = 6
 
@@ -45,10 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
-        explanation = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
+        explanation = client.get(
+            _path(client, args), {"plan": args.plan} if args.what not in ("plan", "profile") else None
+        )
     if not print_data(explanation, "json" if args.json else args.output):
         for line in lines(explanation):
             print(line)
+        if "regions" in explanation:
+            _regions(explanation["regions"])
     return exits.OK
 
 
@@ -62,6 +68,8 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
         raise Failed(f"explain {args.what} needs a name; see: gpuwright explain --help")
     if args.what == "instance":
         return f"/api/v1/explain/instances/{quote(args.name, safe='/')}"
+    if args.what == "profile":
+        return f"/api/v1/explain/profiles/{find(client, Kind.PROFILE, args.name)['metadata']['name']}"
     kind = Kind.SERVICE if args.what == "service" else Kind.JOB
     metadata = find(client, kind, args.name)["metadata"]
     return f"/api/v1/explain/{kind.plural}/{metadata['tenant']}/{metadata['name']}"
@@ -80,6 +88,17 @@ def lines(explanation: Mapping[str, Any]) -> Iterator[str]:
     shapes = explanation.get("shapes") or ([explanation] if explanation.get("alternatives") else [])
     for shape in shapes:
         _alternatives(shape)
+
+
+def _regions(regions: Sequence[Mapping[str, Any]]) -> None:
+    """Prints a table of a profile's points."""
+    OutputTable(["  BATCH", "SM%", "DECLARED MS", "FACTOR", "PLANNED MS", "N", "AT", "SOURCE"]).rows(
+        [
+            f"  {point['batch']}", point["smPercent"], number(point["declaredMs"]), number(point["factor"]),
+            number(point["plannedMs"]), point["n"] or "", point["at"] or "", point["source"],
+        ]
+        for point in regions
+    )  # fmt: skip
 
 
 def _alternatives(shape: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
-"""A profile that promises too much: its service misses the SLO until measurements have corrected it, for good."""
+"""Profiles that promise too much: services miss their SLOs until measurements have corrected them, for good."""
 
 from __future__ import annotations
 
+from app.control.observe.drift import update_correction
 from app.store.plans import corrections
 from simulation.history import attained_shares
-from simulation.run import simulated
+from simulation.measure.drifting import DriftOrder, TruthFactor, run_drift
+from simulation.run import Simulation, simulated
 from simulation.shapes import steady
 from simulation.world import of_documents
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
@@ -12,6 +14,7 @@ from tests.support.soak import scaled
 
 TRUTH = 1.15
 LEARNT_SECONDS = 780.0  # by then it is corrected, and the corrected plan is rolled out
+AGAIN_SECONDS = 1200.0  # by then SLOs hold again, wherever the copies have gone meanwhile
 
 
 def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept(database_url: str) -> None:
@@ -39,3 +42,21 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         assert (
             len(fleet.history.since(before.at)) <= 4
         )  # copies that were added while the promise was missed are removed
+
+
+def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_again(database_url: str) -> None:
+    documents = [gpu_type(), policy(), *(node(f"node-{number}") for number in range(3))]
+    documents += [model("a"), model("b"), profile("a"), profile("b")]
+    documents += [service("a", 150.0, slo_ms=60), service("b", 60.0, slo_ms=60)]
+
+    def choose(fleet: Simulation) -> TruthFactor:
+        shares = sorted(copy.wanted.sm_percent for node in fleet.fleet.nodes.values() for copy in node.serving())
+        middle = shares[(len(shares) - 1) // 2]
+        return lambda key, sm_percent: 1.2 if sm_percent <= middle else 1.0
+
+    order = DriftOrder(of_documents(documents), choose, 1200.0, float(scaled(7200, 2400)), work=10)
+    found = run_drift(database_url, order, update_correction)
+    assert found["false_steps"] == 0
+    assert found["slo_again_seconds"] <= AGAIN_SECONDS
+    assert found["turns"] <= 1
+    assert found["error_running_percent"] <= 4.0

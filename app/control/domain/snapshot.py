@@ -71,12 +71,33 @@ class ExpectedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
-    """Factors by which measurements differ from a profile."""
+class LatencyFactor:
+    """How many times as long as declared a batch takes, at one place of a profile's curve."""
 
-    latency_factor: float = 1.0
+    batch: int  # 0: every batch that has no factors of its own
+    sm_percent: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What measurements have shown of a profile, as plans use it."""
+
+    latency: tuple[LatencyFactor, ...] = ()  # in order; empty: as declared
+    sensitivity_factor: float = 1.0
     memory_factor: float = 1.0
     power_factor: float = 1.0
+
+    @property
+    def farthest(self) -> LatencyFactor:
+        """Returns the place where latency differs most from the declared."""
+        declared = LatencyFactor(0, 0, 1.0)
+        return max(self.latency, key=lambda point: max(point.factor, 1 / point.factor), default=declared)
+
+    @property
+    def latency_factor(self) -> float:
+        """Returns the factor of latency that differs most from 1."""
+        return self.farthest.factor
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from agents.contract.assignments import AssignedInstance
+from app.control.domain.corrected import corrected_profile
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count
 from app.control.formulate.availability import relax_availability
@@ -48,9 +49,7 @@ def pose(
     `limits` are the tenants' limits where they are now lower than declared. `jobs` gives the remaining work of each job
     that may be placed; without it these are all jobs that are not finished.
     """
-    counts = {item.name: gpu_count(item.spec) for item in snapshot.declared if item.kind == "Node"}
-    usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
-    usable = {node: gpus for node, gpus in usable.items() if gpus}
+    usable = _usable_gpus(snapshot)
     whole = _whole(_WorldIdentity(snapshot.declared), frozenset(usable))
     pinned = pinned_instances(snapshot)
     taken = _demands(whole, pinned)
@@ -78,6 +77,12 @@ def pose(
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))
     return Question(replace(problem, services=services), pinned, {**without, **short})
+
+
+def with_declared_profiles(problem: Problem, snapshot: Snapshot) -> Problem:
+    """Returns the problem without corrections: measurements are compared with what was declared."""
+    whole = _whole(_WorldIdentity(snapshot.declared), frozenset(_usable_gpus(snapshot)))
+    return replace(problem, profiles=whole.profiles)
 
 
 class _WorldIdentity:
@@ -116,6 +121,13 @@ def _services(
         if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
             yield name, replace(service, rate_per_second=rate, min_instances=least)
+
+
+def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
+    """Returns, by node, the GPUs that may be planned on; nodes without any are left out."""
+    counts = {item.name: gpu_count(item.spec) for item in snapshot.declared if item.kind == "Node"}
+    usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
+    return {node: gpus for node, gpus in usable.items() if gpus}
 
 
 def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
@@ -179,14 +191,4 @@ def _corrected(
     profiles: Mapping[ProfileKey, Profile], corrections: Mapping[str, Correction]
 ) -> Mapping[ProfileKey, Profile]:
     keys = [key for key in profiles if "/".join(key) in corrections] if corrections else []
-    return {**profiles, **{key: _measured(profiles[key], corrections["/".join(key)]) for key in keys}}
-
-
-def _measured(profile: Profile, found: Correction) -> Profile:
-    latency = {
-        batch: tuple((sm, value * found.latency_factor) for sm, value in curve)
-        for batch, curve in profile.latency_ms.items()
-    }
-    memory = {batch: value * found.memory_factor for batch, value in profile.memory_gib.items()}
-    power = tuple((sm, value * found.power_factor) for sm, value in profile.demand.power_w)
-    return replace(profile, latency_ms=latency, memory_gib=memory, demand=replace(profile.demand, power_w=power))
+    return {**profiles, **{key: corrected_profile(profiles[key], corrections["/".join(key)]) for key in keys}}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
-from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import slo_latency_ms, slo_percentile
 from app.control.jobs import job_readings
 from app.control.observe.corrections import record_corrections
-from app.control.observe.drift import Drift, predict_running
+from app.control.observe.drift import Drift, predict_running, profile_places
 from app.control.observe.drift.rows import from_row
 from app.control.observe.loads import Loads, RecentLoad, read_reports
 from app.control.observe.loads.reports import ReceivedReport, ReportBatch, ReportCursor
@@ -32,10 +32,11 @@ HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
 class ReportListener:
     """Reads reports from the database; safe for several threads."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, make_drift: Callable[[], Drift] = Drift) -> None:
         self._database = database
+        self._make_drift = make_drift
         self._loads = Loads()
-        self._drift = Drift()
+        self._drift = make_drift()
         self._trusted = TrustedInstances()
         self._trials = Trials()
         self._turn = threading.Lock()
@@ -47,7 +48,7 @@ class ReportListener:
         courses = self._database.read(lambda connection: rows.histories(connection, HISTORY))
         known = self._database.read(corrections.read_all)
         with self._turn:
-            self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
+            self._loads, self._drift, self._trials = Loads(), self._make_drift(), Trials()
             self._loads.restore(courses)
             self._drift.restore(map(from_row, known))
 
@@ -101,13 +102,13 @@ class ReportListener:
             readings, self._job_readings = self._job_readings, []
         return readings
 
-    def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool:
-        """Compares reports with the profiles of what runs; returns True if a correction changed."""
-        predicted = predict_running(problem, applied)
+    def learn(self, epoch: int, problem: Problem) -> bool:
+        """Compares reports with the declared profiles of what runs; returns True if a correction changed."""
+        predicted, places = predict_running(problem), profile_places(problem)
         now = self._database.read(clock.now)
         with self._turn:
             changed = self._drift.correct(now)
-            self._drift.expects(predicted)
+            self._drift.expects(predicted, places)
         return bool(changed) and record_corrections(self._database, epoch, changed, now)
 
     def store_buckets(self) -> None:

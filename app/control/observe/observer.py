@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 import msgspec
 from sqlalchemy import Connection
@@ -18,6 +19,7 @@ from app.control.domain.snapshot import (
     Correction,
     DeclaredObject,
     ExpectedLoad,
+    LatencyFactor,
     NodeStatus,
     Rest,
     Snapshot,
@@ -40,6 +42,7 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # afte
 FAILURES_HOURS = 2.0  # how long failed steps count
 UNFINISHED = ("rolling", "paused")  # states of a plan whose assignments may not be made yet
 NOTHING = NodeDesired()
+Latency: TypeAlias = tuple[LatencyFactor, ...]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
@@ -97,8 +100,8 @@ class Observer:
             assigned=self._unfinished(connection, in_force, target),
             expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
-                f"{model}/{variant}/{gpu_type}": Correction(*factors)
-                for model, variant, gpu_type, *factors in observed.corrections(connection)
+                f"{model}/{variant}/{gpu_type}": Correction(msgspec.convert(latency, Latency), *factors)
+                for model, variant, gpu_type, latency, *factors in observed.corrections(connection)
             },
             jobs={name: state.facts for name, state in job_rows.read(connection).items()},
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},

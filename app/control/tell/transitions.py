@@ -96,9 +96,12 @@ def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
 
 
 def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
-    factor, was = now.latency_factor, before.latency_factor
+    point, was = now.farthest, before.latency_factor
+    factor = point.factor
     is_wrong, was_wrong = (not WRONG_FACTORS[0] <= value <= WRONG_FACTORS[1] for value in (factor, was))
     message = f"{key}: execution takes {factor:.2f} times as long as the profile says"
+    if point.batch:
+        message += f" at batch {point.batch} with {point.sm_percent:g} % of the SMs"
     if is_wrong and not was_wrong:
         yield event_of(Reason.PROFILE_WRONG, message, kind="Profile", name=key.replace("/", "-"))
     elif abs(factor - was) >= MOVED_FACTOR:

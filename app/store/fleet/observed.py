@@ -32,7 +32,12 @@ NODES = statement(
     """,
 )
 CORRECTIONS = statement(
-    "corrections", "SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor FROM correction"
+    "corrections",
+    """
+    SELECT model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor
+    FROM correction
+    WHERE latency <> '[]' OR sensitivity_factor <> 1 OR memory_factor <> 1 OR power_factor <> 1
+    """,
 )
 HELD = statement(
     "gpus_held_by_services",
@@ -109,8 +114,8 @@ def nodes(connection: Connection) -> list[ObservedNode]:
     return [ObservedNode(*row) for row in connection.execute(NODES)]
 
 
-def corrections(connection: Connection) -> list[tuple[str, str, str, float, float, float]]:
-    """Returns every correction: (model, variant, GPU type, factors of latency, memory and power)."""
+def corrections(connection: Connection) -> list[tuple[str, str, str, Any, float, float, float]]:
+    """Returns corrections: (model, variant, GPU type, latency by place, factors of sensitivity, memory and power)."""
     return [tuple(row) for row in connection.execute(CORRECTIONS)]
 
 

@@ -1,4 +1,4 @@
-"""Turns evidence into a correction: within bounds, in whole steps, and only if the evidence is clear.
+"""Turns evidence into a correction: within bounds, in whole quanta, and only if the evidence is clear.
 
 A correction is measured against the profile, never against the last correction, so it converges to a single value. Its
 steps are rare and larger than noise; within the dead band it does not change.
@@ -6,14 +6,25 @@ steps are rare and larger than noise; within the dead band it does not change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import exp, log
 
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift.evidence import ShapeEvidence, agreed_ratio, gather_evidence, late_share
+from app.control.observe.drift.beliefs import (
+    Places,
+    differs,
+    has_left_band,
+    is_slower,
+    planned_log,
+    wanted_latency,
+    wanted_sensitivity,
+)
+from app.control.observe.drift.evidence import agreed_ratio, late_share, update_regions
 from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
+from solvers.learning import CurveFit, Region, fit_curve
 
 UNTOUCHED = Correction()
 POWER_ERROR_SHARE = 0.02
@@ -21,94 +32,116 @@ POWER_ERROR_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ProfileCorrection:
-    """A profile's correction, its evidence, and an alarm if no correction suffices."""
+    """A profile's correction, the filters that it rests on, and an alarm if no correction suffices."""
 
     key: str  # model/variant/gpuType
     correction: Correction = UNTOUCHED
     at: datetime | None = None  # of the last step
     since: datetime | None = None  # when it first differed from 1
     profile: int = 0  # hash of the measured profile: a changed profile starts without correction
-    shapes: Mapping[str, ShapeEvidence] = field(default_factory=dict)
+    regions: tuple[Region, ...] = ()
     late: float = 0.0  # added because answers are late although execution is as predicted
     late_at: datetime | None = None
     message: str = ""  # of the last step
     alarm: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileEvidence:
+    """What has been measured of a profile, and where its curve has points."""
+
+    window: Sequence[Observation] = ()  # all of the last half hour
+    fresh: Sequence[Observation] = ()  # those that the filters have not seen
+    places: Places = field(default_factory=dict)
+
+
 def update_correction(
-    before: ProfileCorrection, observations: Sequence[Observation], now: datetime, settings: DriftTuning
+    before: ProfileCorrection, evidence: ProfileEvidence, now: datetime, settings: DriftTuning
 ) -> ProfileCorrection:
-    """Returns the correction after the observations of the last window; unchanged where nothing calls for a step."""
-    mark = observations[-1].profile if observations else before.profile
+    """Returns the correction after the last observations; unchanged where nothing calls for a step."""
+    window = evidence.window
+    mark = window[-1].profile if window else before.profile
     if mark != before.profile:
         is_changed = before.profile != 0
         correction = UNTOUCHED if is_changed else before.correction
         before = ProfileCorrection(before.key, profile=mark, correction=correction)
         if is_changed:
             return replace(before, at=now, message=f"profile {before.key} was changed; its correction was reset")
-    own = [
-        observation
-        for observation in observations
-        if observation.profile == mark and observation.at > now - _seconds(settings.window_seconds)
-    ]
-    oldest = now - _seconds(settings.remember_seconds)
-    remembered = {shape: evidence for shape, evidence in before.shapes.items() if evidence.at > oldest}
-    shapes = gather_evidence(own, remembered, settings)
-    waiting = before.at is not None and now < before.at + _seconds(settings.step_seconds)
-    late, late_at = _late(replace(before, shapes=shapes), own, now, settings)
-    after = replace(before, shapes=shapes, late=late, late_at=late_at)
-    if not waiting:
-        after = _take_step(after, own, now, settings)
-    return replace(after, alarm=_alarm(after, now, settings))
+    own = _of_profile(window, mark, now - _seconds(settings.window_seconds))
+    regions = update_regions(before.regions, (each for each in evidence.fresh if each.profile == mark), now, settings)
+    fit = fit_curve(regions, now, settings.filter, settings.prior)
+    late, late_at = _late(replace(before, regions=regions), own, now, settings)
+    after = replace(before, regions=regions, late=late, late_at=late_at)
+    if before.at is None or now >= before.at + _seconds(settings.slower_step_seconds):
+        is_forced = late != before.late or len(regions) < len(before.regions)
+        after = _take_step(after, evidence.places, fit, own, now, settings, is_forced)
+    return replace(after, alarm=_alarm(after, fit, now, settings))
+
+
+def _of_profile(observations: Iterable[Observation], mark: int, since: datetime) -> list[Observation]:
+    return [observation for observation in observations if observation.profile == mark and observation.at > since]
 
 
 def _take_step(
-    before: ProfileCorrection, own: Sequence[Observation], now: datetime, settings: DriftTuning
-) -> ProfileCorrection:
+    before: ProfileCorrection, places: Places, fit: CurveFit, own: Sequence[Observation], now: datetime,
+    settings: DriftTuning, is_forced: bool,
+) -> ProfileCorrection:  # fmt: skip
     current = before.correction
-    wanted = Correction(
-        latency_factor=_step(current.latency_factor, *_latency(before), settings),
-        memory_factor=_step(current.memory_factor, *_memory(current, own, settings), settings),
-        power_factor=_step(current.power_factor, *_power(current, own, settings), settings),
+    wanted = replace(
+        current,
+        latency=wanted_latency(fit, places, before.late, settings),
+        sensitivity_factor=wanted_sensitivity(fit, settings),
+    )
+    known = _counted(before.regions, settings)
+    is_due = has_left_band(known, current, wanted, settings) or (is_forced and differs(current, wanted, settings))
+    is_early = before.at is not None and now < before.at + _seconds(settings.step_seconds)
+    if not places or not is_due or (is_early and not is_slower(known, current, wanted, settings)):
+        wanted = current
+    if is_early and wanted == current:
+        return before
+    wanted = replace(
+        wanted,
+        memory_factor=_step(current.memory_factor, _memory(current, own, settings), 0.0, settings),
+        power_factor=_step(current.power_factor, _power(current, own, settings), POWER_ERROR_SHARE, settings),
     )
     if wanted == current:
         return before
-    changes = [
-        f"{what} x {after:.2f} (was {was:.2f})"
-        for what, was, after in (
-            ("latency", current.latency_factor, wanted.latency_factor),
-            ("memory", current.memory_factor, wanted.memory_factor),
-            ("power", current.power_factor, wanted.power_factor),
-        )
-        if was != after
-    ]
-    minutes = sum(evidence.minutes for evidence in before.shapes.values())
-    message = f"profile {before.key}: {', '.join(changes)}, in {minutes} minutes of {len(before.shapes)} shapes"
+    minutes = sum(region.n for region in known)
+    message = f"profile {before.key}: {_describe(current, wanted)}, in {minutes} minutes of {len(known)} regions"
     since = None if wanted == UNTOUCHED else before.since or now
     return replace(before, correction=wanted, at=now, since=since, message=message)
 
 
-def _latency(before: ProfileCorrection) -> tuple[float, float]:
-    """Returns the ratio of the slowest shape, with what lateness adds, and its error: each has to meet its SLO."""
-    if not before.shapes:
-        return (1.0 + before.late if before.late else before.correction.latency_factor), 0.0
-    worst = max(before.shapes.values(), key=lambda evidence: evidence.ratio)
-    return worst.ratio + before.late, worst.error
+def _describe(was: Correction, now: Correction) -> str:
+    """Says what has changed, of latency the place that is farthest from the declared."""
+    changes = []
+    if was.latency != now.latency:
+        point = now.farthest if now.latency else was.farthest
+        place = f" at batch {point.batch}, {point.sm_percent:g} %" if point.batch else ""
+        changes.append(f"latency x {now.latency_factor:.2f}{place} (was {was.latency_factor:.2f})")
+    for what, before, after in (
+        ("sensitivity", was.sensitivity_factor, now.sensitivity_factor),
+        ("memory", was.memory_factor, now.memory_factor),
+        ("power", was.power_factor, now.power_factor),
+    ):
+        if before != after:
+            changes.append(f"{what} x {after:.2f} (was {before:.2f})")
+    return ", ".join(changes)
 
 
-def _memory(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
+def _memory(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> float:
     """Returns the memory ratio, which never decreases: memory that is unused now leaves room for peaks."""
     ratio = agreed_ratio(
         [observation.memory_ratio for observation in own if observation.memory_ratio is not None], settings
     )
-    return max(current.memory_factor, ratio or 0.0), 0.0
+    return max(current.memory_factor, ratio or 0.0)
 
 
-def _power(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
+def _power(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> float:
     ratio = agreed_ratio(
         [observation.power_ratio for observation in own if observation.power_ratio is not None], settings
     )
-    return (current.power_factor if ratio is None else ratio), POWER_ERROR_SHARE
+    return current.power_factor if ratio is None else ratio
 
 
 def _step(current: float, ratio: float, error: float, settings: DriftTuning) -> float:
@@ -134,29 +167,36 @@ def _late(
     watched = bool(own) and own[0].at <= now - patience
     if not watched or minutes < settings.fewest or share < settings.late_share:
         return before.late, before.late_at
-    slower = max((evidence.ratio for evidence in before.shapes.values()), default=1.0)
-    if abs(slower + before.late - before.correction.latency_factor) > settings.dead_band + settings.quantum:
-        return before.late, before.late_at  # slower execution explains it and is being corrected
-    # The dead band is added to the step, which it would swallow otherwise.
+    covered = log(1 + settings.dead_band + settings.quantum)
+    for region in _counted(before.regions, settings):
+        if region.mean > planned_log(region, before.correction) + covered:
+            return before.late, before.late_at  # slower execution explains it and is being corrected
     return min(before.late + settings.dead_band + settings.late_step, settings.most_late), now
 
 
-def _alarm(after: ProfileCorrection, now: datetime, settings: DriftTuning) -> str:
-    wanted, _ = _latency(after)
-    if wanted > settings.highest * (1 + settings.dead_band) or wanted < settings.lowest * (1 - settings.dead_band):
+def _alarm(after: ProfileCorrection, fit: CurveFit, now: datetime, settings: DriftTuning) -> str:
+    wrong = [exp(fit.at(region.batch, region.sm_percent)[0]) + after.late for region in fit.regions]
+    farthest = max(wrong, key=lambda factor: abs(log(factor)), default=1.0)
+    if farthest > settings.highest * (1 + settings.dead_band) or farthest < settings.lowest * (1 - settings.dead_band):
         return (
-            f"profile {after.key} is wrong: execution takes {wanted:.1f} times as long as it says, and corrections "
+            f"profile {after.key} is wrong: execution takes {farthest:.1f} times as long as it says, and corrections "
             f"only go from {settings.lowest:g} to {settings.highest:g}; measure the profile again"
         )
     if after.late >= settings.most_late:
         return f"services on profile {after.key} miss their SLO although all measurements agree with the profile"
-    away = abs(after.correction.latency_factor - 1)
-    if after.since and away >= settings.persistent_share and now >= after.since + _seconds(settings.persistent_seconds):
+    point = after.correction.farthest
+    lasts = after.since is not None and now >= after.since + _seconds(settings.persistent_seconds)
+    if lasts and abs(point.factor - 1) >= settings.persistent_share:
         return (
-            f"profile {after.key} is wrong: since {after.since:%Y-%m-%d %H:%M} execution takes "
-            f"{after.correction.latency_factor:.2f} times as long as it says; measure the profile again"
+            f"profile {after.key} is wrong: since {after.since:%Y-%m-%d %H:%M} execution takes {point.factor:.2f} "
+            f"times as long as it says at batch {point.batch}, {point.sm_percent:g} % of the SMs; "
+            "measure the profile again"
         )
     return ""
+
+
+def _counted(regions: Sequence[Region], settings: DriftTuning) -> list[Region]:
+    return [region for region in regions if region.counts(settings.filter)]
 
 
 def _seconds(seconds: float) -> timedelta:

@@ -1,50 +1,42 @@
-"""Sums up observations: the ratio of each shape, remembered until the shape shows another."""
+"""Feeds observations to the filters of their regions, and sums up what is no curve: lateness, memory, power."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from math import log
 from statistics import median
+from typing import TypeAlias
 
 from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
+from solvers.learning import Region, Sample, inflate_others, new_region, update_region
+
+RegionKey: TypeAlias = tuple[int, int, bool, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeEvidence:
-    """The measured execution time of a shape, over the predicted."""
+def update_regions(
+    before: Sequence[Region], fresh: Iterable[Observation], now: datetime, settings: DriftTuning
+) -> tuple[Region, ...]:
+    """Returns the regions after observations that they have not seen; only what traffic excites changes.
 
-    ratio: float
-    error: float  # standard error of the ratio
-    minutes: int
-    at: datetime
-
-
-def gather_evidence(
-    observations: Sequence[Observation], before: Mapping[str, ShapeEvidence], settings: DriftTuning
-) -> dict[str, ShapeEvidence]:
-    """Returns the evidence by shape. A shape without recent observations keeps its earlier evidence.
-
-    Slower execution than in the profile counts however full the batches were. Faster execution counts only with full
-    batches and without neighbours: an idle neighbour slows less than plans must assume.
+    A minute of a region is one sample: the median over its instances, so that a single broken one does not count.
     """
-    by_shape: dict[str, list[Observation]] = {}
-    for observation in observations:
+    oldest = now - timedelta(seconds=settings.filter.remember_seconds)
+    known = {_key_of(region): region for region in before if region.at is None or region.at > oldest}
+    minutes: dict[tuple[datetime, RegionKey], list[Observation]] = {}
+    for observation in fresh:
         if observation.exec_ratio is not None:
-            by_shape.setdefault(observation.shape, []).append(observation)
-    found = dict(before)
-    for shape, of_shape in by_shape.items():
-        proving = [
-            observation for observation in of_shape if observation.alone and observation.fill >= settings.full_share
-        ]
-        for counted in (proving, of_shape):
-            evidence = _evidence_of(counted, settings)
-            if evidence is None or (evidence.ratio < 1 and counted is not proving):
-                continue
-            found[shape] = evidence
-            break
-    return found
+            minutes.setdefault((observation.at, _region_of(observation, settings)), []).append(observation)
+    for (at, key), observations in sorted(minutes.items(), key=lambda entry: entry[0]):
+        impacts = observations[-1].impacts
+        region = replace(known.get(key) or new_region(key[0], key[1], impacts, key[2]), impacts=impacts)
+        value = median(log(observation.exec_ratio or 1.0) for observation in observations)
+        known[key] = update_region(region, Sample(at, value, len(observations)), settings.filter)
+    inflated = inflate_others(before, list(known.values()), settings.prior)
+    newest = sorted(inflated, key=lambda region: region.at or oldest)[-settings.most_regions :]
+    return tuple(sorted(newest, key=_key_of))
 
 
 def late_share(observations: Iterable[Observation], since: datetime) -> tuple[float, int]:
@@ -60,16 +52,13 @@ def agreed_ratio(ratios: Sequence[float], settings: DriftTuning) -> float | None
     return median(ratios) if len(ratios) >= settings.fewest else None
 
 
-def _evidence_of(observations: Sequence[Observation], settings: DriftTuning) -> ShapeEvidence | None:
-    """Returns the median over the instances' medians, so that a single broken instance does not count for the rest."""
-    if len(observations) < settings.fewest:
-        return None
-    by_instance: dict[str, list[float]] = {}
-    for observation in observations:
-        if observation.exec_ratio is not None:
-            by_instance.setdefault(observation.instance, []).append(observation.exec_ratio)
-    middle = median(median(ratios) for ratios in by_instance.values())
-    scatter = 1.4826 * median(abs(ratio - middle) for ratios in by_instance.values() for ratio in ratios)
-    # With few observations the scatter itself is uncertain.
-    error = scatter / (len(observations) - 2) ** 0.5
-    return ShapeEvidence(middle, error, len(observations), max(observation.at for observation in observations))
+def _region_of(observation: Observation, settings: DriftTuning) -> RegionKey:
+    width = settings.region_percent
+    sm_percent = max(width, round(observation.sm_percent / width) * width)
+    names = tuple(name for name, _ in observation.impacts)
+    is_full = bool(names) or observation.fill >= settings.full_share
+    return observation.batch, sm_percent, is_full, names
+
+
+def _key_of(region: Region) -> RegionKey:
+    return region.batch, region.sm_percent, region.is_full, tuple(name for name, _ in region.impacts)

@@ -13,6 +13,7 @@ from math import sqrt
 from typing import TypeAlias
 
 from agents.contract.reports import InstanceMinute
+from app.control.observe.drift.credible import is_credible
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.latencies import within_at_best
@@ -42,12 +43,13 @@ class Observation:
 
     key: str
     profile: int
-    shape: str
+    batch: int
+    sm_percent: float
     instance: str
     at: datetime
     exec_ratio: float | None = None  # None: its server does not report it
     fill: float = 0.0  # how full batches were
-    alone: bool = False
+    impacts: tuple[tuple[str, float], ...] = ()  # neighbour -> declared slowdown; empty: alone on its GPU
     late: bool | None = None  # missed its SLO under no more than the planned load; None: too few answers
     memory_ratio: float | None = None
     power_ratio: float | None = None
@@ -112,7 +114,7 @@ class NodeMinutes:
         self, predicted: Mapping[str, Prediction], settings: DriftTuning, shed_since: ShedSince
     ) -> Iterator[Observation]:
         first, last = self._first, self._last
-        if first is None or last is None or first.generation != last.generation:
+        if first is None or last is None:
             return
         seconds = min((last.at - last.minute).total_seconds(), 60.0)
         if seconds < WHOLE_SECONDS or (first.at - first.minute).total_seconds() > 60.0 - WHOLE_SECONDS + 5.0:
@@ -129,6 +131,7 @@ class NodeMinutes:
                 or prediction.node != last.node
                 or instance.gpu in self._disturbed
                 or instance.id in self._moved
+                or not _is_unchanged(instance, first, last)
             ):
                 continue
             if abs(instance.sm_percent - prediction.sm_percent) > SAME_SM_PERCENT or not _is_batch(
@@ -155,18 +158,19 @@ def _observation(
 ) -> Observation:
     batches = instance.batches or (instance.requests / instance.batch_mean if instance.batch_mean > 0 else 0.0)
     exec_ratio = None
-    if batches >= settings.least_batches and instance.busy_seconds > 0:
+    if batches >= settings.least_batches and is_credible(instance, batches, prediction):
         exec_ratio = instance.busy_seconds / batches * 1000 / prediction.exec_ms
     memory = (instance.measured or {}).get("memoryGib")
     return Observation(
         key=prediction.key,
         profile=prediction.profile,
-        shape=prediction.shape,
+        batch=prediction.batch,
+        sm_percent=prediction.sm_percent,
         instance=instance.id,
         at=minute,
         exec_ratio=exec_ratio,
         fill=min(1.0, instance.requests / batches / prediction.batch) if batches > 0 else 0.0,
-        alone=prediction.alone,
+        impacts=prediction.impacts,
         late=late,
         # A process within its assigned memory proves nothing; a process that takes more does.
         memory_ratio=memory / prediction.memory_gib
@@ -188,6 +192,19 @@ def _is_late(instance: InstanceMinute, prediction: Prediction, seconds: float) -
     )  # a bucket's width proves nothing
     chances = min(requests, 1000 * seconds / (BURST_SLOS * prediction.slo_ms))
     return missed > allowed + SURE_DEVIATIONS * sqrt(allowed * (1 - allowed) / chances)
+
+
+def _is_unchanged(instance: InstanceMinute, first: ReportExcerpt, last: ReportExcerpt) -> bool:
+    """Returns whether its batch and the clock of its GPU stayed the same, whatever else its node was assigned."""
+    if first.generation == last.generation:
+        return True
+    before = next((known for known in first.instances if known.id == instance.id), None)
+    knobs = (instance.requested, instance.applied)
+    if before is None or None in knobs or (before.requested, before.applied) != knobs:
+        return False
+    clocks = [next((gpu for gpu in report.gpus if gpu.index == instance.gpu), None) for report in (first, last)]
+    states = [(gpu.requested, gpu.applied) for gpu in clocks if gpu]
+    return len(states) == 2 and None not in states[0] and states[0] == states[1]
 
 
 def _is_batch(instance: InstanceMinute, prediction: Prediction) -> bool:

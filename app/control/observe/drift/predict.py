@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.control.domain.snapshot import Correction
 from solvers.planning.judge.readings import JudgedGpu, Reader, Resident, slow_down, watts
 from solvers.planning.problem import Problem, Profile
 
@@ -21,32 +20,21 @@ class Prediction:
     gpu: int  # its index
     batch: int
     sm_percent: float
+    batch_timeout_ms: float
     exec_ms: float
     memory_gib: float
     power_w: float  # above idle, busy
     idle_w: float  # of the GPU
     neighbours: frozenset[str]  # other instances on the GPU
     neighbour_jobs: int
+    impacts: tuple[tuple[str, float], ...]  # model/variant or job of neighbours -> how much they slow it down, declared
     slo_ms: float
     percentile: float
     rate_per_second: float
 
-    @property
-    def alone(self) -> bool:
-        """True if nothing else runs on the GPU."""
-        return not self.neighbours and not self.neighbour_jobs
 
-    @property
-    def shape(self) -> str:
-        """The batch, the SM% rounded to tens and whether it has neighbours: a profile may be wrong for some shapes."""
-        return f"{self.batch}@{round(self.sm_percent / 10) * 10}{'' if self.alone else '+'}"
-
-
-NOTHING = Correction()
-
-
-def predict_running(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
-    """Returns predictions by instance for the problem's state. The problem's profiles are the corrected ones."""
+def predict_running(problem: Problem) -> dict[str, Prediction]:
+    """Returns predictions by instance for the problem's state. The problem's profiles are the declared ones."""
     if problem.state is None:
         return {}
     reader = Reader(problem)
@@ -68,22 +56,27 @@ def predict_running(problem: Problem, corrections: Mapping[str, Correction]) -> 
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
         for resident in gpu.residents:
-            prediction = _predict(resident, gpu, corrections, marks)
+            prediction = _predict(resident, gpu, marks)
             if prediction is not None:
                 found[resident.instance.id] = prediction
     return found
 
 
-def _predict(
-    resident: Resident, gpu: JudgedGpu, corrections: Mapping[str, Correction], marks: dict[str, int]
-) -> Prediction | None:
+def profile_places(problem: Problem) -> dict[str, Mapping[int, Sequence[int]]]:
+    """Returns, by profile, the SM% of each batch at which it has points."""
+    return {
+        "/".join(key): {batch: [sm for sm, _ in curve] for batch, curve in profile.latency_ms.items()}
+        for key, profile in problem.profiles.items()
+    }
+
+
+def _predict(resident: Resident, gpu: JudgedGpu, marks: dict[str, int]) -> Prediction | None:
     profile, service, instance = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None:
         return None
     key = "/".join(profile.key)
-    applied = corrections.get(key, NOTHING)
     if key not in marks:
-        marks[key] = _mark(profile, applied)
+        marks[key] = _mark(profile)
     return Prediction(
         key=key,
         profile=marks[key],
@@ -91,25 +84,39 @@ def _predict(
         gpu=instance.gpu,
         batch=instance.batch,
         sm_percent=instance.sm_percent,
-        exec_ms=resident.exec_ms / applied.latency_factor,
-        memory_gib=profile.memory_gib[instance.batch] / applied.memory_factor,
-        power_w=watts(resident, gpu) / applied.power_factor,
+        batch_timeout_ms=instance.batch_timeout_ms,
+        exec_ms=resident.exec_ms,
+        memory_gib=profile.memory_gib[instance.batch],
+        power_w=watts(resident, gpu),
         idle_w=gpu.type.idle_w,
         neighbours=frozenset(neighbour.instance.id for neighbour in gpu.residents if neighbour is not resident),
         neighbour_jobs=len(gpu.jobs),
+        impacts=_impacts(resident, gpu),
         slo_ms=service.slo_ms,
         percentile=service.percentile,
         rate_per_second=instance.rate_per_second,
     )
 
 
-def _mark(profile: Profile, applied: Correction) -> int:
-    """Returns a hash of the profile as declared; rounded, because corrections were multiplied in and divided out."""
-    latency = {
-        batch: [(sm, f"{value / applied.latency_factor:.6g}") for sm, value in curve]
-        for batch, curve in sorted(profile.latency_ms.items())
-    }
-    memory = {batch: f"{gib / applied.memory_factor:.6g}" for batch, gib in sorted(profile.memory_gib.items())}
+def _impacts(resident: Resident, gpu: JudgedGpu) -> tuple[tuple[str, float], ...]:
+    """Returns how much each kind of neighbour slows the instance down, as declared."""
+    found: dict[str, float] = {}
+    sensitivity = resident.demand.sensitivity
+    for neighbour in gpu.residents:
+        if neighbour is not resident and neighbour.service is not None:
+            name = f"{neighbour.service.model}/{neighbour.instance.variant}"
+            found[name] = found.get(name, 0.0) + sensitivity * neighbour.pressure
+    for job in gpu.jobs:
+        name = f"job {job.placed.job}"
+        found[name] = found.get(name, 0.0) + sensitivity * job.pressure
+    return tuple(sorted(found.items()))
+
+
+def _mark(profile: Profile) -> int:
+    """Returns a hash of the profile as declared."""
+    curves = sorted(profile.latency_ms.items())
+    latency = {batch: [(sm, f"{value:.6g}") for sm, value in curve] for batch, curve in curves}
+    memory = {batch: f"{gib:.6g}" for batch, gib in sorted(profile.memory_gib.items())}
     demand = profile.demand
-    power = [(sm, f"{value / applied.power_factor:.6g}") for sm, value in demand.power_w]
+    power = [(sm, f"{value:.6g}") for sm, value in demand.power_w]
     return zlib.crc32(repr((latency, memory, replace(demand, power_w=()), power)).encode())

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
-from app.control.domain.snapshot import Correction
+from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift.correct import ProfileCorrection
-from app.control.observe.drift.evidence import ShapeEvidence
 from app.store.plans.corrections import CorrectionRow
+from solvers.learning import Region
 
 
 class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The evidence of a correction, as it is stored and shown."""
+    """The filters of a correction, as they are stored."""
 
     stepped_at: datetime | None = None
     since: datetime | None = None
     profile: int = 0
-    shapes: Mapping[str, ShapeEvidence] = {}
+    regions: tuple[Region, ...] = ()
     late: float = 0.0
     late_at: datetime | None = None
     message: str = ""
@@ -33,7 +32,7 @@ def to_row(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
         correction.at,
         correction.since,
         correction.profile,
-        correction.shapes,
+        correction.regions,
         correction.late,
         correction.late_at,
         correction.message,
@@ -41,21 +40,30 @@ def to_row(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
     )
     factors = correction.correction
     return CorrectionRow(
-        model, variant, gpu_type, factors.latency_factor, factors.memory_factor, factors.power_factor,
-        msgspec.to_builtins(evidence), now,
-    )  # fmt: skip
+        model=model,
+        variant=variant,
+        gpu_type=gpu_type,
+        latency_factor=max((point.factor for point in factors.latency), default=1.0),
+        latency=msgspec.to_builtins(factors.latency),
+        sensitivity_factor=factors.sensitivity_factor,
+        memory_factor=factors.memory_factor,
+        power_factor=factors.power_factor,
+        evidence=msgspec.to_builtins(evidence),
+        at=now,
+    )
 
 
 def from_row(row: CorrectionRow) -> ProfileCorrection:
     """Returns the correction that a row stores."""
     evidence = msgspec.convert(row.evidence, StoredEvidence)
+    latency = msgspec.convert(row.latency, tuple[LatencyFactor, ...])
     return ProfileCorrection(
         key=f"{row.model}/{row.variant}/{row.gpu_type}",
-        correction=Correction(row.latency_factor, row.memory_factor, row.power_factor),
+        correction=Correction(latency, row.sensitivity_factor, row.memory_factor, row.power_factor),
         at=evidence.stepped_at,
         since=evidence.since,
         profile=evidence.profile,
-        shapes=evidence.shapes,
+        regions=evidence.regions,
         late=evidence.late,
         late_at=evidence.late_at,
         message=evidence.message,

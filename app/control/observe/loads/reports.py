@@ -29,6 +29,8 @@ class GpuExcerpt(msgspec.Struct, rename="camel", gc=False):
     health: Reason = "ok"
     power_mean_w: float = 0.0
     throttle_reasons: tuple[Reason, ...] = ()
+    requested: dict[Reason, float] | None = None
+    applied: dict[Reason, float] | None = None
 
 
 class ReportExcerpt(msgspec.Struct, rename="camel", gc=False):

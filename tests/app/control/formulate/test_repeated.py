@@ -11,7 +11,6 @@ import pytest
 
 from app.control.decide.assigning import desired_of
 from app.control.domain.snapshot import (
-    Correction,
     DeclaredObject,
     ExpectedLoad,
     NodeStatus,
@@ -23,6 +22,7 @@ from app.control.formulate.question import Question
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.test_choosing import SERVICES, plan, world
+from tests.support.corrections import slower
 from tests.support.soak import scaled
 
 FREE = world(SERVICES)
@@ -78,7 +78,7 @@ CHANGES: Mapping[str, Callable[[Snapshot], Snapshot]] = {
     "rate": faster,
     "node": lambda known: replace(known, nodes={**known.nodes, "n1": NodeStatus("n1", "reporting", failed_gpus=(1,))}),
     "plan": lambda known: with_plan(known, 2),
-    "correction": lambda known: replace(known, corrections={"m-a/v/small": Correction(1.2)}),
+    "correction": lambda known: replace(known, corrections={"m-a/v/small": slower(1.2)}),
     "spent": lambda known: replace(known, tenants={"shop": TenantSpending(200.0)}),
     "declared": lambda known: replace(known, declared=tuple(i for i in known.declared if i.name != "d")),
     "job": lambda known: replace(known, declared=(*known.declared, TRAIN)),

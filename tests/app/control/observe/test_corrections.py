@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from app.control.domain.leading import Deposed
-from app.control.domain.snapshot import Correction
 from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import ProfileCorrection
 from app.control.record.planner_store import PlannerStore
 from app.store.database.database import Database
 from app.store.plans import corrections
 from app.store.world import events
+from tests.support.corrections import slower
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = "resnet/fp16/v100"
@@ -32,7 +32,7 @@ def test_the_current_correction_is_stored(database: Database) -> None:
     store.lead()
     for factor in (1.1, 1.15, 1.15):
         moved = record_corrections(
-            database, store.epoch, [ProfileCorrection(KEY, Correction(factor), message=f"x {factor}")], NOON
+            database, store.epoch, [ProfileCorrection(KEY, slower(factor), message=f"x {factor}")], NOON
         )
         assert moved
     (row,) = database.read(corrections.read_all)
@@ -52,5 +52,5 @@ def test_who_leads_no_more_writes_nothing(database: Database) -> None:
     store = PlannerStore(database, "one")
     store.lead()
     with pytest.raises(Deposed):
-        record_corrections(database, store.epoch - 1, [ProfileCorrection(KEY, Correction(1.1), message="late")], NOON)
+        record_corrections(database, store.epoch - 1, [ProfileCorrection(KEY, slower(1.1), message="late")], NOON)
     assert database.read(corrections.read_all) == []

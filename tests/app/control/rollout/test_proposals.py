@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.control.domain.snapshot import (
-    Correction,
     DeclaredObject,
     ExpectedLoad,
     JobProgress,
@@ -18,6 +17,7 @@ from app.control.domain.snapshot import (
     TenantSpending,
 )
 from app.control.rollout.proposals import no_longer
+from tests.support.corrections import slower
 
 THEN = Snapshot(
     at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -53,7 +53,7 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
         ({"nodes": {"n1": NodeStatus("n1", "silent")}}, "node n1 has changed"),
         ({"nodes": {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 has changed"),
         ({"nodes": {}}, "node n1 has changed"),
-        ({"corrections": {"m/v/g": Correction(1.1)}}, "profiles were corrected"),
+        ({"corrections": {"m/v/g": slower(1.1)}}, "profiles were corrected"),
         ({"expected": {"shop/search": ExpectedLoad(121)}}, "shop/search is expected at 121 requests/s; it was 100"),
         ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80 requests/s; it was 100"),
     ],

@@ -10,10 +10,11 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.cordons import Drain
 from app.control.domain.desired import NodeDesired
-from app.control.domain.snapshot import Correction, NodeStatus, Snapshot
+from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
 from app.control.tell.transitions import find_burn_events, find_drain_events, find_fleet_events, find_gateway_events
 from app.store.fleet.cordons import Cordon
+from tests.support.corrections import slower
 
 NODE = NodeStatus("node-1", "reporting")
 BEFORE = Snapshot(at=datetime(2026, 3, 2, tzinfo=UTC), epoch=1, nodes={"node-1": NODE})
@@ -68,7 +69,7 @@ def test_a_drain_says_how_much_is_to_leave() -> None:
 
 def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> None:
     def events_found(before: float, now: float) -> list[str]:
-        first, second = (replace(BEFORE, corrections={"m/v/big": Correction(factor)}) for factor in (before, now))
+        first, second = (replace(BEFORE, corrections={"m/v/big": slower(factor)}) for factor in (before, now))
         return [event.reason for event in find_fleet_events(first, second)]
 
     assert events_found(1.0, 1.04) == []

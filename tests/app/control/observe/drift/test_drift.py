@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pytest
 
-from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Drift, predict_running
+from app.control.domain.corrected import corrected_profile, factor_at
+from app.control.observe.drift import Drift, predict_running, profile_places
 from app.control.observe.drift.rows import from_row, to_row
 from app.store.database.database import Database
 from app.store.plans import corrections
@@ -23,6 +22,7 @@ from solvers.planning.problem import (
     Service,
     Variant,
 )
+from tests.support.corrections import slower
 from tests.support.words import at, readings, received_report, served
 
 V100 = GpuType("v100", 16, 40, 300, (900, 1530))
@@ -44,11 +44,8 @@ def instance(name: str, gpu: int, sm_percent: int = 30) -> Instance:
     return Instance(name, "shop/search", "n", gpu, "fp16", 8, 0.0, sm_percent, 1.9, 1530, 60.0)
 
 
-def question(correction: Correction, *running: Instance) -> Problem:
-    """The problem that a planner poses: the profile with its correction, and the current plan."""
-    factor = correction.latency_factor
-    latency = {batch: tuple((sm, ms * factor) for sm, ms in curve) for batch, curve in PROFILE.latency_ms.items()}
-    profile = replace(PROFILE, latency_ms=latency)
+def question(profile: Profile, *running: Instance) -> Problem:
+    """The problem of a fleet with this declared profile."""
     return Problem(
         {"v100": V100}, {"n": Node("n", "v100", (0, 1, 2, 3), 48, 256, 1.2)}, {"resnet": (Variant("fp16", 0.7),)},
         {profile.key: profile}, {"shop/search": Service("shop/search", "shop", "resnet", ("fp16",), 200, 98, 120)},
@@ -56,52 +53,45 @@ def question(correction: Correction, *running: Instance) -> Problem:
     )  # fmt: skip
 
 
-def test_predictions_follow_the_profile_without_its_correction() -> None:
-    plain = predict_running(question(Correction(), instance("a", 0), instance("b", 1)), {})
-    applied = Correction(1.15)
-    repeated = predict_running(question(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
-    assert plain["a"].exec_ms == pytest.approx(40.3)
-    assert repeated["a"].exec_ms == pytest.approx(40.3)
-    assert repeated["a"].profile == plain["a"].profile
-    assert repeated["a"].alone
-
-
 def test_neighbours_are_part_of_a_prediction() -> None:
-    found = predict_running(question(Correction(), instance("a", 0), instance("b", 0)), {})
-    assert found["a"].exec_ms == pytest.approx(40.3 * 1.15)
-    assert (found["a"].alone, found["a"].shape) == (False, "8@30+")
+    alone = predict_running(question(PROFILE, instance("a", 0), instance("b", 1)))
+    assert alone["a"].exec_ms == pytest.approx(40.3)
+    assert alone["a"].impacts == ()
+    beside = predict_running(question(PROFILE, instance("a", 0), instance("b", 0)))
+    assert beside["a"].exec_ms == pytest.approx(40.3 * 1.15)
+    assert dict(beside["a"].impacts) == {"resnet/fp16": pytest.approx(0.15)}
 
 
 def test_another_profile_is_another_mark() -> None:
-    before = predict_running(question(Correction(), instance("a", 0)), {})
-    after = predict_running(question(Correction(1.5), instance("a", 0)), {})
+    before = predict_running(question(PROFILE, instance("a", 0)))
+    after = predict_running(question(corrected_profile(PROFILE, slower(1.5)), instance("a", 0)))
     assert before["a"].profile != after["a"].profile
 
 
 def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]:
     """Runs a fleet at its true speed and a planner that learns; returns the factors it went through."""
-    correction = drift.known[KEY].correction if KEY in drift.known else Correction()
-    factors = [correction.latency_factor]
+    factors = [factor_at(drift.known[KEY].correction, 8, 30) if KEY in drift.known else 1.0]
     for second in range(start * 60 + 5, (start + minutes) * 60, 10):
         running = [instance("a", 0), instance("b", 1)]
-        known: Mapping[str, Correction] = {KEY: correction}
-        drift.expects(predict_running(question(correction, *running), known))
+        problem = question(PROFILE, *running)
+        drift.expects(predict_running(problem), profile_places(problem))
         batches = 10 * (second % 60)
         copies = [
             {"id": f"c-{instance.id}", "instance": instance.id, "gpu": instance.gpu, "stage": "ready"}
             for instance in running
         ]
         minutes_served = [
-            served(7 * batches, instance.id, gpu=instance.gpu, batches=batches, busySeconds=batches * truth * 0.0403)
+            served(
+                7 * batches, instance.id, 50.0, gpu=instance.gpu, batches=batches, busySeconds=batches * truth * 0.0403
+            )
             for instance in running
         ]
         drift.take(
             readings(second, received_report("n", second, *minutes_served, copies=copies, generation=1, gpus=[]))
         )
         for changed in drift.correct(at(second)):
-            if changed.correction != correction:
-                correction = changed.correction
-                factors.append(correction.latency_factor)
+            if (factor := factor_at(changed.correction, 8, 30)) != factors[-1]:
+                factors.append(factor)
     return factors
 
 

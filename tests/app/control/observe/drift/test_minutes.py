@@ -13,8 +13,8 @@ from app.control.observe.drift.tuning import DriftTuning
 from tests.support.words import at, received_report, served
 
 SEARCH = Prediction(
-    key="resnet/fp16/v100", profile=7, node="n", gpu=0, batch=8, sm_percent=30, exec_ms=20.0, memory_gib=2.0,
-    power_w=100.0, idle_w=40.0, neighbours=frozenset(), neighbour_jobs=0, slo_ms=100.0,
+    key="resnet/fp16/v100", profile=7, node="n", gpu=0, batch=8, sm_percent=30, batch_timeout_ms=0.0, exec_ms=20.0,
+    memory_gib=2.0, power_w=100.0, idle_w=40.0, neighbours=frozenset(), neighbour_jobs=0, impacts=(), slo_ms=100.0,
     percentile=98.0, rate_per_second=40.0,
 )  # fmt: skip
 
@@ -36,7 +36,9 @@ def watched(
         minute = {"batches": batches, "busySeconds": batches * exec_ms / 1000, "gpu": 0, **(minute_fields or {})}
         fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
         fields |= (at_second or {}).get(second, {})
-        word = received_report("n", second, served(**{"requests": 30 * within, **minute}), **fields).report
+        word = received_report(
+            "n", second, served(**{"requests": 30 * within, "latency_ms": 30.0, **minute}), **fields
+        ).report
         found += node.next(word, {"i-1": predicted}, DriftTuning(), shed_since)
     return found
 

@@ -1,0 +1,134 @@
+"""Explains a profile: what was declared at each point, what measurements have made of it, and from how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from app.control.answer.explain.wording import count, ms
+from app.control.domain.corrected import factor_at
+from app.control.domain.snapshot import Correction, LatencyFactor
+from app.store.plans.corrections import CorrectionRow
+from solvers.planning.judge.readings import value_at
+
+JSON: TypeAlias = Any
+NAMED_POINTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRecord:
+    """What is shown of a stored filter."""
+
+    batch: int
+    sm_percent: int
+    n: int = 0
+    at: str | None = None
+
+
+class EvidenceRecord(msgspec.Struct, rename="camel"):
+    """What is shown of the stored evidence."""
+
+    since: str | None = None
+    stepped_at: str | None = None
+    regions: tuple[RegionRecord, ...] = ()
+    late: float = 0.0
+    message: str = ""
+    alarm: str = ""
+
+
+def explain_profile(
+    name: str, spec: Mapping[str, JSON], row: CorrectionRow | None, declared_at: str
+) -> dict[str, JSON]:
+    """Returns the profile's points, each with its declared time, its factor, and where both come from."""
+    evidence = msgspec.convert(row.evidence, EvidenceRecord) if row else EvidenceRecord()
+    correction = Correction(msgspec.convert(row.latency, tuple[LatencyFactor, ...])) if row else Correction()
+    points = [
+        point
+        for batch, curve in sorted((int(batch), curve) for batch, curve in spec["latencyMs"].items())
+        for point in _points(batch, curve, correction, evidence, declared_at)
+    ]
+    factors = {
+        "sensitivityFactor": row.sensitivity_factor if row else 1.0,
+        "memoryFactor": row.memory_factor if row else 1.0,
+        "powerFactor": row.power_factor if row else 1.0,
+    }
+    return {
+        "profile": name,
+        **{field: spec[field] for field in ("model", "variant", "gpuType")},
+        "sentences": list(_sentences(name, points, factors, evidence)),
+        "regions": points,
+        **factors,
+        "lateShare": evidence.late,
+        "steppedAt": evidence.stepped_at,
+    }
+
+
+def _points(
+    batch: int, curve: Mapping[str, JSON], correction: Correction, evidence: EvidenceRecord, declared_at: str
+) -> Iterator[dict[str, JSON]]:
+    """Yields the declared points, and those between them that were learned."""
+    values = {int(sm): value for sm, value in curve.items()}
+    declared = tuple((sm, _mean(values[sm])) for sm in sorted(values))
+    regions = [region for region in evidence.regions if region.batch == batch]
+    known = {region.sm_percent for region in regions}
+    known |= {point.sm_percent for point in correction.latency if point.batch == batch}
+    inside = {sm for sm in known if declared[0][0] < sm < declared[-1][0]}
+    for sm_percent in sorted(inside | values.keys()):
+        here = [region for region in regions if region.sm_percent == sm_percent]
+        factor = factor_at(correction, batch, sm_percent)
+        found = {
+            "batch": batch,
+            "smPercent": sm_percent,
+            "declaredMs": value_at(declared, sm_percent),
+            "factor": round(factor, 4),
+            "plannedMs": value_at(declared, sm_percent) * factor,
+        }
+        yield found | _provenance(here, factor, values.get(sm_percent), declared_at)
+
+
+def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, declared_at: str) -> dict[str, JSON]:
+    """Says where a point comes from: learned there, inferred from other points, measured by a profiler, declared."""
+    n = sum(region.n for region in here)
+    at = max((region.at for region in here if region.at), default=None)
+    if n:
+        return {"source": "learned", "n": n, "at": at}
+    if factor != 1:
+        return {"source": "inferred", "n": 0, "at": None}
+    if isinstance(declared, Mapping) and declared.get("n"):
+        return {"source": "measured", "n": declared["n"], "at": declared.get("at")}
+    return {"source": "declared", "n": 0, "at": declared_at}
+
+
+def _mean(value: JSON) -> float:
+    return float(value["mean"] if isinstance(value, Mapping) else value)
+
+
+def _sentences(
+    name: str, points: Sequence[Mapping[str, JSON]], factors: Mapping[str, float], evidence: EvidenceRecord
+) -> Iterator[str]:
+    learned = [point for point in points if point["source"] == "learned"]
+    moved = sorted((point for point in points if point["factor"] != 1), key=lambda point: -abs(point["factor"] - 1))
+    minutes = sum(point["n"] for point in learned)
+    yield (
+        f"profile {name}: {count(len(points), 'point')}, "
+        + (f"{len(learned)} of them measured in {count(minutes, 'minute')} of instances" if learned else "as declared")
+    )
+    for point in moved[:NAMED_POINTS]:
+        yield (
+            f"batch {point['batch']} at {point['smPercent']} % of the SMs: {ms(point['declaredMs'])} declared, planned "
+            f"with {ms(point['plannedMs'])}, {point['factor']:.2f} times as long ({point['source']})"
+        )
+    if len(moved) > NAMED_POINTS:
+        yield f"and {count(len(moved) - NAMED_POINTS, 'more point')} that differ from the declared"
+    if factors["sensitivityFactor"] != 1:
+        yield f"neighbours slow it down {factors['sensitivityFactor']:.2f} times as much as declared"
+    for what in ("memory", "power"):
+        if factors[f"{what}Factor"] != 1:
+            yield f"{what} is {factors[f'{what}Factor']:.2f} times the declared"
+    if evidence.late:
+        yield f"{100 * evidence.late:.0f} % were added, because answers were late although execution was as declared"
+    if evidence.alarm:
+        yield evidence.alarm

@@ -1,0 +1,71 @@
+"""Turns the filters of a profile's regions into what plans believe of it, which changes only outside its own band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp, log, sqrt
+from typing import TypeAlias
+
+from app.control.domain.corrected import factor_at
+from app.control.domain.snapshot import Correction, LatencyFactor
+from app.control.observe.drift.tuning import DriftTuning
+from solvers.learning import CurveFit, Region
+
+Places: TypeAlias = Mapping[int, Sequence[int]]  # batch -> SM% of a profile's points
+
+
+def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTuning) -> tuple[LatencyFactor, ...]:
+    """Returns the factors at the profile's points and wherever its copies were measured; none if all are 1."""
+    measured = {region.sm_percent for region in fit.regions}
+    found = []
+    for batch, points in sorted(places.items()):
+        for sm_percent in sorted({*points, *(sm for sm in measured if points[0] < sm < points[-1])}):
+            mean, _ = fit.at(batch, sm_percent)
+            found.append(LatencyFactor(batch, sm_percent, bounded(exp(mean) + late, settings)))
+    return tuple(found) if any(point.factor != 1 for point in found) else ()
+
+
+def wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
+    """Returns the factor of the neighbour that slows most beyond the declared."""
+    slowest = max(fit.neighbours.values(), default=0.0)
+    return round(round(exp(slowest) / settings.quantum) * settings.quantum, 6)
+
+
+def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
+    """Returns whether some region is planned differently by more than the dead band and what its noise explains."""
+    return any(abs(_beyond_planned(region, believed, wanted)) > _band(region, settings) for region in regions)
+
+
+def is_slower(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
+    """Returns whether some region is slower than it is planned by more than that."""
+    return any(_beyond_planned(region, believed, wanted) > _band(region, settings) for region in regions)
+
+
+def _beyond_planned(region: Region, believed: Correction, wanted: Correction) -> float:
+    return planned_log(region, wanted) - planned_log(region, believed)
+
+
+def _band(region: Region, settings: DriftTuning) -> float:
+    return log(1 + settings.dead_band) + settings.band_deviations * sqrt(region.variance)
+
+
+def differs(believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
+    """Returns whether the curves differ anywhere by more than the dead band, however sure that is."""
+    points = {(point.batch, point.sm_percent) for point in (*believed.latency, *wanted.latency)}
+    return any(
+        abs(log(factor_at(believed, *point) / factor_at(wanted, *point))) > log(1 + settings.dead_band)
+        for point in points
+    )
+
+
+def planned_log(region: Region, correction: Correction) -> float:
+    """Returns the logarithm of planned over declared in the region, among its neighbours."""
+    impact = sum(impact for _, impact in region.impacts)
+    felt = (1 + correction.sensitivity_factor * impact) / (1 + impact)
+    return log(factor_at(correction, region.batch, region.sm_percent) * felt)
+
+
+def bounded(factor: float, settings: DriftTuning) -> float:
+    """Returns the factor in whole quanta, within bounds."""
+    inside = min(max(factor, settings.lowest), settings.highest)
+    return round(round(inside / settings.quantum) * settings.quantum, 6)

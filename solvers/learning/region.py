@@ -1,0 +1,151 @@
+"""A filter for one region of a curve: a robust, adaptive Kalman filter of the logarithm of measured over declared.
+
+Samples that are too unlikely are refused, and only count once several in a row agree that the region has changed: then
+the filter begins again from them. The noise is estimated from the samples themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import pi, sqrt
+from statistics import median
+
+from solvers.learning.tuning import FilterTuning
+
+DAY_SECONDS = 86400.0
+MEDIAN_VARIANCE = pi / 2  # of a median of normal samples, over that of their mean
+GUESSED_SCALE = 1.4826  # of the median deviation of normal samples
+NOISE_CLIP = 4.0  # variances: what a single outlier may show of the noise
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The logarithm of measured over declared in a minute: the median of so many instances."""
+
+    at: datetime
+    value: float
+    instances: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What a filter knows of copies with one batch and share of SMs, beside the same neighbours."""
+
+    batch: int
+    sm_percent: int
+    impacts: tuple[tuple[str, float], ...] = ()  # neighbour -> declared slowdown by its pressure; empty: alone
+    is_full: bool = True  # batches were nearly full
+    mean: float = 0.0
+    variance: float = 0.0
+    noise: float = 0.0  # variance of a sample
+    n: int = 0  # minutes of instances since it began
+    minutes: int = 0
+    refused: int = 0  # of the last samples, in a row
+    since: datetime | None = None  # its first sample, or the first after it changed
+    at: datetime | None = None  # its last sample
+    recent: tuple[Sample, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the region, for people: batch@SM%, ~ for batches that are not full, + and its neighbours."""
+        beside = "+".join(name for name, _ in self.impacts)
+        return f"{self.batch}@{self.sm_percent:g}{'' if self.is_full else '~'}{'+' + beside if beside else ''}"
+
+    @property
+    def is_proving(self) -> bool:
+        """True if it also proves that execution is faster than declared: alone and with full batches."""
+        return self.is_full and not self.impacts
+
+    def variance_at(self, now: datetime, tuning: FilterTuning) -> float:
+        """Returns the variance of its mean, which grows while no traffic comes, and while samples are refused."""
+        idle = max(0.0, (now - self.at).total_seconds()) if self.at else 0.0
+        doubt = (self.recent[-1].value - self.mean) ** 2 if self.refused > 1 else 0.0
+        return self.variance + tuning.drift_per_day**2 * idle / DAY_SECONDS + doubt
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Returns where it is on the curve."""
+        return self.batch, self.sm_percent
+
+    def counts(self, tuning: FilterTuning) -> bool:
+        """Returns whether it has enough samples."""
+        return self.n >= tuning.fewest and self.minutes >= tuning.fewest_minutes
+
+
+def new_region(
+    batch: int, sm_percent: int, impacts: tuple[tuple[str, float], ...] = (), is_full: bool = True
+) -> Region:
+    return Region(batch, sm_percent, impacts, is_full)
+
+
+def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Region:
+    """Returns the region after a sample."""
+    recent = tuple(kept for kept in before.recent if (sample.at - kept.at).total_seconds() <= tuning.recent_seconds)
+    recent = (*recent, sample)[-tuning.most_recent :]
+    known = replace(
+        before,
+        recent=recent,
+        since=before.since or sample.at,
+        at=sample.at,
+        n=before.n + sample.instances,
+        minutes=before.minutes + 1,
+    )
+    if not before.counts(tuning) or not before.variance:
+        return _begun(known, recent, tuning)
+    predicted = replace(before, refused=0).variance_at(sample.at, tuning)
+    innovation = sample.value - before.mean
+    likely = predicted + before.noise
+    known = replace(known, noise=_noise(before, sample, tuning))
+    last = _last(recent, tuning)
+    if last and _has_changed(before, last, predicted, tuning):
+        begun = _begun(known, last, tuning)
+        return replace(begun, since=last[0].at, refused=0, n=sum(each.instances for each in last), minutes=len(last))
+    if innovation**2 > tuning.refused_deviations**2 * likely:
+        return replace(known, variance=predicted, n=before.n, minutes=before.minutes, refused=before.refused + 1)
+    known = replace(known, refused=0)
+    gain = max(predicted / likely, 1.0 / tuning.memory_minutes)
+    # A filter that still averages over a few minutes only is as uncertain as their mean.
+    variance = max((1 - gain) * predicted, known.noise / (tuning.memory_minutes - 1))
+    return replace(known, mean=before.mean + gain * innovation, variance=variance)
+
+
+def _noise(before: Region, sample: Sample, tuning: FilterTuning) -> float:
+    """Returns the variance of a sample, by the difference of two in a row: a lasting change raises it only once."""
+    if not before.recent:
+        return before.noise
+    between = (sample.value - before.recent[-1].value) ** 2 / 2
+    noise = before.noise + tuning.noise_share * (min(between, NOISE_CLIP * before.noise) - before.noise)
+    return max(noise, tuning.least_noise**2)
+
+
+def _begun(known: Region, samples: Sequence[Sample], tuning: FilterTuning) -> Region:
+    """Returns the region as its first samples show it: their median, which one outlier among them does not move."""
+    values = [each.value for each in samples]
+    middle = median(values)
+    scatter = GUESSED_SCALE * median(abs(value - middle) for value in values)
+    noise = max(scatter**2, known.noise, tuning.least_noise**2) if len(values) > 2 else tuning.first_noise**2
+    return replace(known, mean=middle, noise=noise, variance=MEDIAN_VARIANCE * noise / len(values))
+
+
+def _last(recent: Sequence[Sample], tuning: FilterTuning) -> tuple[Sample, ...]:
+    """Returns the fewest last samples that can prove a change; none if there are too few."""
+    instances = 0
+    for count, sample in enumerate(reversed(recent), start=1):
+        instances += sample.instances
+        if count >= tuning.fewest_minutes and instances >= tuning.fewest:
+            return tuple(recent[len(recent) - count :])
+    return ()
+
+
+def _has_changed(before: Region, last: Sequence[Sample], predicted: float, tuning: FilterTuning) -> bool:
+    """Returns whether all of the last samples lie on one side, and their median further away than noise explains.
+
+    Each has to be at least half as far away as their median: two outliers in a row, after a usual sample, are none.
+    """
+    away = [sample.value - before.mean for sample in last]
+    if min(value * median(away) for value in away) < median(away) ** 2 / 2:
+        return False
+    deviation = sqrt(predicted + MEDIAN_VARIANCE * before.noise / len(last))
+    return abs(median(away)) > tuning.changed_deviations * deviation

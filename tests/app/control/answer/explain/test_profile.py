@@ -1,0 +1,63 @@
+"""A profile's explanation: each point with what was declared, what was learned, from how much, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from app.control.answer.explain.profile import explain_profile
+from app.control.domain.snapshot import Correction, LatencyFactor
+from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.rows import to_row
+from solvers.learning import Region
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SPEC = {
+    "model": "resnet", "variant": "fp16", "gpuType": "v100",
+    "latencyMs": {"8": {"10": 96.0, "100": 24.0}, "1": {"10": 20.0, "100": 8.0}},
+}  # fmt: skip
+LEARNED = Correction((LatencyFactor(8, 10, 1.05), LatencyFactor(8, 55, 1.2), LatencyFactor(8, 100, 1.0)))
+REGION = Region(8, 55, mean=0.18, variance=1e-4, noise=1e-4, n=42, minutes=21, at=NOON)
+
+
+def test_what_was_not_measured_is_as_declared() -> None:
+    found = explain_profile("resnet-v100", SPEC, None, "2025-12-01T00:00:00Z")
+    assert [(point["batch"], point["smPercent"], point["declaredMs"]) for point in found["regions"]] == [
+        (1, 10, 20.0), (1, 100, 8.0), (8, 10, 96.0), (8, 100, 24.0),
+    ]  # fmt: skip
+    sources = {(point["source"], point["n"], point["at"], point["factor"]) for point in found["regions"]}
+    assert sources == {("declared", 0, "2025-12-01T00:00:00Z", 1.0)}
+    assert found["sentences"] == ["profile resnet-v100: 4 points, as declared"]
+
+
+def test_a_place_that_was_learned_shows_its_factor_and_from_how_much() -> None:
+    row = to_row(ProfileCorrection("resnet/fp16/v100", LEARNED, NOON, NOON, regions=(REGION,)), NOON)
+    found = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z")
+    points = {(point["batch"], point["smPercent"]): point for point in found["regions"]}
+    learned, inferred, kept = points[8, 55], points[8, 10], points[8, 100]
+    assert (learned["source"], learned["n"], learned["at"]) == ("learned", 42, "2026-01-01T12:00:00Z")
+    assert learned["declaredMs"] == 60.0
+    assert learned["plannedMs"] == 72.0
+    assert (inferred["source"], inferred["factor"]) == ("inferred", 1.05)
+    assert (kept["source"], kept["factor"]) == ("declared", 1.0)
+    assert found["sentences"][1].startswith("batch 8 at 55 % of the SMs: 60 ms declared, planned with 72 ms")
+
+
+def test_points_that_a_profiler_measured_say_so() -> None:
+    measured = {"mean": 24.0, "q90": 25.0, "n": 16, "at": "2025-11-30T00:00:00Z", "source": "measured"}
+    spec = {**SPEC, "latencyMs": {"8": {"10": 96.0, "100": measured}}}
+    point = explain_profile("resnet-v100", spec, None, "2025-12-01T00:00:00Z")["regions"][-1]
+    assert (point["source"], point["n"], point["at"]) == ("measured", 16, "2025-11-30T00:00:00Z")
+
+
+def test_what_is_not_latency_is_said_in_sentences() -> None:
+    correction = Correction(sensitivity_factor=1.5, memory_factor=1.1)
+    known = ProfileCorrection("resnet/fp16/v100", correction, NOON, NOON, late=0.05, alarm="measure it again")
+    row = to_row(replace(known, regions=(REGION,)), NOON)
+    said = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z")["sentences"]
+    assert said[1:] == [
+        "neighbours slow it down 1.50 times as much as declared",
+        "memory is 1.10 times the declared",
+        "5 % were added, because answers were late although execution was as declared",
+        "measure it again",
+    ]
