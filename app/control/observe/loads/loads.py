@@ -193,4 +193,7 @@ class Loads:
         if found.rate > base > 0:
             risen_at = now
         self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at)
-        return ExpectedLoad(found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason)
+        return ExpectedLoad(
+            found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
+            window.bursts.variation, window.bursts.burstiness,
+        )  # fmt: skip
