@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from app.control.observe.loads.bursts import BurstBelief
 from app.control.observe.loads.differences import CounterIncrease
 from app.control.observe.loads.latencies import add
+from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
 from solvers.forecast import Sample
@@ -34,6 +35,7 @@ class LoadWindow:
         self.slo_ms = 0.0
         self.percentile = 0.0
         self.bursts = BurstBelief()
+        self.outlook = Outlook()
         self.shed_at = 0.0  # when a report last counted rejected requests
         self._answered: deque[tuple[float, float, float]] = deque(maxlen=MOST_ANSWERED)  # time, requests, in time
         self._seconds = 0.0
