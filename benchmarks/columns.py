@@ -111,7 +111,7 @@ def _of_run(run: ProfileArrays, service: Service, number: int, place: int, varia
     batch = run.batch[:, None]
     load = np.empty_like(run.exec_ms)
     batches = run.batch.astype(np.int64)
-    rows = np.ascontiguousarray(limits(service.percentile, batches.tolist()).loads[batches])
+    rows = np.ascontiguousarray(limits(service.percentile, batches.tolist(), service.variation).loads[batches])
     accepted_loads(rows, service.slo_ms / (run.exec_ms * margin), load)
     rate = np.minimum(load / margin, policy.utilization) * batch * 1000 / run.exec_ms
     best = rate.argmax(axis=1)

@@ -154,7 +154,7 @@ def _of_profile(
     exec_ms[:, pressure > level] = np.inf
     margin = 1 + policy.exec_margin
     loads = np.empty((1, *exec_ms.shape))
-    rows = np.ascontiguousarray(latency.limits(service.percentile, batches).loads[batches])
+    rows = np.ascontiguousarray(latency.limits(service.percentile, batches, service.variation).loads[batches])
     accepted_loads(rows, (service.slo_ms / (exec_ms * margin))[None], loads)
     batch = np.array(batches)[:, None]
     rate = np.minimum(loads[0] / margin, policy.utilization) * batch * 1000 / exec_ms
@@ -276,7 +276,7 @@ def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, 
         exec_ms = alone_ms * (1 + profile.demand.sensitivity * max(0.0, pressure[place] - shape.pressure))
         judged_ms = exec_ms * (1 + problem.policy.exec_margin)
         timeout_ms = latency.timeout_for(
-            shape.batch, judged_ms, service.slo_ms, service.percentile, instance.rate_per_second
+            shape.batch, judged_ms, service.slo_ms, service.percentile, instance.rate_per_second, service.variation
         )
         yield Instance(
             id=f"h{number}",

@@ -50,6 +50,21 @@ class Endpoints(Struct, rename="camel", gc=False):
     services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
 
 
+WINDOWS_A_BLOCK = 16  # whose scatter is measured together: a change that takes longer is no burst
+
+Total = Annotated[float, Meta(ge=0, le=1e30)]
+
+
+class WindowTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=False):
+    """Blocks of windows in which arrivals were counted: sums of each block's variance, mean and mean squared."""
+
+    slos: Annotated[int, Meta(ge=1, le=1000)]  # a window's length
+    blocks: Count = 0
+    spread: Total = 0.0
+    means: Total = 0.0
+    squares: Total = 0.0
+
+
 class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     """A gateway's counts of a service since the gateway began."""
 
@@ -61,6 +76,7 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     open: Count = 0  # now: received, and not counted in `requests` yet
     timed: Count = 0  # answers compared with the SLO, to the millisecond
     late: Count = 0  # of those, answers later than the SLO
+    windows: Annotated[tuple[WindowTotals, ...], Meta(max_length=8)] = ()  # by their length
 
 
 MOST_LEFT_OUT = 64  # named in one message

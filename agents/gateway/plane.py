@@ -188,6 +188,7 @@ def build_counts(
             counted.open,
             counted.timed,
             counted.late,
+            counted.windows,
         )
         for counted in counts.counted
         if not counted.copy and (counted.requests or counted.open)

@@ -84,6 +84,6 @@ class Receiver:
                 continue
             with self.lock, suppress(BlockingIOError):
                 for _ in range(BATCH_LINES):
-                    add(receive(LONGEST_LINE_BYTES + 2).rstrip(b"\n"))
+                    add(receive(LONGEST_LINE_BYTES + 2).rstrip(b"\n"), time.monotonic())
             if self._pause_seconds:
                 time.sleep(self._pause_seconds)

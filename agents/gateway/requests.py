@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from agents.contract.fields import LATENCY_EDGES_MS
+from agents.gateway.bursts import BurstMeter
 from agents.gateway.desired import HaproxyServer
 from agents.gateway.wire import CountedRequests
 
@@ -22,13 +23,14 @@ MOST_GONE_COPIES = 10_000
 class RequestTally:
     """The totals of one copy, or of one service."""
 
-    __slots__ = ("counts", "errors", "late", "requests", "shed", "slo_ms", "timed")
+    __slots__ = ("counts", "errors", "late", "meter", "requests", "shed", "slo_ms", "timed")
 
     def __init__(self) -> None:
         self.requests = 0
         self.errors = 0
         self.shed = 0
         self.slo_ms = 0.0
+        self.meter: BurstMeter | None = None  # of a service with an SLO
         self.timed = 0
         self.late = 0
         self.counts = [0] * (len(LATENCY_EDGES_MS) + 1)
@@ -59,7 +61,10 @@ class Tallies:
             self._copies.setdefault(name.encode(), RequestTally())
             self._gone_at.pop(name, None)
         for service in services:
-            self._services.setdefault(service.encode(), RequestTally()).slo_ms = slos_ms.get(service, 0.0)
+            tally = self._services.setdefault(service.encode(), RequestTally())
+            slo_ms = slos_ms.get(service, 0.0)
+            if slo_ms != tally.slo_ms:
+                tally.slo_ms, tally.meter = slo_ms, BurstMeter(slo_ms) if slo_ms else None
         for gone in [service for service in self._services if service.decode() not in services]:
             del self._services[gone]
         for name in [name for name in self._servers if name not in servers]:
@@ -69,8 +74,8 @@ class Tallies:
             if now - self._gone_at[name] > KEPT_SECONDS or len(longest_gone) - at > MOST_GONE_COPIES:
                 del self._servers[name], self._copies[name.encode()], self._gone_at[name]
 
-    def add(self, line: bytes) -> None:
-        """Counts one line."""
+    def add(self, line: bytes, now: float = 0.0) -> None:
+        """Counts one line, which was read at that moment of any steady clock."""
         self.lines += 1
         parts = line.split(b" ")
         if len(parts) != 8 or parts[0] != b"gw1" or len(line) > LONGEST_LINE_BYTES:
@@ -97,6 +102,8 @@ class Tallies:
             tally.errors += failed
             if bucket >= 0:
                 tally.counts[bucket] += 1
+        if service.meter and now and active_ms >= 0:
+            service.meter.arrived(now - active_ms / 1000.0, now)
         if bucket >= 0 and service.slo_ms:
             service.timed += 1
             service.late += active_ms > service.slo_ms
@@ -130,4 +137,5 @@ class Tallies:
             0,
             tally.timed,
             tally.late,
+            tally.meter.totals() if tally.meter else (),
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Count, Counter, Identifier, Name, ServiceName
+from agents.contract.gateways import WindowTotals
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -74,6 +75,7 @@ class CountedRequests(Struct, rename="camel", frozen=True):
     open: int = 0  # of a service, now: received and not answered yet
     timed: int = 0  # answers compared with the SLO
     late: int = 0  # of those, answers later than the SLO
+    windows: tuple[WindowTotals, ...] = ()  # of a service: how its arrivals scatter
 
 
 class SidecarCounts(Struct, rename="camel", frozen=True):

@@ -54,6 +54,9 @@ class ServiceSpec(Spec):
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
     rate_per_second: Positive = Field(description="Requests a second, as declared")
+    burstiness: Annotated[float, Field(ge=1, le=50)] = Field(
+        1, description="Variance over mean of arrivals counted in windows of the SLO's latency; 1: Poisson"
+    )
     gpu_types: Names | None = Field(None, description="GPU types it may use, the preferred type first; all if left out")
     min_instances: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Smallest number of instances")
     isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")

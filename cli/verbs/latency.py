@@ -11,11 +11,13 @@ from cli.exits import Failed
 
 EPILOG = """\
 A batch takes the same time at any fill. A free server starts when the batch is full, or when the oldest request
-has waited the batch timeout (0: at once). Requests arrive as Poisson. Neither utilization nor a margin is taken off.
+has waited the batch timeout (0: at once). Requests arrive as Poisson, or in bursts. Neither utilization nor a margin
+is taken off.
 
 Examples:
   gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99
   gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99 --json
+  gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99 --burstiness 4
 """
 
 
@@ -31,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="share of requests within the SLO, in percent: 50..99.9",
     )
+    parser.add_argument(
+        "--burstiness",
+        type=float,
+        default=1.0,
+        metavar="I",
+        help="variance over mean of arrivals counted in windows of the SLO: 1 (Poisson, the default) to 50",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -40,17 +49,20 @@ def run(args: argparse.Namespace) -> int:
         raise (
             Failed(faults[0]) if len(faults) == 1 else Failed(f"{len(faults)} arguments are wrong", particulars=faults)
         )
-    from solvers.latency import latency_at, max_rate
+    from solvers.latency import latency_at, max_bursty_rate, variation_of
 
-    rate_per_second, timeout_ms = max_rate(args.batch, args.exec_ms, args.slo_ms, args.percentile)
+    rate_per_second, timeout_ms = max_bursty_rate(
+        args.batch, args.exec_ms, args.slo_ms, args.percentile, args.burstiness
+    )
     if args.json:
         print(json.dumps({"ratePerSecond": rate_per_second, "batchTimeoutMs": timeout_ms}))
         return exits.OK
     if rate_per_second <= 0.0:
-        print(f"rate           0: {_why(args.exec_ms, args.slo_ms, args.percentile)}")
+        print(f"rate           0: {_why(args.exec_ms, args.slo_ms, args.percentile, args.burstiness)}")
         return exits.OK
     load = rate_per_second * args.exec_ms / 1000.0 / args.batch
-    latency_ms = latency_at(args.batch, args.exec_ms, rate_per_second, args.percentile, timeout_ms)
+    variation = variation_of(args.burstiness, rate_per_second, args.slo_ms)
+    latency_ms = latency_at(args.batch, args.exec_ms, rate_per_second, args.percentile, timeout_ms, variation)
     print(f"rate           {rate_per_second:.6g} per second")
     print(f"batch timeout  {timeout_ms:.6g} ms" + ("" if timeout_ms else " (start at once)"))
     print(f"load           {100.0 * load:.1f} % of what full batches could carry")
@@ -67,10 +79,14 @@ def _faults(args: argparse.Namespace) -> list[str]:
             found.append(f"{flag} {value:g} is no time; allowed is 1e-6..1e12")
     if not 50.0 <= args.percentile <= 99.9:
         found.append(f"--percentile {args.percentile:g} is outside 50..99.9")
+    if not 1.0 <= args.burstiness <= 50.0:
+        found.append(f"--burstiness {args.burstiness:g} is outside 1..50")
     return found
 
 
-def _why(exec_ms: float, slo_ms: float, percentile: float) -> str:
+def _why(exec_ms: float, slo_ms: float, percentile: float, burstiness: float) -> str:
     if slo_ms <= exec_ms:
         return f"a batch alone takes {exec_ms:g} ms, and the SLO is {slo_ms:g} ms; it must be longer"
+    if burstiness > 1.0:
+        return f"one burst of arrivals with a dispersion of {burstiness:g} is more than it serves within {slo_ms:g} ms"
     return f"{percentile:g} % within {slo_ms:g} ms leaves no room for waiting; from {2 * exec_ms:g} ms on there is much"

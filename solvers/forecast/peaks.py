@@ -11,7 +11,7 @@ from solvers.forecast.noise import noise_share, surely_at_least
 from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
 from solvers.forecast.settings import ForecastTuning
 
-Reason = Literal["declared", "held", "risen", "fallen", "silent"]
+Reason = Literal["declared", "held", "risen", "fallen", "silent", "outlook"]
 
 SUDDEN_SECONDS = (30.0, 60.0, 120.0)
 STEADY_SECONDS = (300.0, 600.0)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from solvers.latency.bursts import MOST_BURSTINESS, burstiness_of, variation_of
 from solvers.latency.limits import LatencyTable, OutsideTheTable, limits, used_loads
-from solvers.latency.rates import busy_fraction, latency_at, max_rate, patient_timeouts, timeout_for
+from solvers.latency.rates import busy_fraction, latency_at, max_bursty_rate, max_rate, patient_timeouts, timeout_for
 
 __all__ = [
+    "MOST_BURSTINESS",
     "LatencyTable",
     "OutsideTheTable",
+    "burstiness_of",
     "busy_fraction",
     "latency_at",
     "limits",
+    "max_bursty_rate",
     "max_rate",
     "patient_timeouts",
     "timeout_for",
     "used_loads",
+    "variation_of",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.latency import grids, kernels
+from solvers.latency import bursts, grids, kernels
 
 REQUESTS = 1_000_000  # in a simulation that checks a limit
 WORTH = 1.02  # a timeout is used where it raises the accepted load by this factor
@@ -47,8 +47,13 @@ def table() -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]
     return low, late, starts
 
 
-def limits(percentile: float, batches: Iterable[int] | None = None) -> LatencyTable:
-    """Returns the limits at this percentile (50..99.9), for these batches at least, or for all."""
+def limits(percentile: float, batches: Iterable[int] | None = None, variation: float = 0.0) -> LatencyTable:
+    """Returns the limits at this percentile (50..99.9), for these batches at least, or for all.
+
+    With a `variation` above 0 they are those of bursty arrivals, at timeout 0 alone.
+    """
+    if variation > 0.0:
+        return _bursty_limits(percentile, batches, variation)
     rows = _rows(percentile)
     if len(rows.made) > grids.MOST:
         return rows
@@ -62,6 +67,39 @@ def limits(percentile: float, batches: Iterable[int] | None = None) -> LatencyTa
             )  # fmt: skip
             rows.made.update(new)
     return rows
+
+
+def _bursty_limits(percentile: float, batches: Iterable[int] | None, variation: float) -> LatencyTable:
+    plain = limits(percentile, batches)
+    rows = _bursty_rows(percentile, variation)
+    with LOCK:
+        for batch in plain.made - rows.made if batches is None else set(batches) - rows.made:
+            rows.prompt[batch] = _bursty_row(plain.prompt[batch], batch, variation, percentile)
+            rows.made.add(batch)
+    return rows
+
+
+def _bursty_row(plain: NDArray[np.float64], batch: int, variation: float, percentile: float) -> NDArray[np.float64]:
+    """Returns a row of limits in which bursts take their share of each load.
+
+    Between two ratios the smaller of their shares holds, and no ratio accepts more than a longer one.
+    """
+    points = kernels.POINTS
+    found = plain.copy()
+    ratios, slopes, loads = (found[part * points : (part + 1) * points] for part in range(3))
+    shares = bursts.accepted_shares(batch, variation, percentile, np.clip(ratios, 1.0, kernels.LONGEST))
+    shares[:-1] = np.minimum(shares[:-1], shares[1:])
+    slopes *= shares
+    loads *= shares
+    loads[:] = np.minimum.accumulate(loads[::-1])[::-1]
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _bursty_rows(percentile: float, variation: float) -> LatencyTable:
+    rows = np.zeros((grids.MOST + 1, kernels.WIDTH))
+    rows[0, : kernels.POINTS] = kernels.NEVER
+    return LatencyTable(percentile, rows, rows, {0})
 
 
 @lru_cache(maxsize=64)
@@ -88,11 +126,11 @@ def luck(percentile: float) -> float:
     return 1.2 * max(error(0.5), error(1.0 - percentile / 100.0))
 
 
-def row(percentile: float, batch: int, prompt: bool = False) -> Any:
+def row(percentile: float, batch: int, prompt: bool = False, variation: float = 0.0) -> Any:
     """Returns the row of limits of a batch."""
     if not 1 <= batch <= grids.MOST:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
-    rows = limits(percentile, [batch])
+    rows = limits(percentile, [batch], variation)
     return (rows.prompt if prompt else rows.loads)[batch]
 
 

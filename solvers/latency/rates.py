@@ -10,31 +10,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.latency import grids, kernels
+from solvers.latency.bursts import variation_of
 from solvers.latency.limits import OutsideTheTable, row, table
 
 Array: TypeAlias = NDArray[np.float64]
 
+LEAST_RATE = 1e-9
+STEPS = 200  # towards the largest rate with bursts,
+CLOSE = 1e-6  # until so small a share of it is left
 SHORT_OF = 1.0 - 1e-6  # shortens each timeout, so that rounding makes no request late
 
 
-def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tuple[float, float]:
-    """Returns the largest accepted rate per second and its timeout in ms; the caller adds utilization and margins."""
+def max_rate(
+    batch: int, exec_ms: float, slo_ms: float, percentile: float, variation: float = 0.0
+) -> tuple[float, float]:
+    """Returns the largest accepted rate per second and its timeout in ms; the caller adds utilization and margins.
+
+    `variation` is that of the arrival rate (`bursts.variation_of`), 0 for Poisson arrivals.
+    """
     ratio = _ratio(exec_ms, slo_ms)
-    load = kernels.accepted_load(row(percentile, batch), ratio)
+    load = kernels.accepted_load(row(percentile, batch, variation=variation), ratio)
     rate_per_second = 1000.0 * load * batch / exec_ms
-    prompt = kernels.accepted_load(row(percentile, batch, prompt=True), ratio)
+    prompt = kernels.accepted_load(row(percentile, batch, prompt=True, variation=variation), ratio)
     return rate_per_second, 0.0 if load <= prompt else _timeout_ms(exec_ms, ratio)
 
 
+def max_bursty_rate(
+    batch: int, exec_ms: float, slo_ms: float, percentile: float, burstiness: float
+) -> tuple[float, float]:
+    """Returns the same where arrivals at the server itself have this index of dispersion over windows of its SLO.
+
+    At a higher rate it takes less variation to have it, so that the largest rate that is accepted with its own
+    variation is approached from above.
+    """
+    rate_per_second, timeout_ms = max_rate(batch, exec_ms, slo_ms, percentile)
+    for _ in range(STEPS if burstiness > 1.0 else 0):
+        before = rate_per_second
+        if before <= LEAST_RATE:
+            return 0.0, 0.0  # a burst alone is too much
+        variation = variation_of(burstiness, before, slo_ms)
+        rate_per_second, timeout_ms = max_rate(batch, exec_ms, slo_ms, percentile, variation)
+        if before - rate_per_second <= CLOSE * before:
+            break
+    return rate_per_second, timeout_ms
+
+
 def timeout_for(
-    batch: int, exec_ms: float, slo_ms: float, percentile: float, rate_per_second: float
+    batch: int, exec_ms: float, slo_ms: float, percentile: float, rate_per_second: float, variation: float = 0.0
 ) -> float | None:  # fmt: skip
     """Returns the timeout in ms under which this rate is accepted, 0 if none is needed, None if none is enough."""
     ratio = _ratio(exec_ms, slo_ms)
     load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)  # rates were computed from loads, with rounding
-    if load <= kernels.accepted_load(row(percentile, batch, prompt=True), ratio):
+    if load <= kernels.accepted_load(row(percentile, batch, prompt=True, variation=variation), ratio):
         return 0.0
-    if load <= kernels.accepted_load(row(percentile, batch), ratio):
+    if load <= kernels.accepted_load(row(percentile, batch, variation=variation), ratio):
         return _timeout_ms(exec_ms, ratio)
     return None
 
@@ -54,16 +83,20 @@ def patient_timeouts(
 
 
 def latency_at(
-    batch: int, exec_ms: float, rate_per_second: float, percentile: float, timeout_ms: float = 0.0
+    batch: int, exec_ms: float, rate_per_second: float, percentile: float, timeout_ms: float = 0.0,
+    variation: float = 0.0,
 ) -> float:  # fmt: skip
-    """Returns the latency in ms at this percentile, never too low; infinite if the load is beyond the table."""
+    """Returns the latency in ms at this percentile, never too low; infinite if the load is beyond the table.
+
+    With bursts it is the shortest SLO that the load keeps, where bursts last as long as that SLO.
+    """
     if not 0.0 <= timeout_ms <= exec_ms:
         raise OutsideTheTable(f"timeout {timeout_ms:g} ms is outside 0..{exec_ms:g} ms, the time of one batch")
     load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)
-    ratio = kernels.needed_ratio(row(percentile, batch, prompt=True), load)
+    ratio = kernels.needed_ratio(row(percentile, batch, prompt=True, variation=variation), load)
     if timeout_ms > 0.0:
         timeout = timeout_ms / exec_ms
-        patient = kernels.needed_ratio(row(percentile, batch), load)
+        patient = kernels.needed_ratio(row(percentile, batch, variation=variation), load)
         # The ratio holds from its own timeout on: a longer timeout makes starts, and late requests, rarer.
         if timeout >= min(1.0, patient - 1.0) * SHORT_OF**2:
             ratio = min(ratio, patient)

@@ -128,6 +128,7 @@ class Service:
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
     used_load: UsedLoad = ALL_LOAD
+    variation: float = 0.0  # of its arrival rate by bursts, squared over the mean's square; 0: Poisson
 
 
 @dataclass(frozen=True, slots=True)

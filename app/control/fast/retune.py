@@ -93,10 +93,7 @@ def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Seque
     margin = 1 + problem.policy.exec_margin
     services = [problem.services[seat.resident.instance.service] for seat in seats]
     shapes = [seat.shape for seat in seats]
-    waits = timeouts(
-        [service.percentile for service in services], [shape.batch for shape in shapes],
-        [shape.exec_ms * margin for shape in shapes], [service.slo_ms for service in services], rates,
-    )  # fmt: skip
+    waits = timeouts(services, [shape.batch for shape in shapes], [shape.exec_ms * margin for shape in shapes], rates)
     found = []
     for seat, service, rate, wait in zip(seats, services, rates, waits, strict=True):
         line, shape, wait_ms = seat.resident.instance, seat.shape, wait or 0.0
@@ -111,7 +108,9 @@ def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Seque
                 rate_per_second=rate,
                 memory_gib=max(line.memory_gib, shape.memory_gib),
                 exec_ms=shape.exec_ms,
-                latency_ms=float(latency_at(shape.batch, judged, rate, service.percentile, min(wait_ms, judged))),
+                latency_ms=float(
+                    latency_at(shape.batch, judged, rate, service.percentile, min(wait_ms, judged), service.variation)
+                ),
             )
         )
     return found

@@ -35,7 +35,7 @@ def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapac
     judged = exec_ms * (1 + policy.exec_margin)
     if judged > service.slo_ms:
         return None
-    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile)
+    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
     rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN
     return BatchCapacity(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
 

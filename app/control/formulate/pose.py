@@ -120,7 +120,8 @@ def _services(
         rate = load - sum(carried.get(name, ()))
         if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
-            yield name, replace(service, rate_per_second=rate, min_instances=least)
+            variation = max(service.variation, expected.variation if expected else 0.0)
+            yield name, replace(service, rate_per_second=rate, min_instances=least, variation=variation)
 
 
 def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:

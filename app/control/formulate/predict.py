@@ -30,7 +30,7 @@ def _predict_instance(problem: Problem, resident: Resident) -> Instance:
     if exec_ms is None or abs(exec_ms - line.exec_ms) <= SAME_SHARE * exec_ms:
         return line
     judged = exec_ms * (1 + problem.policy.exec_margin)
-    percentile = problem.services[line.service].percentile
+    service = problem.services[line.service]
     wait_ms = min(line.batch_timeout_ms, judged)
-    latency_ms = latency_at(line.batch, judged, line.rate_per_second, percentile, wait_ms)
+    latency_ms = latency_at(line.batch, judged, line.rate_per_second, service.percentile, wait_ms, service.variation)
     return replace(line, exec_ms=exec_ms, latency_ms=float(latency_ms))

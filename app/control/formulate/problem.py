@@ -26,6 +26,7 @@ from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
 from app.manifests.uncertain import profile_at
+from solvers.latency.bursts import variation_of
 from solvers.planning.availability import ANYWHERE, Availability
 from solvers.planning.problem import (
     Curve,
@@ -179,6 +180,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         is_dedicated=spec.get("isolation") == "dedicated",
         priority=spec.get("priority", PRIORITIES["Service"]),
         availability=_availability(spec),
+        variation=variation_of(spec.get("burstiness", 1.0), spec["ratePerSecond"], spec["slo"]["latencyMs"]),
     )
 
 

@@ -28,7 +28,9 @@ class _Formulated:
             and overspent == self.overspent
             and known.expected.keys() == snapshot.expected.keys()
             and all(
-                load.rate_per_second == snapshot.expected[name].rate_per_second for name, load in known.expected.items()
+                (load.rate_per_second, load.variation)
+                == (snapshot.expected[name].rate_per_second, snapshot.expected[name].variation)
+                for name, load in known.expected.items()
             )
             and known.corrections == snapshot.corrections
             and known.nodes == snapshot.nodes

@@ -71,6 +71,7 @@ class ServiceFigures:
     shed_share: float = 0.0
     attainment: float | None = None  # None: no requests
     burn_rates: Mapping[str, float] = field(default_factory=dict)  # by window: 5m, 30m, 1h, 6h
+    burstiness: float = 1.0  # of arrivals, over windows of the SLO
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,7 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
     for name, text, field_name in (
         ("gpuwright_service_asked_per_second", "Observed requests a second.", "asked_per_second"),
         ("gpuwright_service_expected_per_second", "Planned requests a second.", "expected_per_second"),
+        ("gpuwright_service_burstiness", "Dispersion of arrivals over windows of the SLO.", "burstiness"),
         (
             "gpuwright_service_unserved_per_second",
             "Requests a second that no planned instance serves.",

@@ -67,7 +67,11 @@ class RelaxedCase:
 
     def wishing(self, **wishes: Any) -> RelaxedCase:
         """Returns the same case with other fields of the service."""
-        return self.under(service=replace(self.terms.service, **wishes))
+        before, after = self.terms.service, replace(self.terms.service, **wishes)
+        if before.variation:  # the manifest states a dispersion: it stays, over the SLO's windows at the new rate
+            requests = after.rate_per_second * after.slo_ms
+            after = replace(after, variation=before.variation * before.rate_per_second * before.slo_ms / requests)
+        return self.under(service=after)
 
     def on(self, change: Callable[[FreeCapacity], FreeCapacity]) -> RelaxedCase:
         """Returns the same case in other free capacity."""
@@ -216,8 +220,8 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = instance.exec_ms * margin
-    used, row = service.used_load, latency_limits(service.percentile, [instance.batch]).loads[instance.batch]
-    row = used_loads(row, used.share, used.most * margin)
+    used, rows = service.used_load, latency_limits(service.percentile, [instance.batch], service.variation)
+    row = used_loads(rows.loads[instance.batch], used.share, used.most * margin)
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 
@@ -244,8 +248,9 @@ def _tuned(problem: Problem, instance: Instance, exec_ms: float) -> Instance:
     """Returns an instance with this exec, the timeout that it needs, and its latency."""
     service = problem.services[instance.service]
     judged = exec_ms * (1 + problem.policy.exec_margin)
-    wait = timeout_for(instance.batch, judged, service.slo_ms, service.percentile, instance.rate_per_second)
+    rate = instance.rate_per_second
+    wait = timeout_for(instance.batch, judged, service.slo_ms, service.percentile, rate, service.variation)
     if wait is None:
         return replace(instance, exec_ms=exec_ms)  # the judge refuses it
-    reached = latency_at(instance.batch, judged, instance.rate_per_second, service.percentile, wait)
+    reached = latency_at(instance.batch, judged, rate, service.percentile, wait, service.variation)
     return replace(instance, exec_ms=exec_ms, batch_timeout_ms=wait, latency_ms=reached)

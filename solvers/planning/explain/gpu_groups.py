@@ -127,7 +127,8 @@ def _bears(problem: Problem, instance: Instance, now_ms: float) -> float:
     """Returns the longest exec at which an instance may still carry its rate, at least `now_ms`."""
     service, policy = problem.services[instance.service], problem.policy
     margin, used = 1 + policy.exec_margin, service.used_load
-    row = used_loads(limits(service.percentile, [instance.batch]).loads[instance.batch], used.share, used.most * margin)
+    rows = limits(service.percentile, [instance.batch], service.variation).loads
+    row = used_loads(rows[instance.batch], used.share, used.most * margin)
     most: float = most_exec_ms(
         row, float(instance.batch), instance.rate_per_second, service.slo_ms, margin, policy.utilization, now_ms
     )

@@ -120,7 +120,7 @@ def options(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: Notes
     service, policy = terms.service, terms.policy
     key = (
         id(group), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.cells,
-        service.used_load, service.is_dedicated,
+        service.used_load, service.variation, service.is_dedicated,
         policy.same_model_per_gpu, policy.clients_per_gpu,
     )  # fmt: skip
     known = notes.options.get(key)
@@ -210,8 +210,8 @@ def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile
 
 def loads_of(at: Measured, service: Service, policy: Policy) -> Floats:
     """Returns the accepted loads of each batch at the service's percentile."""
-    rows, used = limits(service.percentile, at.batches.tolist()).loads[at.batches], service.used_load
-    return used_loads(rows, used.share, used.most * (1 + policy.exec_margin))
+    rows, used = limits(service.percentile, at.batches.tolist(), service.variation).loads, service.used_load
+    return used_loads(rows[at.batches], used.share, used.most * (1 + policy.exec_margin))
 
 
 def measured(profile: Profile) -> Measured:

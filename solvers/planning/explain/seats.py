@@ -185,7 +185,7 @@ def instances(found: FoundSeats, terms: ServiceTerms) -> tuple[Instance, ...]:
         sm = int(alike[0]) if len(alike) else most
         batch, exec_ms = int(way.at.batches[batch_at]), float(shapes.exec_ms[row, sm])
         judged = exec_ms * (1 + policy.exec_margin)
-        wait = timeout_for(batch, judged, service.slo_ms, service.percentile, rate)
+        wait = timeout_for(batch, judged, service.slo_ms, service.percentile, rate, service.variation)
         assert wait is not None, f"{service.name} at {rate:g}/s on {pick.place} by batch {batch} was accepted"
         placed.append(
             Instance(
@@ -201,7 +201,7 @@ def instances(found: FoundSeats, terms: ServiceTerms) -> tuple[Instance, ...]:
                 clock_mhz=way.clock_mhz,
                 rate_per_second=rate,
                 exec_ms=exec_ms,
-                latency_ms=latency_at(batch, judged, rate, service.percentile, wait),
+                latency_ms=latency_at(batch, judged, rate, service.percentile, wait, service.variation),
             )
         )
     return tuple(placed)

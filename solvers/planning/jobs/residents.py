@@ -32,14 +32,15 @@ class Residents:
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
-        rows: dict[tuple[float, int, UsedLoad], int] = {}
+        rows: dict[tuple[float, float, int, UsedLoad], int] = {}
         table = np.zeros((len(instances), 15))
         gpus = gpus_with(problem, instances, ())
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
         for at, (number, gpu, line) in enumerate(lines):
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
-            row = rows.setdefault((service.percentile, instance.batch, service.used_load), len(rows))
+            key = (service.percentile, service.variation, instance.batch, service.used_load)
+            row = rows.setdefault(key, len(rows))
             slower = gpu.type.top_clock_mhz / instance.clock_mhz
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
             table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
@@ -56,8 +57,8 @@ class Residents:
         self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
         self.rows: Floats = np.array([
-            used_loads(limits(percentile, [batch]).loads[batch], load.share, load.most * self.margin)
-            for percentile, batch, load in rows
+            used_loads(limits(percentile, [batch], variation).loads[batch], load.share, load.most * self.margin)
+            for percentile, variation, batch, load in rows
         ])  # fmt: skip
 
     def slowdown(self, among: Neighbours) -> Floats:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from solvers.planning.judge.kernels import served
 from solvers.planning.judge.readings import Resident
-from solvers.planning.judge.streams import BLOCKS, REQUESTS, SKIPPED, stream
+from solvers.planning.judge.streams import BLOCKS, REQUESTS, SKIPPED, bursty_stream, stream
 from solvers.planning.judge.verdict import Violation
 from solvers.planning.problem import Policy
 
@@ -20,7 +20,14 @@ MOST_ERRORS = 4  # standard errors below the percentile that still count as chan
 
 
 def attained(
-    batch: int, exec_ms: float, timeout_ms: float, rate_per_second: float, slo_ms: float, percentile: float, seed: int
+    batch: int,
+    exec_ms: float,
+    timeout_ms: float,
+    rate_per_second: float,
+    slo_ms: float,
+    percentile: float,
+    seed: int,
+    variation: float = 0.0,
 ) -> tuple[float, float, bool]:
     """Returns the share of requests within the SLO, its standard error, and if the SLO is kept.
 
@@ -28,20 +35,32 @@ def attained(
     another seed; then up to 4 standard errors below the percentile still keep the SLO.
     """
     wanted = percentile / 100
-    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed)
+    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed, variation)
     if share >= wanted:
         return share, error, True
-    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, AGAIN_REQUESTS, AGAIN_SEED)
+    again = (AGAIN_REQUESTS, AGAIN_SEED, variation)
+    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, *again)
     return share, error, share >= wanted - MOST_ERRORS * error
 
 
 @lru_cache(maxsize=100_000)  # instances that run alike are simulated once a stream
 def simulated(
-    batch: int, exec_ms: float, timeout_ms: float, rate_per_second: float, slo_ms: float, requests: int, seed: int
+    batch: int,
+    exec_ms: float,
+    timeout_ms: float,
+    rate_per_second: float,
+    slo_ms: float,
+    requests: int,
+    seed: int,
+    variation: float = 0.0,
 ) -> tuple[float, float]:
     """Returns the share of so many requests within the SLO, and its standard error."""
+    if variation > 0:
+        units = bursty_stream(requests, seed, variation, rate_per_second, slo_ms / 1000)
+    else:
+        units = stream(requests, seed)
     share, error, _ = served(
-        stream(requests, seed), batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
+        units, batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
         requests * SKIPPED // REQUESTS, BLOCKS,
     )  # fmt: skip
     return share, error
@@ -65,7 +84,7 @@ def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, floa
         if exec_ms < inf:
             share, error, kept = attained(
                 instance.batch, exec_ms, instance.batch_timeout_ms, instance.rate_per_second,
-                service.slo_ms, service.percentile, crc32(where.encode()) % SEEDS,
+                service.slo_ms, service.percentile, crc32(where.encode()) % SEEDS, service.variation,
             )  # fmt: skip
         else:
             share, error, kept = 0.0, 0.0, False

@@ -64,6 +64,27 @@ def served(
     return mean, error, min(1.0, busy / free)
 
 
+@njit("float64[::1](float64[::1], float64[::1], float64[::1], int64)", makes_arrays=True)
+def spread_by_bursts(units: Floats, factors: Floats, mean_units: Floats, seed: int) -> Floats:
+    """Returns arrival times whose rate is by turns `factors[0]` and `factors[1]` of what it is in `units`.
+
+    The phases last so long on average, exponentially. The times of a Poisson stream are the integral of the rate.
+    """
+    np.random.seed(seed)
+    found = np.empty(units.shape[0])
+    phase = 1 if np.random.random() * (mean_units[0] + mean_units[1]) < mean_units[1] else 0
+    began, passed = 0.0, 0.0  # of this phase: its time, and the integral until then
+    lasts = np.random.exponential(mean_units[phase])
+    for request in range(units.shape[0]):
+        while units[request] > passed + lasts * factors[phase]:
+            began += lasts
+            passed += lasts * factors[phase]
+            phase = 1 - phase
+            lasts = np.random.exponential(mean_units[phase])
+        found[request] = began + (units[request] - passed) / factors[phase]
+    return found
+
+
 @njit("float64(int64, float64)", makes_arrays=True)
 def busy_at_timeout_0(batch: int, arrivals: float) -> float:
     """Returns the fraction of time that a batch server is busy; `arrivals` come on average while a batch runs.

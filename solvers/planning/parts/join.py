@@ -124,15 +124,13 @@ def _retimed(problem: Problem, service: Service, lines: Sequence[Instance], rate
     """Returns the instances with these rates, their timeouts and predictions."""
     judged = [line.exec_ms * (1 + problem.policy.exec_margin) for line in lines]
     several = len(lines)
-    waits = timeouts(
-        [service.percentile] * several, [line.batch for line in lines], judged, [service.slo_ms] * several,
-        rates.tolist(),
-    )  # fmt: skip
+    waits = timeouts([service] * several, [line.batch for line in lines], judged, rates.tolist())
     found = []
     for line, rate, exec_ms, wait in zip(lines, rates.tolist(), judged, waits, strict=True):
         wait_ms = line.batch_timeout_ms if wait is None else wait
         if wait_ms and abs(wait_ms - line.batch_timeout_ms) <= 1e-9 * max(1.0, wait_ms):
             wait_ms = line.batch_timeout_ms
-        latency = latency_at(line.batch, exec_ms, rate, service.percentile, min(wait_ms, exec_ms)) if exec_ms else 0.0
+        reached = (line.batch, exec_ms, rate, service.percentile, min(wait_ms, exec_ms), service.variation)
+        latency = latency_at(*reached) if exec_ms else 0.0
         found.append(replace(line, rate_per_second=rate, batch_timeout_ms=wait_ms, latency_ms=float(latency)))
     return found

@@ -82,7 +82,7 @@ def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int)
     batches, rates = t.batches[b.batch[*at]].tolist(), x.rate[*at].tolist()
     services = [t.services[number] for number in t.offer_service[offers].tolist()] if seats else []
     of = [t.problem.services[name] for name in services]
-    waits = timeouts([s.percentile for s in of], batches, exec_ms * t.margin, [s.slo_ms for s in of], rates)
+    waits = timeouts(of, batches, exec_ms * t.margin, rates)
     times = exec_ms.tolist()
     found = []
     for k, (gpu, slot) in enumerate(seats):
@@ -125,9 +125,11 @@ def predicted(d: RunningBoard) -> tuple[Instance, ...]:
         line = d.lines[gpu][slot]
         assert line
         if abs(line.exec_ms - time) > 1e-9 * time or not line.latency_ms:
-            percentile = d.t.problem.services[line.service].percentile
+            of = d.t.problem.services[line.service]
             wait = min(line.batch_timeout_ms, time * d.t.margin)
-            latency_ms = latency_at(line.batch, time * d.t.margin, line.rate_per_second, percentile, wait)
+            latency_ms = latency_at(
+                line.batch, time * d.t.margin, line.rate_per_second, of.percentile, wait, of.variation
+            )
             line = replace(line, exec_ms=time, latency_ms=float(latency_ms))
         found.append(line)
     return tuple(found)

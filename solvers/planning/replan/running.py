@@ -164,10 +164,7 @@ def _stir_mistimed(d: RunningBoard) -> None:
     exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])
     known = [line for line in lines if line]
     of = [t.problem.services[line.service] for line in known]
-    waits = timeouts(
-        [service.percentile for service in of], [line.batch for line in known], list(exec_ms * t.margin),
-        [service.slo_ms for service in of], [line.rate_per_second for line in known],
-    )  # fmt: skip
+    waits = timeouts(of, [line.batch for line in known], exec_ms * t.margin, [line.rate_per_second for line in known])
     for (gpu, _), line, wait in zip(seats, known, waits, strict=True):
         if wait is not None and abs(wait - line.batch_timeout_ms) > 1e-9 * max(1.0, wait):
             d.save(gpu)

@@ -28,33 +28,34 @@ def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) ->
 
 
 def timeouts(
-    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float] | Floats, slos_ms: Sequence[float],
-    rates: Sequence[float],
-) -> list[float | None]:  # fmt: skip
+    services: Sequence[Service], batches: Sequence[int], judged_ms: Sequence[float] | Floats, rates: Sequence[float]
+) -> list[float | None]:
     """Returns the timeout under which each rate is accepted: 0 if that is enough, None if no timeout is."""
-    found = _timeouts(percentiles, batches, judged_ms, slos_ms, rates).tolist()
+    promises = [(service.percentile, service.variation) for service in services]
+    found = _timeouts(promises, batches, judged_ms, [service.slo_ms for service in services], rates).tolist()
     return [None if isnan(timeout) else timeout for timeout in found]
 
 
 def _timeouts(
-    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float] | Floats, slos_ms: Sequence[float],
-    rates: Sequence[float],
+    promises: Sequence[tuple[float, float]], batches: Sequence[int], judged_ms: Sequence[float] | Floats,
+    slos_ms: Sequence[float], rates: Sequence[float],
 ) -> Floats:  # fmt: skip
-    """Returns what `timeout_for` finds for each, with NaN where no timeout is enough."""
+    """Returns what `timeout_for` finds for each percentile and variation, with NaN where no timeout is enough."""
     found = np.zeros(len(rates))
     whole = np.array(batches, dtype=np.int64)
     exec_ms, rate, slo = (np.array(values, dtype=np.float64) for values in (judged_ms, rates, slos_ms))
     with np.errstate(divide="ignore", invalid="ignore"):
         load, ratio = rate * exec_ms / whole / 1000, slo / exec_ms
-    percentile = np.array(percentiles, dtype=np.float64)
-    for value in np.unique(percentile):
-        at = np.flatnonzero(percentile == value)
-        table = limits(float(value), set(whole[at].tolist()))
+    number = {promise: place for place, promise in enumerate(sorted(set(promises)))}
+    of = np.array([number[promise] for promise in promises], dtype=np.int64)
+    for (percentile, variation), place in number.items():
+        at = np.flatnonzero(of == place)
+        table = limits(percentile, set(whole[at].tolist()), variation)
         late = at[load[at] > _accepted(table.prompt, whole[at], ratio[at]) * (1 + SLACK_SHARE)]
         if len(late) <= FEW_LINES:
             for index in late:
-                line = (int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index]))
-                timeout = timeout_for(*line)
+                line = (int(whole[index]), float(exec_ms[index]), float(slo[index]), percentile, float(rate[index]))
+                timeout = timeout_for(*line, variation)
                 found[index] = nan if timeout is None else timeout
         else:
             accepted = _accepted(table.loads, whole[late], ratio[late])
@@ -75,7 +76,7 @@ def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
     lines = [resident.instance for resident in residents]
     services = [resident.service for resident in residents]
     wanted = _timeouts(
-        [service.percentile if service else 99.9 for service in services],
+        [(service.percentile, service.variation) if service else (99.9, 0.0) for service in services],
         [line.batch for line in lines],
         judged_ms,
         [service.slo_ms if service else 0.0 for service in services],
@@ -101,8 +102,10 @@ def _holds(service: Service | None, instance: Instance, judged_ms: float) -> boo
     timeout_ms, rate = instance.batch_timeout_ms, instance.rate_per_second
     if service is None or judged_ms <= 0 or rate <= 0 or not 0 <= timeout_ms <= judged_ms < inf:
         return False
+    if service.variation > 0 and timeout_ms > 0:  # what a timeout does among bursts is not known
+        return False
     try:
-        latency_ms = latency_at(instance.batch, judged_ms, rate, service.percentile, timeout_ms)
+        latency_ms = latency_at(instance.batch, judged_ms, rate, service.percentile, timeout_ms, service.variation)
     except (OutsideTheTable, ValueError):
         return False
     return latency_ms <= service.slo_ms * (1 + SLACK_SHARE)

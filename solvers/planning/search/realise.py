@@ -133,7 +133,7 @@ def instances(t: Tables, placed: PlacedInstances) -> tuple[list[Instance], list[
                 clock_mhz=_clock_mhz(t.problem.type_of(node), seat.clock),
                 rate_per_second=float(rate),
                 exec_ms=float(time),
-                latency_ms=float(latency_at(batch, time * t.margin, rate, service.percentile, wait)),
+                latency_ms=float(latency_at(batch, time * t.margin, rate, service.percentile, wait, service.variation)),
             )
         )
     missed = [
@@ -173,17 +173,15 @@ def _waits(t: Tables, seats: list[_Seat], exec_ms: Floats, rates: Floats, unserv
     """Returns the timeouts. Lowers each rate that no timeout allows, and adds what that loses to `unserved`."""
     services = [_service_of(t, seat) for seat in seats]
     batches = [int(t.batches[seat.batch]) for seat in seats]
-    waits = timeouts(
-        [s.percentile for s in services], batches, list(exec_ms * t.margin), [s.slo_ms for s in services], list(rates)
-    )
+    waits = timeouts(services, batches, exec_ms * t.margin, list(rates))
     for i in [i for i, wait in enumerate(waits) if wait is None]:
         # A service with too few instances was dropped; where shares are priced, the SMs it frees slow its neighbours.
-        judged = float(exec_ms[i] * t.margin)
-        most = max_rate(batches[i], judged, services[i].slo_ms, services[i].percentile)[0]
+        of, judged = services[i], float(exec_ms[i] * t.margin)
+        most = max_rate(batches[i], judged, of.slo_ms, of.percentile, of.variation)[0]
         lower = min(most, t.utilization * batches[i] / exec_ms[i] * 1000) * (1 - 1e-9)
         if lower > 0:
-            waits[i] = timeout_for(batches[i], judged, services[i].slo_ms, services[i].percentile, lower)
-        unserved[t.number_of[services[i].name]] += rates[i] - lower
+            waits[i] = timeout_for(batches[i], judged, of.slo_ms, of.percentile, lower, of.variation)
+        unserved[t.number_of[of.name]] += rates[i] - lower
         rates[i] = lower
     return waits
 

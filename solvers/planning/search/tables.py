@@ -55,7 +55,7 @@ class Tables:
     survives: NDArray[np.bool_]  # the loss of any node
     model: Ints
     tenant: Ints
-    # accepted loads of the latency package: percentile x batch x bin of SLO / exec -> load
+    # accepted loads of the latency package: percentile and variation x batch x bin of SLO / exec -> load
     loads: Floats
     batches: Ints
     # profiles
@@ -209,15 +209,15 @@ def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[
     return exec_ms, memory_gib
 
 
-def _row(service: Service, margin: float) -> tuple[float, float, float]:
-    return service.percentile, service.used_load.share, service.used_load.most * margin
+def _row(service: Service, margin: float) -> tuple[float, float, float, float]:
+    return service.percentile, service.variation, service.used_load.share, service.used_load.most * margin
 
 
-def _loads(rows: Sequence[tuple[float, float, float]], batches: Sequence[int]) -> Floats:
-    """Returns the loads that the latency package accepts, by (percentile, share of them used, most) and batch."""
+def _loads(rows: Sequence[tuple[float, float, float, float]], batches: Sequence[int]) -> Floats:
+    """Returns the accepted loads by (percentile, variation, share of them used, most) and batch."""
     found = [
-        latency.used_loads(latency.limits(percentile, batches).loads[batches], share, most)
-        for percentile, share, most in rows
+        latency.used_loads(latency.limits(percentile, batches, variation).loads[batches], share, most)
+        for percentile, variation, share, most in rows
     ]
     return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
 

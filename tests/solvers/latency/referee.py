@@ -23,6 +23,35 @@ def simulate(
     for index in range(count):
         now += np.random.exponential(1.0 / rate_per_ms)
         arrivals[index] = now
+    return serve(batch, exec_ms, timeout_ms, slo_ms, arrivals, blocks)
+
+
+@njit("float64[::1](float64, float64, float64, int64, int64)", makes_arrays=True)
+def bursty_arrivals(rate_per_ms: float, variation: float, slo_ms: float, count: int, seed: int) -> Any:
+    """Arrivals at two rates by turns, each of which brings half of them: event by event, as a Markov chain."""
+    np.random.seed(seed)
+    apart = np.sqrt(variation / (1.0 + variation))
+    rates = np.array([rate_per_ms / (1.0 + apart), rate_per_ms / (1.0 - apart)])
+    leaves = np.array([(1.0 - apart) / slo_ms, (1.0 + apart) / slo_ms])
+    phase = 0
+    arrivals = np.empty(count)
+    now = 0.0
+    index = 0
+    while index < count:
+        both = rates[phase] + leaves[phase]
+        now += np.random.exponential(1.0 / both)
+        if np.random.random() * both < rates[phase]:
+            arrivals[index] = now
+            index += 1
+        else:
+            phase = 1 - phase
+    return arrivals
+
+
+@njit("float64(int64, float64, float64, float64, float64[::1], float64[::1])", makes_arrays=True)
+def serve(batch: int, exec_ms: float, timeout_ms: float, slo_ms: float, arrivals: Any, blocks: Any) -> float:
+    """Share of these requests within the SLO, by blocks; returns the share of time busy."""
+    count = len(arrivals)
     skipped = count // 100
     size = (count - skipped) // len(blocks)
     free_at = busy_ms = 0.0
@@ -43,23 +72,29 @@ def simulate(
 
 
 def shares(
-    batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float, slo_ms: float, count: int, seed: int
-) -> tuple[float, float]:
+    batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float, slo_ms: float, count: int, seed: int,
+    variation: float = 0.0,
+) -> tuple[float, float]:  # fmt: skip
     """Share within the SLO, and its standard error from block means."""
     blocks = np.zeros(BLOCKS)
-    simulate(batch, exec_ms, rate_per_second / 1000.0, timeout_ms, slo_ms, count, seed, blocks)
+    if variation > 0.0:
+        arrivals = bursty_arrivals(rate_per_second / 1000.0, variation, slo_ms, count, seed)
+        serve(batch, exec_ms, timeout_ms, slo_ms, arrivals, blocks)
+    else:
+        simulate(batch, exec_ms, rate_per_second / 1000.0, timeout_ms, slo_ms, count, seed, blocks)
     return float(blocks.mean()), float(blocks.std(ddof=1) / BLOCKS**0.5)
 
 
 def refuses(
-    batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float, slo_ms: float, percentile: float, seed: int
-) -> str:
+    batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float, slo_ms: float, percentile: float, seed: int,
+    variation: float = 0.0,
+) -> str:  # fmt: skip
     """What is wrong with a promise; empty when nothing is."""
     wanted = percentile / 100.0
-    share, _ = shares(batch, exec_ms, rate_per_second, timeout_ms, slo_ms, FEW, seed)
+    share, _ = shares(batch, exec_ms, rate_per_second, timeout_ms, slo_ms, FEW, seed, variation)
     if share >= wanted:
         return ""
-    share, error = shares(batch, exec_ms, rate_per_second, timeout_ms, slo_ms, MANY, seed + 1)
+    share, error = shares(batch, exec_ms, rate_per_second, timeout_ms, slo_ms, MANY, seed + 1, variation)
     if share >= wanted - 4.0 * error:
         return ""
     return (

@@ -143,7 +143,7 @@ def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTer
     batch, exec_ms = int(way.at.batches[looked.by[row, sm]]), float(looked.exec_ms[row, sm])
     judged = exec_ms * (1 + terms.policy.exec_margin)
     service = terms.service
-    wait = timeout_for(batch, judged, service.slo_ms, service.percentile, each)
+    wait = timeout_for(batch, judged, service.slo_ms, service.percentile, each, service.variation)
     if wait is None:
         return None
     made = tuple(
@@ -151,7 +151,7 @@ def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTer
             instance, id=f"{instance.id}/instead-{number}", node=place[0], gpu=place[1], variant=way.profile.variant,
             batch=batch, batch_timeout_ms=wait, sm_percent=sm, memory_gib=way.profile.memory_gib[batch],
             clock_mhz=way.clock_mhz, rate_per_second=each, exec_ms=exec_ms,
-            latency_ms=latency_at(batch, judged, each, service.percentile, wait),
+            latency_ms=latency_at(batch, judged, each, service.percentile, wait, service.variation),
         )
         for number, place in enumerate(gpu.places[:copies], 1)
     )  # fmt: skip

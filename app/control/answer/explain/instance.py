@@ -175,7 +175,7 @@ def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[B
             continue
         exec_ms = value_at(curve, sm_percent) * slower
         judged = exec_ms * (1 + policy.exec_margin)
-        row = limits(service.percentile, [batch]).loads[batch]
+        row = limits(service.percentile, [batch], service.variation).loads[batch]
         load = min(float(accepted_load(row, service.slo_ms / judged)), policy.utilization * (1 + policy.exec_margin))
         found.append(BatchCarries(batch, max(0.0, 1000 * load * batch / judged), exec_ms))
     return tuple(found)

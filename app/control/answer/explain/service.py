@@ -10,6 +10,7 @@ from math import inf
 from app.control.answer.explain.instance import InstanceWhy, describe_instance, why_instance
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.wording import count, money, ms, rate
+from solvers.latency import burstiness_of
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
@@ -97,6 +98,12 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
             f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
+    if service.variation > 0:
+        index = burstiness_of(service.variation, service.rate_per_second, service.slo_ms)
+        sentences.append(
+            f"its requests come in bursts: counted over {service.slo_ms:g} ms, their variance is {index:.3g} times"
+            " their mean; each instance carries less than it would of steady arrivals"
+        )
     if why.rules and why.rules.per_hour < inf:
         sentences.append(f"its availability ({why.rules.rules}) costs about {money(why.rules.per_hour)} an hour")
     if why.missing:

@@ -59,7 +59,7 @@ def _of_profile(problem: Problem, service: Service, profile: Profile) -> Iterato
     whole_gib = problem.gpu_types[profile.gpu_type].memory_gib
     margin = 1 + problem.policy.exec_margin
     batches = sorted(batch for batch in profile.latency_ms if profile.memory_gib[batch] <= whole_gib)
-    rows = limits(service.percentile, set(batches)).prompt
+    rows = limits(service.percentile, set(batches), service.variation).prompt
     for batch in batches:
         points = profile.latency_ms[batch]
         percents = np.arange(points[0][0], points[-1][0] + 1)

@@ -127,7 +127,7 @@ def _least(problem: Problem, profile: Profile, service: Service) -> float:
     batch = np.array([row[1] for row in rows], dtype=np.int64)
     judged_ms = np.array([row[2] for row in rows], dtype=np.float64) * (1 + problem.policy.exec_margin)
     loads = np.zeros(len(rows))
-    table = limits(service.percentile, set(batch.tolist())).prompt
+    table = limits(service.percentile, set(batch.tolist()), service.variation).prompt
     accepted_loads(table, batch, service.slo_ms / judged_ms, loads)
     loads = np.minimum(loads, problem.policy.utilization * (1 + problem.policy.exec_margin))
     rates = 1000 * loads * batch / judged_ms

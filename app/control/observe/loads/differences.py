@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.contract.gateways import GatewayCounts
+from agents.contract.gateways import GatewayCounts, WindowTotals
 from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
@@ -29,6 +29,7 @@ class CounterIncrease:
     shed: int = 0  # of the errors
     timed: int = 0  # answers that the gateway itself compared with the SLO
     late: int = 0  # of those, slower than the SLO
+    windows: Sequence[WindowTotals] = ()  # blocks of windows that were counted
 
     def slow(self, slo_ms: float) -> float:
         """Returns the answers slower than the SLO; for untimed answers, as the histogram estimates."""
@@ -65,6 +66,7 @@ class _Total:
     shed: int = 0
     timed: int = 0
     late: int = 0
+    windows: Sequence[WindowTotals] = ()
 
 
 class NodeTotals:
@@ -140,8 +142,11 @@ class GatewayTotals:
                 shed=service_counts.shed,
                 timed=service_counts.timed,
                 late=service_counts.late,
+                windows=service_counts.windows if seconds > 0 else (),
             )
             service = increases.setdefault(service_counts.service, CounterIncrease())
+            # All that a gateway has counted is evidence, for a new leader, too.
+            service.windows = _added_windows(service_counts.windows, known.windows if known else ())
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[service_counts.service]  # counting begins with the first report
             ended = service_counts.requests - (known.requests if known else 0)
@@ -182,6 +187,23 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
     grown = [max(0, count - earlier) for count, earlier in zip(counts, before, strict=False)]
     grown.extend(counts[len(before) :])
     return grown
+
+
+def _added_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
+    """Returns the blocks counted since; all of them where counting began again."""
+    if not windows or windows == before:
+        return ()
+    known = {counted.slos: counted for counted in before}
+    added = []
+    for counted in windows:
+        earlier = known.get(counted.slos)
+        if earlier is None or counted.blocks < earlier.blocks:
+            added.append(counted)
+        elif counted.blocks > earlier.blocks:
+            sums = ((getattr(counted, name), getattr(earlier, name)) for name in ("spread", "means", "squares"))
+            grown = (max(0.0, now - then) for now, then in sums)
+            added.append(WindowTotals(counted.slos, counted.blocks - earlier.blocks, *grown))
+    return added
 
 
 def _rates(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from app.control.domain.snapshot import ExpectedLoad
@@ -95,6 +95,8 @@ class Loads:
                 full = window.passed(last, at)
                 if full:
                     self._full.append(full)
+                    forecast = self._forecasts.get(window.name)
+                    window.outlook.add(window.samples[-1], forecast.rate if forecast else 0.0)
         self._last = max(at, self._last or at)
 
     def expect(
@@ -190,7 +192,13 @@ class Loads:
             silent_seconds=silent,
             risen_seconds=now - risen_at,
         )
+        raised = window.outlook.raised(found.rate) if found.reason in ("held", "risen") else found.rate
+        if raised > found.rate:
+            found = replace(found, rate=raised, high=max(found.high, raised), reason="outlook")
         if found.rate > base > 0:
             risen_at = now
         self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at)
-        return ExpectedLoad(found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason)
+        return ExpectedLoad(
+            found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
+            window.bursts.variation, window.bursts.burstiness,
+        )  # fmt: skip

@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from app.control.observe.loads.bursts import BurstBelief
 from app.control.observe.loads.differences import CounterIncrease
 from app.control.observe.loads.latencies import add
+from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
 from solvers.forecast import Sample
@@ -32,6 +34,8 @@ class LoadWindow:
         self.reported_at = 0.0
         self.slo_ms = 0.0
         self.percentile = 0.0
+        self.bursts = BurstBelief()
+        self.outlook = Outlook()
         self.shed_at = 0.0  # when a report last counted rejected requests
         self._answered: deque[tuple[float, float, float]] = deque(maxlen=MOST_ANSWERED)  # time, requests, in time
         self._seconds = 0.0
@@ -56,6 +60,8 @@ class LoadWindow:
         """Adds the counts of a report."""
         if source != self.source:
             return
+        if increase.windows:
+            self.bursts.add(increase.windows, now)
         self._counted.errors += increase.errors
         self._counted.timed += increase.timed
         self._counted.late += increase.late

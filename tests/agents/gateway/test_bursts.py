@@ -1,0 +1,77 @@
+"""The gateway's measure of bursts, on arrivals whose dispersion is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agents.gateway.bursts import SCALES, BurstMeter
+from agents.gateway.desired import servers_by_name
+from agents.gateway.requests import Tallies
+from tests.agents.gateway.test_counting import KNOWN, LINE
+
+SLO_MS = 50.0
+
+
+def measured(arrivals: NDArray[np.float64], answers: NDArray[np.float64] | None = None) -> dict[int, float]:
+    """The dispersion by scale, of arrivals in seconds that are known when they are answered."""
+    meter = BurstMeter(SLO_MS)
+    known = arrivals + (0.02 if answers is None else answers)
+    for at in np.argsort(known):
+        meter.arrived(float(arrivals[at]), float(known[at]))
+    return {total.slos: total.spread / total.means for total in meter.totals()}
+
+
+def gamma_gaps(variation: float, count: int, rate_per_second: float, seed: int) -> NDArray[np.float64]:
+    gaps = np.random.default_rng(seed).gamma(1 / variation**2, variation**2, count)
+    arrivals: NDArray[np.float64] = 100.0 + np.cumsum(gaps) / rate_per_second
+    return arrivals
+
+
+def test_poisson_arrivals_have_a_dispersion_of_one_at_every_scale() -> None:
+    found = measured(gamma_gaps(1.0, 400_000, 500.0, seed=1))
+    assert set(found) == set(SCALES)
+    assert list(found.values()) == pytest.approx([1.0, 1.0, 1.0], abs=0.12)
+
+
+def test_gaps_that_vary_twice_as_much_scatter_four_times() -> None:
+    found = measured(gamma_gaps(2.0, 400_000, 2000.0, seed=2))
+    assert found[4] == pytest.approx(4.0, rel=0.1)
+    assert found[1] == pytest.approx(4.0, rel=0.1)
+
+
+def test_the_order_of_the_answers_changes_nothing() -> None:
+    arrivals = gamma_gaps(2.0, 50_000, 1000.0, seed=3)
+    answers = np.random.default_rng(4).uniform(0.0, 0.9, len(arrivals))
+    assert measured(arrivals, answers)[1] == pytest.approx(measured(arrivals)[1], rel=0.02)
+
+
+def test_a_rate_that_changes_slowly_is_no_burst() -> None:
+    steady = gamma_gaps(1.0, 300_000, 1000.0, seed=5)
+    slowly = np.interp(steady, *_clock(steady[0], steady[-1]))
+    assert measured(slowly)[1] == pytest.approx(1.0, abs=0.1)
+
+
+def _clock(first: float, last: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Time that passes at speeds between 0.6 and 1.4, back and forth within two minutes."""
+    at = np.linspace(first, last, 10_000)
+    speed = 1.0 + 0.4 * np.sin(2 * np.pi * at / 120.0)
+    return at, first + np.concatenate([[0.0], np.cumsum(speed[1:]) * (at[1] - at[0])])
+
+
+def test_long_silence_is_no_burst() -> None:
+    arrivals = gamma_gaps(1.0, 200_000, 1000.0, seed=6)
+    arrivals[100_000:] += 3600.0
+    assert measured(arrivals)[1] == pytest.approx(1.0, abs=0.1)
+
+
+def test_log_lines_are_counted_by_when_their_requests_arrived() -> None:
+    known = Tallies()
+    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, slos_ms={"shop/search": SLO_MS})
+    for at in gamma_gaps(1.0, 20_000, 1000.0, seed=7):
+        known.add(LINE, float(at) + 0.012)
+    service = next(counted for counted in known.counted() if not counted.copy)
+    shortest = service.windows[0]
+    assert (shortest.slos, shortest.blocks) == (1, pytest.approx(20 / (16 * SLO_MS / 1000), abs=3))
+    assert shortest.means / shortest.blocks == pytest.approx(1000 * SLO_MS / 1000, rel=0.05)
