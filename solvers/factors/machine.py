@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from solvers.factors import kernels
-from solvers.interference.candidate import Floats
+
+Floats = npt.NDArray[np.float64]
 
 FIRST_FACTOR = 0.1  # size of a factor's random start: at 0 its slope would stay 0
 ERRORS_KEPT = 0.9  # of the running squared error, at each new sample
