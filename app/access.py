@@ -50,6 +50,7 @@ class Noun(StrEnum):
     ATTAINMENT = "Attainment"
     OVERVIEW = "Overview"
     MONEY = "Money"
+    CAMPAIGN = "Campaign"
 
 
 class Reach(StrEnum):
@@ -114,10 +115,12 @@ _READ_ALL: Grants = {
     (Noun.ATTAINMENT, AccessVerb.READ): Reach.ALL,
     (Noun.MONEY, AccessVerb.READ): Reach.ALL,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
+    (Noun.CAMPAIGN, AccessVerb.READ): Reach.ALL,
 }
 _OPERATE: Grants = {
     **_READ_ALL,
     **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
+    (Noun.CAMPAIGN, AccessVerb.WRITE): Reach.ALL,
     (Noun.PLAN, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
     (Noun.WHAT_IF, AccessVerb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
     (Noun.CORDON, AccessVerb.WRITE): Reach.ALL,

@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from app.campaigns import ending as ending_campaigns
 from app.clockwork import Clockwork
 from app.context import Context
 from app.ledger import ending, keeping
@@ -20,7 +21,7 @@ from app.nodes.pace import WorkPace
 from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
-from app.store.fleet import gateways, node_state, refusals, service_hours
+from app.store.fleet import campaigns, gateways, node_state, refusals, service_hours
 from app.store.money import quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 
@@ -31,6 +32,7 @@ SERVICES_AT_ONCE = 20
 PRUNED_AT_ONCE = 5000
 MOST_ALONE = 500  # nodes, after one of several has failed
 EVENT_DAYS = 30.0
+CAMPAIGN_AGE = timedelta(days=400)
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class Housekeeping:
             (self.mark_silent_nodes, 10, 10),
             (self.note_devices, 10, 10),
             (self.refresh_tokens, 10, 10),
+            (self.guard_campaigns, 5, 5),
             (self.note_token_use, 20, 30),
             (self.roll_up_hours, 60, 300),
             (self.account, 30, 60),
@@ -100,6 +103,11 @@ class Housekeeping:
 
     def refresh_tokens(self) -> None:
         self._context.authenticator.refresh()
+
+    def guard_campaigns(self) -> None:
+        """Stops profiling campaigns beside which a service suffers."""
+        if self._database.read(campaigns.live_by_node):
+            self._database.write(_turn("guard_campaigns", ending_campaigns.stop_harmful))
 
     def note_token_use(self) -> None:
         used = self._context.authenticator.used()
@@ -156,6 +164,7 @@ class Housekeeping:
         self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
         self._database.write(change_counts.forget)
+        self._database.write(lambda c: campaigns.forget(c, CAMPAIGN_AGE))
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 
     def drop_old_partitions(self) -> None:

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from app.api import (
     apply,
     audit,
+    campaigns,
     cordons,
     endpoints,
     events,
@@ -114,7 +115,7 @@ def assemble(settings: Settings) -> FastAPI:
     for router in (
         *map(objects.router, STORED),
         *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
-        *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview, reports)),
+        *(m.router for m in (plans, explain, whatif, cordons, campaigns, events, slo, overview, reports)),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)

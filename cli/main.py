@@ -58,6 +58,13 @@ VERBS = (
     CommandVerb(
         "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
     ),
+    CommandVerb(
+        "profile",
+        "cli.verbs.profile",
+        "Plan",
+        "measure a model on a GPU or at a URL, and write its Profile",
+        "solvers",
+    ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),

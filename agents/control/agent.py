@@ -14,9 +14,10 @@ import msgspec
 from agents.contract.assignments import Assignment
 from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
 from agents.contract.reports import Answer, Inventory
-from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, find_contradiction, judge_assignment
+from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment, next_incarnation
 from agents.control.composing import ReportHeading, compose_report
 from agents.control.contact import Contact
+from agents.control.profiler import Profiler
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
 from agents.node.fitting import fit
@@ -35,6 +36,7 @@ SMALLEST_REPORT_BYTES = 16 << 10
 TOO_LARGE = 413
 ANSWER_SECONDS = 10.0  # beyond the poll's own wait
 LONGEST_PAUSE_SECONDS = 30.0
+CLOSE_SECONDS = 5.0  # until a measured copy has ended
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Agent:
         self._node = node
         self._date = date
         self._memory = memory
+        self._profiler = Profiler(node.seat(), folder.path, credential.node)
         self._version = self._memory.assignment.version if self._memory.assignment else 0
         self._sequence = 0
         self._stale = 0
@@ -68,21 +71,30 @@ class Agent:
         self._trouble = ""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
         if self._memory.assignment is not None:
             node.offer(self._memory.assignment)
 
     def run(self) -> None:
         """Runs until `stop`. The first report is sent before anything is changed, and tells what was found here."""
-        poller = threading.Thread(target=self._repeat, args=("assignment", self._poll_once), daemon=True)
-        poller.start()
+        self._profiler.clean()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(what, once), name=what, daemon=True)
+            for what, once in (("assignment", self._poll_once), ("profiling", self._measure))
+        ]
+        for thread in self._threads:
+            thread.start()
         self._repeat("report", self._report_in_turn)
 
     def stop(self) -> None:
         self._stopping.set()
+        self._profiler.stop()
         self._node.ledger.news.set()
 
     def close(self) -> None:
-        """Stops the node's threads once `run` has ended. Copies keep running."""
+        """Stops the node's threads once `run` has ended. Copies keep running, but for one that was just measured."""
+        for thread in self._threads[1:]:
+            thread.join(timeout=CLOSE_SECONDS)
         self._node.stop()
 
     @property
@@ -139,6 +151,7 @@ class Agent:
         resent = {dropped.what for dropped in answer.dropped if dropped.reason in SENT_AGAIN}
         self._node.acknowledge(report.usage, resent)
         self._follow_incarnation(report.incarnation, answer)
+        self._profiler.offer(answer.campaign)
         return answer
 
     def _send(self, link: Link, report: bytes) -> Answer:
@@ -152,16 +165,8 @@ class Agent:
         return decode_answer(reply.body, Answer)
 
     def _follow_incarnation(self, sent: int, answer: Answer) -> None:
-        """Continues above the known incarnation if our state was lost or a twin runs, or our reports are ignored.
-
-        If ours is ahead of the server's clock, it was taken from a wrong clock, and continues below.
-        """
-        wanted = self._memory.incarnation
-        if any(dropped.what == "state" and dropped.reason == "ahead" for dropped in answer.dropped):
-            wanted = max(1, answer.incarnation + 1, int(answer.now.timestamp()))
-        elif sent < answer.incarnation:
-            wanted = answer.incarnation + 1
-        if wanted != self._memory.incarnation and wanted <= HIGHEST_INCARNATION:
+        wanted = next_incarnation(self._memory.incarnation, sent, answer)
+        if wanted != self._memory.incarnation:
             with self._lock:
                 self._memory.incarnation = wanted
                 self._folder.keep_memory(self._memory)
@@ -223,6 +228,10 @@ class Agent:
         asked_at = time.monotonic()
         self.poll_once(link)
         self._stopping.wait(SOONEST_POLL_SECONDS - (time.monotonic() - asked_at))
+
+    def _measure(self, link: Link) -> None:
+        self._profiler.await_campaign()
+        self._profiler.work(link)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:
         used, link = self._credential, self._link()

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from agents.contract.assignments import Assignment
+from agents.contract.reports import Answer
 from agents.node.state_folder import AgentMemory, StateFolder
 
 MOST_INCARNATIONS = 2**32  # a report has 32 bits for it
@@ -59,3 +60,17 @@ def begin_incarnation(folder: StateFolder, now: datetime) -> AgentMemory:
         memory.incarnation = 1
     folder.keep_memory(memory)
     return memory
+
+
+def next_incarnation(own: int, sent: int, answer: Answer) -> int:
+    """Returns the incarnation to continue with, after a report that was `sent` under one.
+
+    It continues above the known one if our state was lost or a twin runs, or our reports are ignored. If ours is ahead
+    of the server's clock, it was taken from a wrong clock, and continues below.
+    """
+    wanted = own
+    if any(dropped.what == "state" and dropped.reason == "ahead" for dropped in answer.dropped):
+        wanted = max(1, answer.incarnation + 1, int(answer.now.timestamp()))
+    elif sent < answer.incarnation:
+        wanted = answer.incarnation + 1
+    return wanted if wanted <= HIGHEST_INCARNATION else own

@@ -28,8 +28,10 @@ from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import NodeRecord, StateFolder
 from agents.policy.health import HealthVerdict
+from agents.profiling.copy import is_measured
+from agents.profiling.seat import ProfilingSeat
 from agents.runtime import Running
-from agents.seams.device import DeviceError
+from agents.seams.device import DeviceError, GpuDevice
 from agents.seams.routes import Routes, StoredReports
 from agents.templates.reading import Template
 
@@ -71,7 +73,7 @@ class LocalNode:
         self._energy_kept_at = clock()
         self._record = folder.node_record()
         self._assignment: Assignment | None = None
-        filler = Filler(around.templates, around.host, folder.control_key())
+        self._filler = filler = Filler(around.templates, around.host, folder.control_key())
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
         routes = GatewayRoutes(around.routes, clock)
@@ -92,7 +94,8 @@ class LocalNode:
         self.watch.drain(self._record.draining)
         last_look = folder.last_seen()
         # A copy whose end no earlier agent recorded held its share until that agent's last line.
-        self.strangers: tuple[Running, ...] = self.keeper.recover(max(last_look, journal.last_written or last_look))
+        found = self.keeper.recover(max(last_look, journal.last_written or last_look))
+        self.strangers: tuple[Running, ...] = tuple(stray for stray in found if not is_measured(stray.copy))
         self.counters.take_over(copy.id for copy in self.keeper.copies())
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -172,6 +175,24 @@ class LocalNode:
         known = {copy.id for copy in self.keeper.copies()}
         self.strangers = tuple(running for running in self.strangers if running.copy not in known)
         return lines
+
+    def seat(self) -> ProfilingSeat:
+        """Returns what a measurement on one of the GPUs needs."""
+        return ProfilingSeat(self._around.drivers, self._filler, self._around.host, self._device, self._occupants)
+
+    def _device(self, gpu: int) -> GpuDevice | None:
+        return self.watch.devices.found.get(self.watch.indexes.get(gpu, ""))
+
+    def _occupants(self, gpu: int) -> str:
+        """Returns what runs on a GPU, or is assigned to it, or why it may not be used; empty: it is free."""
+        uuid = self.watch.indexes.get(gpu, "")
+        verdict = self.watch.devices.verdicts.get(uuid)
+        if verdict is not None and verdict.fenced:
+            return f"GPU {gpu} is fenced: {verdict.reason}"
+        there = {copy.instance for copy in self.keeper.copies() if copy.gpu == uuid}
+        if self._assignment is not None:
+            there |= {instance.id for instance in self._assignment.instances if instance.gpu == gpu}
+        return f"on GPU {gpu}: {', '.join(sorted(there))}" if there else ""
 
     def inventory(self) -> Inventory:
         return reporting.inventory(self.watch.indexes, self.watch.devices.found, list(self._around.templates), VERSION)

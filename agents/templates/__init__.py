@@ -35,6 +35,7 @@ class Filled:
     warm_up: Probe | None = None  # 2xx: it has warmed up
     drain: Probe | None = None  # 2xx: it takes no new requests and exits when it has finished the others
     set_batch: Probe | None = None  # `{batch}` and `{batch_timeout_ms}` are filled at each use
+    example: Probe | None = None  # answers {"path", "body"}: one request that the model can answer
     metrics: Probe | None = None
     metrics_kind: str = ""  # gpuwright, triton, vllm
     checkpoint_signal: str = ""  # of a job: makes it save its state and exit

@@ -98,6 +98,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
         warm_up=_probe(form.warm_up, words, token=builtin.token),
         drain=_probe(form.drain, words, token=builtin.token),
         set_batch=_probe(form.set_batch, words, later=LIVE, token=builtin.token),
+        example=_probe(form.example, words),
         metrics=_metrics(form.metrics, builtin),
         metrics_kind=form.metrics.kind if form.metrics else "",
         checkpoint_signal=form.checkpoint_signal,

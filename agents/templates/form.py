@@ -82,6 +82,7 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     warm_up: ProbeForm | None = None
     drain: ProbeForm | None = None
     set_batch: ProbeForm | None = None
+    example: ProbeForm | None = None
     metrics: MetricsForm | None = None
     checkpoint_signal: Literal["", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
     processes: Annotated[int, Meta(ge=1, le=64)] = 1

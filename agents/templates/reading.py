@@ -106,6 +106,7 @@ def find_faults(form: TemplateForm) -> list[str]:
     """Returns the faults that types cannot find: unknown placeholders, unused arguments, ranges and defaults."""
     faults = [fault for name, arg in form.args.items() for fault in _arg_faults(name, arg)]
     probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}
+    probes["example"] = form.example
     texts = [(f"argv[{at}]", word) for at, word in enumerate(form.argv)]
     texts += [(f"{field}.path", probe.path) for field, probe in probes.items() if probe]
     known = BUILTINS | form.args.keys()

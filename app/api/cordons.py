@@ -21,7 +21,7 @@ from app.control.domain.events import Reason, event_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.database import clock
-from app.store.fleet import cordons, reclaims
+from app.store.fleet import campaigns, cordons, reclaims
 from app.store.world import audit, events, objects
 from app.store.world.objects import StoredObject
 from app.world import declare, notices
@@ -96,18 +96,7 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
     def write(connection: Connection) -> Response:
         lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
         if not lifted:
-            if given.gpu is not None and any(
-                known.gpu == cordons.ALL_GPUS and known.mode != cordons.RECLAIM
-                for known in cordons.list_cordons(connection, name)
-            ):
-                raise HttpProblem(
-                    "conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs"
-                )
-            if reclaims.in_force(connection, name):
-                raise HttpProblem(
-                    "conflict",
-                    f"node {name} is under notice of reclaim; withdraw it: gpuwright reclaim {name} --withdraw",
-                )
+            _refuse_to_lift(connection, name, given.gpu)
             raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
         before = {"cordons": [cordoned.wire() for cordoned in lifted]}
         audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
@@ -153,6 +142,23 @@ def withdraw_reclaim(request: Request, who: Who, by: By, body: requests.Body, na
         return answer(before.wire())
 
     return write_once(request, body, write)
+
+
+def _refuse_to_lift(connection: Connection, name: str, gpu: int | None) -> None:
+    """Raises what keeps plans off, where that is no cordon of the place that was named."""
+    there = cordons.list_cordons(connection, name)
+    reserved = [found for found in there if found.mode == cordons.PROFILE and gpu in (None, found.gpu)]
+    if reserved:
+        campaign = campaigns.live_by_node(connection)[name]
+        raise HttpProblem(
+            "conflict", f"{_named(name, reserved[0].gpu)} is measured; end that: gpuwright profile --stop {campaign}"
+        )
+    if gpu is not None and any(found.gpu == cordons.ALL_GPUS and found.mode != cordons.RECLAIM for found in there):
+        raise HttpProblem("conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs")
+    if reclaims.in_force(connection, name):
+        raise HttpProblem(
+            "conflict", f"node {name} is under notice of reclaim; withdraw it: gpuwright reclaim {name} --withdraw"
+        )
 
 
 def _put(

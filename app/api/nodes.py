@@ -99,9 +99,9 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     for reason, count in Counter(part.reason for part in stored.dropped).items():
         metrics.REFUSED.labels(reason).inc(count)
     routed = await ctx.nodes.gateways.routed(stored.endpoints)
-    reply = Answer(
-        True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed
-    )
+    campaign = await ctx.nodes.campaigns.due(node)
+    newest = ctx.nodes.polls.newest(node)
+    reply = Answer(True, newest, stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed, campaign)
     return _ENCODER.encode(reply)
 
 

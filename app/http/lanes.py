@@ -31,6 +31,7 @@ WHAT_IF = RequestLane("whatif", body_limit=16 * MIB)  # as an apply, of which it
 WATCH = RequestLane("watch", long=True, streams=True)
 REPORT = RequestLane("report", body_limit=MOST_REPORT_BYTES, node=True)
 ASSIGNMENT = RequestLane("assignment", node=True, long=True)
+PROFILING = RequestLane("profiling", node=True)
 ENDPOINTS = RequestLane("endpoints", long=True)
 COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)
 HEAVY = RequestLane("heavy", heavy=True)
@@ -66,6 +67,8 @@ def lane_of(method: str, path: str) -> RequestLane:
             return REPORT
         if path.endswith("/assignment"):
             return ASSIGNMENT
+        if path.endswith("/profiling"):
+            return PROFILING
         return GENERAL
     if path.startswith("/api/v1/gateways/") and path.endswith("/counts"):
         return COUNTS

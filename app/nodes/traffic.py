@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.nodes.assignment_polls import AssignmentPolls
+from app.nodes.campaign_watch import CampaignWatch
 from app.nodes.endpoint_polls import EndpointPolls
 from app.nodes.gateway_progress import GatewayProgress
 from app.nodes.intake import Intake
@@ -30,6 +31,7 @@ class NodeTraffic:
         self.polls = AssignmentPolls(self.lane, notices, authenticator)
         self.endpoints = EndpointPolls(self.lane, notices, authenticator, self.networks)
         self.gateways = GatewayProgress(self.lane, self.endpoints)
+        self.campaigns = CampaignWatch(self.lane)
         self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.api import cordons, endpoints, nodes
+from app.api import campaigns, cordons, endpoints, nodes
 from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
 from app.problem import TITLES
@@ -87,6 +87,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         **nodes.schemas(),
         **endpoints.schemas(),
         **cordons.schemas(),
+        **campaigns.schemas(),
     }
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
     document["security"] = [{"bearer": []}]
@@ -119,7 +120,11 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
         _returns(operation, 200, "Applied")
     elif path == "/api/v1/whatif":
         operation["requestBody"] = {**_manifest_body(), "required": False}
-    if method != "get" and path not in OPEN_PATHS and not path.endswith(("/report", "/{name}/token", "/counts")):
+    if (
+        method != "get"
+        and path not in OPEN_PATHS
+        and not path.endswith(("/report", "/{name}/token", "/counts", "/profiling"))
+    ):
         operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
 
 

@@ -112,6 +112,8 @@ GROWTH = (
     TableGrowth("gateway_state", "a row for each gateway, until 7 days of silence", lambda f: f.gateways),
     TableGrowth("traffic_limit", "a row for each limited service", lambda f: f.services / 10),
     TableGrowth("cordon", "a row for each cordoned node or GPU, until its node is deleted", lambda f: f.nodes / 10),
+    TableGrowth("campaign", "400 days; one at a time on each node", lambda f: f.nodes * 4),
+    TableGrowth("campaign_measurement", "with its campaign; at most 256 in one", lambda f: f.nodes * 4 * 16),
     TableGrowth("reclaim_notice", "two rows for each node under notice, until it is withdrawn", lambda f: f.nodes / 10),
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),
     TableGrowth("own_plan", "as long as its plan", lambda f: f.last(30) * f.plans_a_day * 3),

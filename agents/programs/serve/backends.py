@@ -40,6 +40,9 @@ class Backend(Protocol):
     def warm(self, batch: int, done: Done) -> None:
         """Computes one batch of dummy input."""
 
+    def example(self) -> object:
+        """Returns the body of a request that the model can read."""
+
     def close(self) -> None: ...
 
 
@@ -94,6 +97,9 @@ class Stub:
     def warm(self, batch: int, done: Done) -> None:
         self.run([b""] * batch, batch, done)
 
+    def example(self) -> object:
+        return {"inputs": []}
+
     def close(self) -> None:
         self._telling.put(None)
         if self._client:
@@ -143,6 +149,9 @@ class Threaded:
     def warm(self, batch: int, done: Done) -> None:
         self._work.put((batch, done))
 
+    def example(self) -> object:
+        return {"inputs": self._model.example()} if self._model else None
+
     def close(self) -> None:
         self._work.put(None)
 
@@ -170,6 +179,9 @@ class LoadedModel(Protocol):
     def predict(self, bodies: list[bytes]) -> Answers: ...
 
     def warm(self, batch: int) -> None: ...
+
+    def example(self) -> object:
+        """Returns the `inputs` of one sample."""
 
     def sm_count(self) -> int | None: ...
 

@@ -62,11 +62,17 @@ class OnnxModel:
         ]
 
     def warm(self, batch: int) -> None:
-        free = {
+        self._computed([self._zeros()] * batch)
+
+    def example(self) -> object:
+        return {name: value.tolist() for name, value in self._zeros().items()}
+
+    def _zeros(self) -> dict[str, Any]:
+        """Returns one sample of zeros, with 1 for every axis that the model leaves free."""
+        return {
             name: self._numpy.zeros([size if isinstance(size, int) else 1 for size in shape[1:]], dtype)
             for name, (dtype, shape) in self._inputs.items()
         }
-        self._computed([free] * batch)
 
     def sm_count(self) -> int | None:
         return sm_count()

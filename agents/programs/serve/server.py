@@ -67,6 +67,7 @@ class ModelServer:
             "/healthz": {"GET": self._healthz, "HEAD": self._healthz},
             "/metrics": {"GET": self._metrics},
             "/v1/batch": {"GET": self._get_batch, "PUT": self._put_batch},
+            "/v1/example": {"GET": self._example},
             "/v1/warmup": {"POST": self._warmup},
             "/v1/drain": {"POST": self._drain},
             f"/v1/models/{settings.model}:infer": {"POST": self._infer},
@@ -171,6 +172,10 @@ class ModelServer:
             self._waiting.batch, self._waiting.timeout_seconds = batch, timeout_ms / 1000
             self._get_batch(connection, request)
             self._pump()
+
+    def _example(self, connection: HttpConnection, request: HttpRequest) -> None:
+        path = f"/v1/models/{self.settings.model}:infer"
+        self._say(connection, 200, {"path": path, "body": self._backend.example()})
 
     def _warmup(self, connection: HttpConnection, request: HttpRequest) -> None:
         if self.draining or not self.ready:

@@ -40,6 +40,9 @@ class TorchModel:
     def warm(self, batch: int) -> None:
         self._computed([self._torch.zeros(self._shape)] * batch)
 
+    def example(self) -> object:
+        return self._torch.zeros(self._shape).tolist()
+
     def sm_count(self) -> int | None:
         if self._device == "cpu":
             return None

@@ -211,6 +211,11 @@ class Reason(StrEnum):
         "A profile differs from the measurements by more than a correction may cover.",
     )
 
+    # Profiling campaigns.
+    CAMPAIGN_BEGUN = "campaign_begun", "info", "A GPU is emptied and reserved to measure a model on it."
+    CAMPAIGN_DONE = "campaign_done", "info", "A model was measured; plans use the GPU again."
+    CAMPAIGN_ENDED = "campaign_ended", "warning", "A campaign ended before its measurements were complete."
+
     # Gateways.
     GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."
     GATEWAY_BACK = "gateway_back", "info", "A gateway reports its counts again."

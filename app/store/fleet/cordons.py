@@ -1,4 +1,7 @@
-"""Cordons: nodes and GPUs that get no new copies; drains, which must be empty by a deadline; nodes to be reclaimed."""
+"""Cordons: nodes and GPUs that get no new copies; drains, which must be empty by a deadline; nodes to be reclaimed.
+
+A GPU on which a profiling campaign measures counts as drained.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from app.store.plans import plan_reads
 
 ALL_GPUS = -1  # in place of a GPU's index: all GPUs of the node
 RECLAIM = "reclaim"  # the mode of a notice of reclaim
-EMPTYING = ("drain", RECLAIM)  # modes in which everything has to leave
+PROFILE = "profile"  # the mode of a profiling campaign, which reserves its GPU
+EMPTYING = ("drain", RECLAIM, PROFILE)  # modes in which everything has to leave
 
 # A repeated request keeps the time of the first one. A request for the other mode replaces mode and time.
 PUT = statement(
@@ -42,6 +46,9 @@ LIST = statement(
     UNION ALL
     (SELECT DISTINCT ON (node) node, -1, 'reclaim', deadline, asked_by, asked_at, message FROM reclaim_notice
      WHERE NOT is_withdrawn AND (CAST(:node AS text) = '' OR node = :node) ORDER BY node, deadline)
+    UNION ALL
+    SELECT node, gpu, 'profile', NULL, asked_by, asked_at, 'campaign ' || id || ' measures ' || model || '/' || variant
+    FROM campaign WHERE state IN ('waiting', 'measuring') AND (CAST(:node AS text) = '' OR node = :node)
     ORDER BY node, gpu, mode
     """,
 )
@@ -49,11 +56,11 @@ LIST = statement(
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """A cordon or drain of a node or of one of its GPUs, or the notice that the node will be reclaimed."""
+    """A cordon or drain of a node or of one of its GPUs, a notice that the node will be reclaimed, or a campaign."""
 
     node: str
     gpu: int
-    mode: str  # cordon, drain, reclaim
+    mode: str  # cordon, drain, reclaim, profile
     deadline: datetime | None
     asked_by: str
     asked_at: datetime

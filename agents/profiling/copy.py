@@ -1,0 +1,149 @@
+"""Starts a copy for a measurement as the keeper starts any other, with the limits of MPS, and ends it again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from agents.contract.assignments import AssignedInstance, Frame
+from agents.contract.campaigns import ProfilingTask
+from agents.host import clocks
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import ClientStuck, CopyFailed
+from agents.keeper.ports import free_port
+from agents.keeper.starting import StartContext, start_copy
+from agents.keeper.stopping import stop_copy
+from agents.profiling.seat import ProfilingSeat
+from agents.runtime import Running
+from agents.seams.device import DeviceError, GpuDevice, Trouble
+from agents.templates import Filled
+
+PROFILING = "profiling"  # begins the name of every measured copy
+STEP_SECONDS = 0.02
+END_SECONDS = 30.0
+FILL_MS = 2000.0  # how long the server waits for a batch to fill; the requests come within milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class WarmCopy:
+    """A copy that has answered its warm-up request."""
+
+    copy: NodeCopy
+    filled: Filled
+    gpu: GpuDevice
+    start_seconds: float
+
+
+def copy_name(task: ProfilingTask) -> str:
+    """Returns the name of the measured copy, which no instance of a plan can have."""
+    return f"{PROFILING}-{task.campaign}.{task.sequence:x}.{clocks.date().timestamp():.0f}"
+
+
+@contextlib.contextmanager
+def warm_copy(
+    task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat, check: Callable[[], None]
+) -> Iterator[WarmCopy]:
+    """Yields the copy once it is warm, and ends it afterwards. Raises CopyFailed; `check` may raise Interrupted."""
+    setting = task.setting
+    port = free_port(seat.host, ())
+    wanted = AssignedInstance(
+        f"{PROFILING}-{task.campaign}",
+        task.gpu,
+        model=task.model,
+        variant=task.variant,
+        template=task.template,
+        args=task.args,
+        sm_percent=setting.sm_percent,
+        memory_gib=gpu.memory_gib,
+        batch=Frame(setting.batch, setting.batch, setting.batch),
+        batch_timeout_ms=FILL_MS,
+    )
+    copy = NodeCopy(
+        copy_name(task),
+        wanted,
+        gpu.uuid,
+        port=port,
+        metrics_port=free_port(seat.host, {port}),
+        largest_batch=float(setting.batch),
+        since=clocks.seconds(),
+    )
+    began = time.monotonic()
+    filled = seat.filler.fill(copy)
+    try:
+        while copy.stage is not Stage.READY:
+            check()
+            further = _step(StartContext(copy, filled, gpu, seat.filler.token(copy.id)), seat)
+            copy = further or copy
+            if further is None:
+                time.sleep(STEP_SECONDS)
+        yield WarmCopy(copy, filled, gpu, time.monotonic() - began)
+    finally:
+        end_copy(copy, filled, seat)
+
+
+def _step(context: StartContext, seat: ProfilingSeat) -> NodeCopy | None:
+    try:
+        return start_copy(context, seat.drivers, clocks.seconds())
+    except DeviceError as error:
+        raise CopyFailed("device_trouble", str(error)) from error
+
+
+def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None:
+    """Ends a copy, and returns once its memory is free, or at the latest after half a minute."""
+    running = copy.running or next((found for found in seat.drivers.runtime.find() if found.copy == copy.id), None)
+    if running is None:
+        return
+    ending = msgspec.structs.replace(copy.at(Stage.ENDING, clocks.seconds()), running=running)
+    until = time.monotonic() + END_SECONDS
+    while time.monotonic() < until:
+        try:
+            if stop_copy(ending, filled, seat.drivers, clocks.seconds()):
+                return
+        except ClientStuck:
+            seat.drivers.runtime.end(running, force=True)
+        time.sleep(STEP_SECONDS)
+    seat.drivers.runtime.end(running, force=True)
+
+
+def end_leftovers(seat: ProfilingSeat) -> list[str]:
+    """Ends the copies that an agent which was killed had started for a measurement; returns their names."""
+    left = [running for running in seat.drivers.runtime.find() if is_measured(running.copy)]
+    for running in left:
+        seat.drivers.runtime.end(running, force=True)
+    until = time.monotonic() + END_SECONDS
+    while _are_there(left, seat) and time.monotonic() < until:
+        time.sleep(STEP_SECONDS)
+    return [running.copy for running in left]
+
+
+def is_measured(copy: str) -> bool:
+    """Returns whether a copy of this name was started for a measurement."""
+    return copy.startswith(f"{PROFILING}-")
+
+
+def _are_there(left: list[Running], seat: ProfilingSeat) -> bool:
+    return any(seat.drivers.runtime.alive(running) for running in left)
+
+
+@contextlib.contextmanager
+def locked_clock(task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat) -> Iterator[None]:
+    """Locks the GPU's clock while the block lasts.
+
+    Where the clock is just the GPU's highest, a device that cannot lock it is measured as it runs.
+    """
+    try:
+        seat.drivers.device.lock_clock(gpu.uuid, task.setting.clock_mhz)
+    except DeviceError as error:
+        bearable = error.trouble in (Trouble.NOT_SUPPORTED, Trouble.NO_PERMISSION, Trouble.OUT_OF_RANGE)
+        if task.locks_clock or not bearable:
+            message = f"the clock cannot be locked at {task.setting.clock_mhz} MHz: {error}"
+            raise CopyFailed("clock_not_locked", message) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(DeviceError):
+            seat.drivers.device.lock_clock(gpu.uuid, None)

@@ -1,0 +1,21 @@
+"""What the agent lends to a measurement: a GPU on which nothing else runs, and the means to start a copy there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.keeper.drivers import NodeDrivers
+from agents.keeper.filler import Filler
+from agents.seams.device import GpuDevice
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingSeat:
+    """The node's drivers and templates, and what it knows of its GPUs."""
+
+    drivers: NodeDrivers
+    filler: Filler
+    host: str  # where copies listen
+    find_gpu: Callable[[int], GpuDevice | None]  # by its index on this node
+    occupants: Callable[[int], str]  # what runs on a GPU, or is assigned to it; empty: nothing

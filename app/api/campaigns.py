@@ -1,0 +1,194 @@
+"""Profiling campaigns: asked for, followed and stopped; and the nodes that measure for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from sqlalchemy import Connection
+
+from agents.contract.campaigns import ProfilingAnswer, ProfilingReport
+from app.access import AccessVerb, Noun, require
+from app.api import requests
+from app.api.campaign_requests import CampaignBody, campaign_draft
+from app.api.objects import Name
+from app.api.requests import JSON, By, Ctx, NoBody, Who, answer, context, write_once
+from app.api.solvers import with_solvers
+from app.campaigns import guard
+from app.campaigns.ending import finish
+from app.control.domain.events import Reason, event_of
+from app.manifests.model import Kind
+from app.problem import HttpProblem
+from app.store.fleet import campaigns
+from app.store.fleet.campaigns import Campaign
+from app.store.world import audit, events, objects
+from app.store.world.objects import rfc3339
+from app.store.world.slos import unserved
+
+router = APIRouter(prefix="/api/v1", tags=["campaigns"])
+
+MOST_LISTED = 1000
+CampaignId = Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")]
+_REFERENCES = "#/components/schemas/{name}"
+_report = msgspec.json.Decoder(ProfilingReport)
+(_REPORT, _ANSWER), _ = msgspec.json.schema_components([ProfilingReport, ProfilingAnswer], ref_template=_REFERENCES)
+EXCHANGE: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {JSON: {"schema": _REPORT}}},
+    "responses": {"200": {"description": "Taken", "content": {JSON: {"schema": _ANSWER}}}},
+}
+
+
+def schemas() -> dict[str, Any]:
+    """Returns the schemas that the routes here refer to."""
+    _, components = msgspec.json.schema_components([ProfilingReport, ProfilingAnswer], ref_template=_REFERENCES)
+    return components
+
+
+@router.post("/campaigns", status_code=201, summary="Measure a model on a GPU of a node")
+def create_campaign(
+    request: Request, who: Who, by: By, wanted: Annotated[CampaignBody, Body()], raw: requests.Body
+) -> Response:
+    """The GPU is emptied as by a drain, and stays reserved until the campaign ends. Nothing unserved comes of it."""
+    require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
+    with_solvers(_import_solvers)
+
+    def create(connection: Connection) -> Response:
+        draft = campaign_draft(connection, wanted)
+        node, gpu = str(draft["node"]), int(draft["gpu"])
+        watched = guard.services_on(connection, node)
+        if harm := guard.missed(connection, guard.attainments(connection, watched)):
+            raise HttpProblem("conflict", f"a campaign would disturb what serves on node {node}: {harm}")
+        draft["request"] = msgspec.structs.replace(
+            draft["request"], watched=tuple(sorted(watched)), unserved=tuple(unserved(connection))
+        )
+        made = campaigns.insert(connection, asked_by=who.id, **draft)
+        if made is None:
+            raise HttpProblem("conflict", f"node {node} measures for another campaign; see: gpuwright profile --list")
+        shown = _head(made)
+        audit.record(connection, [by.entry("create", Noun.CAMPAIGN, name=made.id, after=shown)])
+        message = f"campaign {made.id} measures {made.model}/{made.variant} on GPU {gpu}"
+        events.record(connection, [event_of(Reason.CAMPAIGN_BEGUN, message, kind="Node", name=node, about=made.id)])
+        return answer(shown, 201)
+
+    return write_once(request, raw, create)
+
+
+@router.get("/campaigns", summary="Profiling campaigns, the newest first")
+def list_campaigns(ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100) -> Response:
+    require(who, Noun.CAMPAIGN, AccessVerb.READ)
+    found = ctx.database.read(lambda connection: campaigns.recent(connection, limit))
+    return answer({"kind": "CampaignList", "items": [_head(campaign) for campaign in found]})
+
+
+@router.get(
+    "/campaigns/{campaign}", summary="A campaign with its measurements, and at its end the Profile that they make"
+)
+def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
+    require(who, Noun.CAMPAIGN, AccessVerb.READ)
+
+    def read(connection: Connection) -> dict[str, Any]:
+        found = _existing(connection, campaign)
+        measured = campaigns.measurements(connection, found.id)
+        profile, error = (None, None) if found.is_live else with_solvers(lambda: _profile(connection, found, measured))
+        shown = _head(found) | {"measurements": measured, "leftOutError": error, "profile": profile}
+        began, last = found.began_at, measured[-1].at if measured else None
+        if found.is_live and began and last and last > began:
+            left = found.request.most - len(measured)
+            shown["secondsLeft"] = round(left * (last - began).total_seconds() / len(measured), 1)
+        return shown
+
+    return answer(ctx.database.read(read))
+
+
+@router.delete("/campaigns/{campaign}", summary="Stop a campaign: its GPU is free again")
+def stop_campaign(request: Request, who: Who, by: By, campaign: CampaignId, _body: NoBody) -> Response:
+    """What it has measured stays. A campaign that has ended stays as it is."""
+    require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
+
+    def stop(connection: Connection) -> Response:
+        found = _existing(connection, campaign, lock=True)
+        if found.is_live:
+            finish(connection, found, "stopped", "asked", f"stopped by {who.id}")
+            audit.record(connection, [by.entry("stop", Noun.CAMPAIGN, name=found.id, before=_head(found))])
+        return answer(_head(_existing(connection, campaign)))
+
+    return write_once(request, b"", stop)
+
+
+@router.post(
+    "/nodes/{name}/profiling", summary="What a node has measured, and what to measure next", openapi_extra=EXCHANGE
+)
+def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Response:
+    """Asked by the node's agent. A result counts once, however often it is sent."""
+    require(who, Noun.REPORT, AccessVerb.WRITE, name)
+    try:
+        report = _report.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HttpProblem("invalid", f"the body is not a report of measurements: {error}") from None
+
+    def advance(connection: Connection) -> ProfilingAnswer:
+        from app.campaigns import steps
+
+        return steps.advance(connection, name, report)
+
+    database = context(request).database
+    return answer(with_solvers(lambda: database.write(advance, repeatable=True)))
+
+
+def _import_solvers() -> None:
+    import app.campaigns.choosing  # noqa: F401
+
+
+def _existing(connection: Connection, name: str, *, lock: bool = False) -> Campaign:
+    found = campaigns.get(connection, name, lock=lock)
+    if found is None:
+        raise HttpProblem("not-found", f"there is no campaign {name}")
+    return found
+
+
+def _head(campaign: Campaign) -> dict[str, Any]:
+    """Returns a campaign without its measurements."""
+    settings = campaign.request.settings
+    return {
+        "id": campaign.id,
+        "node": campaign.node,
+        "gpu": campaign.gpu,
+        "gpuType": campaign.gpu_type,
+        "model": campaign.model,
+        "variant": campaign.variant,
+        "state": campaign.state,
+        "reason": campaign.reason or None,
+        "message": campaign.message or None,
+        "accuracy": campaign.request.accuracy,
+        "most": campaign.request.most,
+        "batches": sorted({setting.batch for setting in settings}),
+        "smPercents": sorted({setting.sm_percent for setting in settings}),
+        "clocksMhz": sorted({setting.clock_mhz for setting in settings}),
+        "failures": campaign.failures,
+        "askedBy": campaign.asked_by,
+        "askedAt": rfc3339(campaign.asked_at),
+        "beganAt": rfc3339(campaign.began_at) if campaign.began_at else None,
+        "endedAt": rfc3339(campaign.ended_at) if campaign.ended_at else None,
+    }
+
+
+def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple[Any, float | None]:
+    """Returns the Profile that the measurements make, and its error; None without any."""
+    from app.campaigns.profile import ProfileSubject, profile_of
+
+    if not measured:
+        return None, None
+    about = (campaign.variant, campaign.gpu_type)
+    profiles = objects.of_models(connection, Kind.PROFILE, [campaign.model])
+    declared = next((found for found in profiles if (found.spec["variant"], found.spec["gpuType"]) == about), None)
+    subject = ProfileSubject(
+        campaign.model,
+        campaign.variant,
+        campaign.gpu_type,
+        max(setting.clock_mhz for setting in campaign.request.settings),
+        declared.name if declared else "",
+        declared.spec if declared else None,
+    )
+    made = profile_of(subject, measured)
+    return made.manifest, made.left_out_error

@@ -1,0 +1,82 @@
+"""Finds services that suffer while a campaign measures beside them, so that it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract.assignments import Assignment
+from app.control.tell.slo import WindowCounts
+from app.store.database import clock
+from app.store.fleet import assignments, loads
+from app.store.fleet.campaigns import Campaign
+from app.store.world.slos import slos, unserved
+
+WINDOW = timedelta(minutes=2)
+FEWEST_REQUESTS = 20.0  # among fewer, a single late one would stop a campaign
+UNSERVED_FOR = timedelta(seconds=60)  # what the fast lane leaves for a moment, the next full plan serves
+LONGEST_WAIT = timedelta(minutes=30)  # for a GPU to become empty
+
+
+def services_on(connection: Connection, node: str, gpu: int | None = None) -> set[str]:
+    """Returns the services that are assigned to a node, or to one of its GPUs."""
+    stored = assignments.of_node(connection, node)
+    if stored is None:
+        return set()
+    assignment = msgspec.json.decode(stored[1], type=Assignment)
+    return {line.owner for line in assignment.instances if line.service and gpu in (None, line.gpu)}
+
+
+def occupants(connection: Connection, node: str, gpu: int) -> list[str]:
+    """Returns the services and jobs that are assigned to a GPU."""
+    stored = assignments.of_node(connection, node)
+    if stored is None:
+        return []
+    lines = msgspec.json.decode(stored[1], type=Assignment).instances
+    return sorted({line.owner for line in lines if line.gpu == gpu})
+
+
+def attainments(connection: Connection, services: Collection[str], within: timedelta = WINDOW) -> dict[str, float]:
+    """Returns the share of requests that each service answered in time lately, if it had enough of them."""
+    found = {}
+    for row in loads.answers_within(connection, within):
+        counts = WindowCounts(row.answers, row.errors, row.slow)
+        attained = counts.attainment
+        if row.service in services and counts.requests >= FEWEST_REQUESTS and attained is not None:
+            found[row.service] = attained
+    return found
+
+
+def missed(connection: Connection, attained: Mapping[str, float]) -> str:
+    """Returns the first of these services that misses its SLO, in words; empty if none does."""
+    for name, promise in slos(connection):
+        share = attained.get(name)
+        if share is not None and share < promise["percentile"] / 100:
+            slo = f"{promise['percentile']:g} % in {promise['latencyMs']:g} ms"
+            return f"{name} answered {100 * share:.4g} % of its requests in time in the last minutes; its SLO is {slo}"
+    return ""
+
+
+def find_harm(connection: Connection, campaign: Campaign) -> str:
+    """Returns why a campaign must stop: a service on its node, or one that ran on its GPU, suffers. Empty: none does.
+
+    Requests from before its beginning do not count.
+    """
+    now = clock.now(connection)
+    lacking = sorted(set(unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved))
+    if lacking:
+        return f"{lacking[0]} is not fully served any more"
+    since = campaign.began_at or campaign.asked_at
+    services = services_on(connection, campaign.node) | set(campaign.request.watched)
+    return missed(connection, attainments(connection, services, min(WINDOW, now - since)))
+
+
+def find_lateness(campaign: Campaign, now: datetime) -> str:
+    """Returns why a campaign gives up waiting for its GPU; empty while it may wait."""
+    if campaign.began_at is not None or now - campaign.asked_at < LONGEST_WAIT:
+        return ""
+    minutes = LONGEST_WAIT // timedelta(minutes=1)
+    return f"GPU {campaign.gpu} of node {campaign.node} was not free within {minutes} minutes; {campaign.message}"

@@ -1,0 +1,131 @@
+"""Turns the measurements of a model on a GPU type into its Profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from agents.contract.campaigns import MeasuredSetting
+from app.campaigns.choosing import measurement_of
+from app.manifests.model import API_VERSION
+from solvers.curves import LatencyCurve, clock_exponent, fit, table
+
+LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
+DIGITS = 5
+FEWEST_OF_CURVE = 2
+MOST_EXPONENT = 10.0  # that a Profile may have
+# What a campaign does not measure is kept from the Profile that is declared already.
+KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent", "powerExponent")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSubject:
+    """What a Profile is about, and the Profile that is declared of it already."""
+
+    model: str
+    variant: str
+    gpu_type: str
+    highest_clock_mhz: int
+    name: str = ""  # of the declared Profile
+    declared: Mapping[str, Any] | None = None  # its spec
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredProfile:
+    """A Profile as a manifest, and how far its curve misses a measurement that it is not shown."""
+
+    manifest: dict[str, Any]
+    left_out_error: float | None  # None: a single measurement, which no other predicts
+
+
+def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> MeasuredProfile:
+    """Returns the Profile of one or more measurements."""
+    curve = None
+    if len(measured) >= FEWEST_OF_CURVE:
+        curve = fit([measurement_of(found) for found in measured], subject.highest_clock_mhz)
+    declared = subject.declared or {}
+    spec: dict[str, Any] = {
+        "model": subject.model,
+        "variant": subject.variant,
+        "gpuType": subject.gpu_type,
+        "latencyMs": _latencies(curve, subject, measured) if curve else _only_latency(measured[0]),
+        "memoryGib": _memories(measured),
+        **{field: declared[field] for field in KEPT if field in declared},
+    }
+    if watts := _watts(measured):
+        spec["powerW"] = watts
+    elif "powerW" in declared:
+        spec["powerW"] = declared["powerW"]
+    if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
+        spec["startSeconds"] = _rounded(max(starts))
+    exponent = _clock_exponent(curve, measured) if curve else None
+    if exponent is not None:
+        spec["clockExponent"] = exponent
+    name = subject.name or profile_name(subject.model, subject.variant, subject.gpu_type)
+    manifest = {"apiVersion": API_VERSION, "kind": "Profile", "metadata": {"name": name}, "spec": spec}
+    return MeasuredProfile(manifest, curve.error if curve else None)
+
+
+def profile_name(model: str, variant: str, gpu_type: str) -> str:
+    """Returns a DNS label for the Profile of a variant on a GPU type."""
+    label = re.sub(r"[^a-z0-9]+", "-", f"{model}-{variant}-{gpu_type}".lower()).strip("-")
+    return label[:63].rstrip("-")
+
+
+def _latencies(
+    curve: LatencyCurve, subject: ProfileSubject, measured: Sequence[MeasuredSetting]
+) -> dict[str, dict[str, Any]]:
+    batches = sorted({found.setting.batch for found in measured})
+    shares = sorted({found.setting.sm_percent for found in measured})
+    rows = table(curve, batches, shares, subject.highest_clock_mhz)
+    return {
+        str(batch): {f"{share:g}": _rounded(point.mean_ms) for share, point in row.items()}
+        for batch, row in rows.items()
+    }
+
+
+def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:
+    return {str(found.setting.batch): {f"{found.setting.sm_percent:g}": _rounded(found.latency_ms)}}
+
+
+def _memories(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
+    """Returns the most memory that a copy of each batch held, never less than that of a smaller batch."""
+    most: dict[int, float] = {}
+    for found in measured:
+        most[found.setting.batch] = max(most.get(found.setting.batch, LEAST_MEMORY_GIB), found.memory_gib)
+    batches = sorted(most)
+    rising = accumulate((most[batch] for batch in batches), max)
+    return {str(batch): _rounded(gib) for batch, gib in zip(batches, rising, strict=True)}
+
+
+def _watts(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
+    """Returns the mean power above idle by SM%; empty if the device reports no power."""
+    known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
+    if not known:
+        return {}
+    idle = min(found.idle_w for found in known)
+    highest = max(found.setting.clock_mhz for found in known)
+    by_share: dict[float, list[float]] = {}
+    for found in known:
+        if found.setting.clock_mhz == highest:
+            by_share.setdefault(found.setting.sm_percent, []).append(max(0.0, found.power_w - idle))
+    return {f"{share:g}": _rounded(fmean(by_share[share])) for share in sorted(by_share)}
+
+
+def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) -> float | None:
+    """Returns the exponent with which time grows as the clock falls; None where one clock only was measured."""
+    lowest = min(found.setting.clock_mhz for found in measured)
+    if lowest >= curve.highest_clock_mhz:
+        return None
+    batches = sorted({found.setting.batch for found in measured})
+    shares = sorted({found.setting.sm_percent for found in measured})
+    return _rounded(min(clock_exponent(curve, batches, shares, lowest), MOST_EXPONENT))
+
+
+def _rounded(value: float) -> float:
+    """Returns the value with five significant digits."""
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,57 @@
+"""The figures that a report of another tool has of one batch size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+LARGEST_BATCH = 256
+
+
+class ReportRefused(Exception):
+    """A report that cannot be used; the message names the file, what is wrong, and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """A file of another tool."""
+
+    name: str
+    text: str
+    batch: int | None = None  # as its user states it, where the report does not
+
+    def refused(self, why: str) -> ReportRefused:
+        return ReportRefused(f"{self.name}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a tool has measured of batches of one size; 0 for what it does not report."""
+
+    batch: int
+    latency_ms: float
+    spread_ms: float = 0.0
+    samples: int = 1
+    source: str = "server"  # whose clock: server, client
+    memory_gib: float = 0.0
+
+
+def number(report: ToolReport, field: str, value: object) -> float:
+    """Returns a finite number of at least 0; raises ReportRefused."""
+    found = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+    if not 0 <= found <= 1e12:
+        raise report.refused(f"{field} is {str(value)[:40]!r}; allowed is a number from 0 to 1e12")
+    return found
+
+
+def batch_of(report: ToolReport, field: str, value: object) -> int:
+    """Returns a batch size; raises ReportRefused."""
+    found = number(report, field, value)
+    if found != int(found) or not 1 <= found <= LARGEST_BATCH:
+        raise report.refused(f"{field} is {found:g}; allowed are whole numbers 1..{LARGEST_BATCH}")
+    return int(found)

@@ -1,0 +1,83 @@
+"""Takes what a node has measured for its campaign, and gives it the next setting, in one transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from agents.contract.campaigns import CopySetting, MeasuredSetting, ProfilingAnswer, ProfilingReport, ProfilingTask
+from app.campaigns import guard
+from app.campaigns.choosing import choose
+from app.campaigns.ending import end_if_harmful, finish
+from app.store.fleet import campaigns
+from app.store.fleet.campaigns import Campaign, SettingFailure
+
+OVER = ProfilingAnswer(is_over=True)
+WAIT_SECONDS = 1.0
+
+
+def advance(connection: Connection, node: str, report: ProfilingReport) -> ProfilingAnswer:
+    """Stores the report's result and returns what to measure next.
+
+    A result counts once, and only if it is of the setting that was asked for: repeating a report changes nothing.
+    """
+    campaign = campaigns.live_of_node(connection, node)
+    if campaign is None:
+        return OVER
+    if report.campaign == campaign.id:
+        _take(connection, campaign, report)
+    campaign = campaigns.get(connection, campaign.id)
+    assert campaign is not None
+    measured = campaigns.measurements(connection, campaign.id)
+    if end_if_harmful(connection, campaign):
+        return OVER
+    there = guard.occupants(connection, node, campaign.gpu)
+    occupied = report.occupied or (f"assigned to GPU {campaign.gpu}: {', '.join(there[:5])}" if there else "")
+    if occupied:
+        campaigns.wait(connection, campaign.id, occupied)
+        return ProfilingAnswer(len(measured), wait_seconds=WAIT_SECONDS)
+    return _next(connection, campaign, measured)
+
+
+def _take(connection: Connection, campaign: Campaign, report: ProfilingReport) -> None:
+    due = len(campaigns.measurements(connection, campaign.id)) + 1
+    result = report.measured or report.failed
+    if result is None or result.sequence != due or result.setting != campaign.pending:
+        return  # taken before, or of a setting that is not wanted any more
+    if report.measured:
+        campaigns.add(connection, campaign.id, report.measured)
+    elif report.failed:
+        failure = SettingFailure(report.failed.setting, report.failed.reason, report.failed.message)
+        campaigns.fail_setting(connection, campaign.id, failure)
+
+
+def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]) -> ProfilingAnswer:
+    request = campaign.request
+    failed = [failure.setting for failure in campaign.failures]
+    setting = campaign.pending or choose(request.settings, measured, failed, request.accuracy, request.most)
+    if setting is None:
+        if measured:
+            finish(connection, campaign, "done")
+        else:
+            last = campaign.failures[-1] if campaign.failures else None
+            why = f"{last.reason}: {last.message}" if last else "there is nothing to measure"
+            finish(connection, campaign, "failed", last.reason if last else "nothing_to_measure", why)
+        return OVER
+    campaigns.issue(connection, campaign.id, setting)
+    return ProfilingAnswer(len(measured), _task(campaign, setting, len(measured) + 1))
+
+
+def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingTask:
+    request = campaign.request
+    return ProfilingTask(
+        campaign.id,
+        sequence,
+        campaign.gpu,
+        campaign.model,
+        campaign.variant,
+        request.template,
+        setting,
+        request.args,
+        locks_clock=len({other.clock_mhz for other in request.settings}) > 1,
+        accuracy=request.accuracy,
+        least_seconds=request.least_seconds,
+    )

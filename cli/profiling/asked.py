@@ -1,0 +1,82 @@
+"""What `gpuwright profile` is asked to measure, and how it shows what it has measured."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.exits import Failed
+from cli.output import as_yaml, number, plain, print_data, say, span
+
+LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVariant:
+    """A model, and its variant; empty: its only one."""
+
+    model: str
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlace:
+    """A node, and one of its GPUs; None: any."""
+
+    node: str
+    gpu: int | None = None
+
+
+def read_model(text: str) -> ModelVariant:
+    """Reads MODEL or MODEL/VARIANT."""
+    match = re.fullmatch(rf"({LABEL})(?:/([A-Za-z0-9][-A-Za-z0-9_.]{{0,62}}))?", text)
+    if match is None:
+        raise Failed(f"{text!r} is no model: use MODEL or MODEL/VARIANT, like resnet50/fp16")
+    return ModelVariant(match[1], match[2] or "")
+
+
+def read_place(text: str) -> GpuPlace:
+    """Reads NODE or NODE/GPU."""
+    match = re.fullmatch(rf"({LABEL})(?:/([0-9]{{1,4}}))?", text)
+    if match is None:
+        raise Failed(f"{text!r} is no node or GPU: use NODE or NODE/INDEX, like node-7/2")
+    return GpuPlace(match[1], int(match[2]) if match[2] else None)
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Reads `1,2,4`."""
+    words = text.split(",")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,5}", word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: whole numbers over 0 with commas, like 1,2,4,8")
+    return sorted({int(word) for word in words})
+
+
+def say_measured(count: int, most: int, measured: Mapping[str, Any], seconds_left: float | None) -> None:
+    """Says what was measured just now, and how long the rest takes at most."""
+    setting = measured["setting"]
+    left = "" if seconds_left is None else f"; at most {span(seconds_left)} left"
+    watts = measured.get("powerW", 0.0) - measured.get("idleW", 0.0)
+    power = f", {number(round(watts, 1))} W above idle" if measured.get("powerW") else ""
+    say(
+        f"{count} of at most {most}: batch {setting['batch']} at {number(setting['smPercent'])} %: "
+        f"{number(round(measured['latencyMs'], 4))} ms, spread {number(round(measured['spreadMs'], 4))} ms over "
+        f"{measured['samples']} batches{power}{left}"
+    )
+
+
+def show(args: argparse.Namespace, profiles: list[Any], measurements: int, seconds: float, error: float | None) -> None:
+    """Prints the Profiles: as manifests, or as JSON with the effort that they took."""
+    answer = {
+        "profiles": profiles,
+        "measurements": measurements,
+        "seconds": round(seconds, 3),
+        "left_out_error": error,
+    }
+    if print_data(answer, "json" if args.json else "text"):
+        return
+    print("\n---\n".join(as_yaml(profile) for profile in profiles))
+    missed = "" if error is None else f"; a measurement that the curve is not shown is missed by {100 * error:.2g} %"
+    say(plain(f"{measurements} measurements in {span(seconds)}{missed}"))

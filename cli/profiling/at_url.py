@@ -1,0 +1,91 @@
+"""Measures a model that is served at a URL, from here."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from agents.contract.campaigns import MeasuredSetting
+from agents.profiling.batches import TimingEffort
+from agents.profiling.closed_loop import LoopFailed
+from agents.profiling.served_model import BatchRange, NoAddress, ServedModel
+from app.campaigns.choosing import choose
+from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, grid
+from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
+from cli import exits
+from cli.exits import Failed
+from cli.output import say
+from cli.profiling.asked import ModelVariant, say_measured, show
+from cli.profiling.journal import MeasurementJournal, usual_journal
+
+ANY_CLOCK_MHZ = 1000  # the clock of a server at a URL is not known, and does not change
+LEAST_SECONDS = 0.5
+UNNAMED = "unnamed"
+DEFAULT_VARIANT = "default"
+
+
+def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfile:
+    """Measures what the server admits and prints the Profile."""
+    began = time.monotonic()
+    try:
+        server = ServedModel(args.url)
+    except NoAddress as refused:
+        raise Failed(str(refused)) from refused
+    subject = {
+        "url": args.url, "model": wanted.model, "variant": wanted.variant, "gpuType": args.gpu_type,
+        "smPercent": args.sm_percent,
+    }  # fmt: skip
+    journal = MeasurementJournal(Path(args.journal) if args.journal else usual_journal(subject), subject)
+    if journal.measured:
+        say(f"{len(journal.measured)} settings were measured before, and are not measured again")
+    try:
+        _measure(args, server, journal)
+    except LoopFailed as failure:
+        raise Failed(str(failure), exits.UNREACHABLE) from failure
+    gpu_type = args.gpu_type or UNNAMED
+    if not args.gpu_type:
+        say(f"the GPU type is not known: the Profile says {UNNAMED!r}; state it with --gpu-type")
+    about = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, gpu_type, ANY_CLOCK_MHZ)
+    made = profile_of(about, journal.measured)
+    show(args, [made.manifest], len(journal.measured), time.monotonic() - began, made.left_out_error)
+    journal.remove()
+    return made
+
+
+def _measure(args: argparse.Namespace, server: ServedModel, journal: MeasurementJournal) -> None:
+    found = server.batch_range()
+    if found.largest == 1:
+        say("the server lets nobody set its batch, so only batch 1 is measured")
+    try:
+        _measure_all(args, server, found, journal)
+    finally:
+        if found.largest > 1:
+            server.restore(found)
+
+
+def _measure_all(
+    args: argparse.Namespace, server: ServedModel, found: BatchRange, journal: MeasurementJournal
+) -> None:  # fmt: skip
+    batches = [batch for batch in args.batches or BATCHES if batch <= found.largest]
+    if not batches:
+        raise Failed(f"the server takes batches of 1..{found.largest}; none of --batches is one")
+    settings = grid(batches, [args.sm_percent], [ANY_CLOCK_MHZ])
+    accuracy, most = args.accuracy or ACCURACY_SHARE, args.most or MOST_MEASUREMENTS
+    effort = TimingEffort(accuracy, LEAST_SECONDS if args.seconds is None else args.seconds)
+    began, before = time.monotonic(), len(journal.measured)
+    while setting := choose(settings, journal.measured, (), accuracy, most):
+        measured = server.measure(len(journal.measured) + 1, setting, found, effort)
+        journal.add(measured)
+        count = len(journal.measured)
+        left = min(most, len(settings)) - count
+        say_measured(
+            count, min(most, len(settings)), _wire(measured), left * (time.monotonic() - began) / (count - before)
+        )
+
+
+def _wire(measured: MeasuredSetting) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(measured)
+    return found

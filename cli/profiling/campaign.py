@@ -1,0 +1,120 @@
+"""Measures on a node: asks the server for a campaign, or takes up the one that runs, and follows it to its end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cli import exits
+from cli.client import ApiClient
+from cli.exits import Failed
+from cli.output import OutputTable, age, plain, print_data, say, seconds_since
+from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, show
+
+POLL_SECONDS = 1.0
+PATH = "/api/v1/campaigns"
+
+
+def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> int:
+    """Follows a campaign of this model on this node until it ends; prints the Profile, and applies it if asked to."""
+    campaign = _running(client, wanted, place) or _asked(client, args, wanted, place)
+    try:
+        ended = _follow(client, campaign["id"])
+    except KeyboardInterrupt:
+        say(f"campaign {campaign['id']} goes on; follow it: the same command; end it: gpuwright profile --stop "
+            f"{campaign['id']}")  # fmt: skip
+        raise
+    if ended["state"] != "done":
+        raise Failed(f"campaign {ended['id']} {ended['state']}: {ended['message'] or ended['reason']}", exits.NO)
+    for failure in ended["failures"]:
+        setting = failure["setting"]
+        say(f"left out: batch {setting['batch']} at {setting['smPercent']:g} %: {failure['message']}")
+    seconds = _seconds(ended)
+    if args.apply:
+        client.send("POST", "/api/v1/apply", body=json.dumps([ended["profile"]]).encode())
+    show(args, [ended["profile"]], len(ended["measurements"]), seconds, ended["leftOutError"])
+    if args.apply:
+        say(f"profile {ended['profile']['metadata']['name']} is applied")
+    return exits.OK
+
+
+def stop_campaign(client: ApiClient, args: argparse.Namespace) -> int:
+    found = client.send("DELETE", f"{PATH}/{args.stop}").json()
+    if not print_data(found, "json" if args.json else "text"):
+        print(plain(f"campaign {found['id']} is {found['state']}"))
+    return exits.OK
+
+
+def list_campaigns(client: ApiClient, args: argparse.Namespace) -> int:
+    items = client.get(PATH)["items"]
+    if not print_data(items, "json" if args.json else "text"):
+        OutputTable(["CAMPAIGN", "MODEL", "GPU", "STATE", "AGE", "MESSAGE"]).rows(
+            [
+                item["id"], f"{item['model']}/{item['variant']}", f"{item['node']}/{item['gpu']}", item["state"],
+                age(item["askedAt"]), item["message"] or "",
+            ]
+            for item in items
+        )  # fmt: skip
+    return exits.OK
+
+
+def _running(client: ApiClient, wanted: ModelVariant, place: GpuPlace) -> dict[str, Any] | None:
+    """Returns the campaign that measures this on the node already."""
+    for item in client.get(PATH)["items"]:
+        is_same = item["model"] == wanted.model and wanted.variant in ("", item["variant"])
+        if item["endedAt"] is None and is_same and item["node"] == place.node and place.gpu in (None, item["gpu"]):
+            say(f"campaign {item['id']} measures this since {age(item['askedAt'])}; following it")
+            return dict(item)
+    return None
+
+
+def _asked(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> dict[str, Any]:
+    given = {
+        "variant": wanted.variant or None,
+        "gpu": place.gpu,
+        "accuracy": args.accuracy,
+        "most": args.most,
+        "batches": args.batches,
+        "smPercents": args.sm,
+        "clocksMhz": args.clocks,
+        "leastSeconds": args.seconds,
+    }
+    body = {"model": wanted.model, "node": place.node}
+    body |= {name: value for name, value in given.items() if value is not None}
+    made: dict[str, Any] = client.send("POST", PATH, body=json.dumps(body).encode()).json()
+    say(f"campaign {made['id']} measures {made['model']}/{made['variant']} on {made['node']}/{made['gpu']}")
+    return made
+
+
+def _follow(client: ApiClient, campaign: str) -> dict[str, Any]:
+    known, waits_for = 0, ""
+    while True:
+        found: dict[str, Any] = client.get(f"{PATH}/{campaign}")
+        measured = found["measurements"]
+        for index in range(known, len(measured)):
+            last = index == len(measured) - 1
+            say_measured(index + 1, found["most"], measured[index], found.get("secondsLeft") if last else None)
+        known = len(measured)
+        if found["endedAt"] is not None:
+            return found
+        message = _waiting(found)
+        if message and message != waits_for:
+            say(message)
+        waits_for = message
+        time.sleep(POLL_SECONDS)
+
+
+def _waiting(found: Mapping[str, Any]) -> str:
+    """Returns what a campaign waits for; empty while it measures."""
+    if found["state"] != "waiting":
+        return ""
+    return f"waiting for GPU {found['node']}/{found['gpu']}: {found['message'] or 'its node has not asked yet'}"
+
+
+def _seconds(ended: Mapping[str, Any]) -> float:
+    """Returns how long a campaign took, by the server's clock."""
+    began, end = seconds_since(ended["askedAt"], 0.0), seconds_since(ended["endedAt"], 0.0)
+    return 0.0 if began is None or end is None else began - end

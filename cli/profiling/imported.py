@@ -1,0 +1,72 @@
+"""Turns reports of other tools into a Profile."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agents.contract.campaigns import CopySetting, MeasuredSetting
+from app.campaigns.profile import ProfileSubject, profile_of
+from app.campaigns.reports import ReportRefused, ToolReport, read_report
+from cli.exits import Failed
+from cli.profiling.asked import read_model, show
+from cli.profiling.at_url import ANY_CLOCK_MHZ, DEFAULT_VARIANT
+
+MOST_BYTES = 64 * 1024 * 1024
+
+
+def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Prints the Profile that the files make, and returns it."""
+    if not args.model or not args.gpu_type:
+        raise Failed("an import needs --model MODEL[/VARIANT] and --gpu-type NAME: the files do not name them")
+    wanted = read_model(args.model)
+    files: list[str] = args.files
+    if args.batches and len(args.batches) != len(files):
+        raise Failed(
+            f"--batches names {len(args.batches)} batches for {len(files)} files; name one for each, ascending"
+        )
+    batches = args.batches or [None] * len(files)
+    began = time.monotonic()
+    measured: list[MeasuredSetting] = []
+    for name, batch in zip(files, batches, strict=True):
+        measured += _read(name, batch, args.sm_percent, len(measured))
+    twice = [batch for batch, times in Counter(found.setting.batch for found in measured).items() if times > 1]
+    if twice:
+        raise Failed(f"batch {twice[0]} is in the files more than once; import one measurement of each batch")
+    subject = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, args.gpu_type, ANY_CLOCK_MHZ)
+    made = profile_of(subject, measured)
+    show(args, [made.manifest], len(measured), time.monotonic() - began, made.left_out_error)
+    return [made.manifest]
+
+
+def _read(name: str, batch: int | None, sm_percent: int, before: int) -> list[MeasuredSetting]:
+    path = Path(name)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise Failed(f"{name} is larger than {MOST_BYTES >> 20} MiB")
+        report = ToolReport(name, path.read_text(encoding="utf-8"), batch)
+        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        figures = read_report(report)
+    except OSError as error:
+        raise Failed(f"{name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
+    except ReportRefused as refused:
+        raise Failed(str(refused)) from refused
+    return [
+        MeasuredSetting(
+            before + index,
+            CopySetting(found.batch, float(sm_percent), ANY_CLOCK_MHZ),
+            at,
+            latency_ms=found.latency_ms,
+            spread_ms=found.spread_ms,
+            samples=found.samples,
+            source=found.source,
+            memory_gib=found.memory_gib,
+        )
+        for index, found in enumerate(figures, start=1)
+    ]

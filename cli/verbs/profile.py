@@ -1,0 +1,106 @@
+"""`gpuwright profile`: measure how fast a model is on a GPU, and what it needs, and write its Profile."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from cli import exits
+from cli.arguments import add_connection_arguments, completes, not_negative, part, whole
+from cli.client import ApiClient
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import say
+from cli.profiling.asked import read_model, read_place, whole_numbers
+
+EPILOG = """\
+On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its
+template for each setting, with an MPS limit, and asks it in a closed loop. What is measured next is where the curve
+is least sure; it ends when it is known well enough. A campaign goes on when this command, the server or the agent
+ends: the same command follows it. It stops by itself when the SLO of a service on the node suffers.
+
+At a URL, a server that runs already (gpuwright-serve) is asked from here; only what it lets change is measured.
+
+Examples:
+  gpuwright profile resnet50/fp16 --on node-7/2
+  gpuwright profile resnet50 --on node-7 --accuracy 0.02 --apply
+  gpuwright profile resnet50 --url http://127.0.0.1:8000 --gpu-type cpu
+  gpuwright profile import perf.csv --model resnet50/fp16 --gpu-type v100-16gb
+  gpuwright profile --list
+"""
+IMPORT = "import"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("subject", nargs="?", metavar="MODEL[/VARIANT]", help="what to measure, or `import`")
+    files = parser.add_argument("files", nargs="*", metavar="FILE", help="with `import`: reports of another tool")
+    completes(files, "files")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--on", metavar="NODE[/GPU]", help="measure on a node")
+    where.add_argument("--url", metavar="URL", help="measure the server at http://HOST:PORT")
+    where.add_argument("--list", action="store_true", help="list campaigns, the newest first")
+    where.add_argument("--stop", metavar="CAMPAIGN", help="end a campaign")
+    effort = parser.add_argument_group("effort")
+    effort.add_argument("--accuracy", type=part, metavar="SHARE", help="error of the curve to reach; default 0.04")
+    effort.add_argument("--most", type=whole(1, 256), metavar="N", help="most measurements; default 16")
+    effort.add_argument("--batches", type=whole_numbers, metavar="B,...", help="default 1,2,4,8,16,32")
+    effort.add_argument("--sm", type=whole_numbers, metavar="P,...", help="SM%%; default 10,20,30,40,50,60,80,100")
+    effort.add_argument("--clocks", type=whole_numbers, metavar="MHZ,...", help="default: the highest of the GPU type")
+    effort.add_argument("--seconds", type=not_negative, metavar="S", help="least time at each setting; default 3")
+    about = parser.add_argument_group("with --url and import")
+    about.add_argument("--gpu-type", metavar="NAME", default="", help="the GPU type that the Profile is about")
+    about.add_argument("--sm-percent", type=whole(1, 100), metavar="P", default=100, help="its SM%%; default 100")
+    about.add_argument("--model", metavar="MODEL[/VARIANT]", default="", help="with import: the model")
+    completes(about.add_argument("--journal", metavar="FILE", help="where measurements are kept meanwhile"), "files")
+    parser.add_argument("--apply", action="store_true", help="apply the Profile; else it is printed only")
+    parser.add_argument("--json", action="store_true", help="profiles, measurements, seconds, left_out_error")
+    add_connection_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.list or args.stop:
+        from cli.profiling import campaign
+
+        with ApiClient(resolve(args)) as client:
+            return campaign.list_campaigns(client, args) if args.list else campaign.stop_campaign(client, args)
+    if args.subject is None:
+        raise Failed("name a model: gpuwright profile MODEL[/VARIANT] --on NODE[/GPU] | --url URL")
+    if args.subject == IMPORT and not (args.on or args.url):
+        return _import(args)
+    wanted = read_model(args.subject)
+    if args.files:
+        raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
+    if args.on:
+        from cli.profiling import campaign
+
+        with ApiClient(resolve(args)) as client:
+            return campaign.run_campaign(client, args, wanted, read_place(args.on))
+    if not args.url:
+        raise Failed("say where to measure: --on NODE[/GPU] for a node, or --url URL for a server that runs")
+    for flag, given in (("--sm", args.sm), ("--clocks", args.clocks)):
+        if given:
+            raise Failed(f"{flag} is for --on: a server at a URL keeps its share and its clock; see --sm-percent")
+    from cli.profiling.at_url import measure_url
+
+    made = measure_url(args, wanted)
+    if args.apply:
+        _apply(args, [made.manifest])
+    return exits.OK
+
+
+def _import(args: argparse.Namespace) -> int:
+    from cli.profiling.imported import import_files
+
+    if not args.files:
+        raise Failed("name the files to import: CSV of perf_analyzer or model analyzer, or JSON of genai-perf")
+    profiles = import_files(args)
+    if args.apply:
+        _apply(args, profiles)
+    return exits.OK
+
+
+def _apply(args: argparse.Namespace, profiles: list[dict[str, object]]) -> None:
+    with ApiClient(resolve(args)) as client:
+        client.send("POST", "/api/v1/apply", body=json.dumps(profiles).encode())
+    say(f"{len(profiles)} {'profile is' if len(profiles) == 1 else 'profiles are'} applied")

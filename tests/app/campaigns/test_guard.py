@@ -1,0 +1,124 @@
+"""A campaign gives way to what serves: it is refused, or stops, where the SLO of a service on its node suffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from agents.contract.assignments import AssignedInstance
+from app.store.database.database import Database
+from app.store.fleet import assignments, loads
+from app.store.fleet.loads import LoadBucket
+from simulation.run import Simulation, simulated
+from simulation.world import of_documents
+from tests.app.campaigns.running import ask, asked, declare_model
+from tests.app.campaigns.test_requests import told
+from tests.simulation import worlds
+from tests.support.nodes import assigned, served
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer, running_server
+from tests.support.world import gpu_type, model, node, service
+
+
+@pytest.fixture
+def database(api: RunningServer) -> Iterator[Database]:
+    opened = Database(api.database_url, pool_size=2)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def serving(api: RunningServer, database: Database) -> RunningServer:
+    """A node with shop/search on GPU 0, under an SLO of 98 %."""
+    world = [gpu_type(), node("node-1"), model("resnet50"), service("search", "shop")]
+    assert api.request("POST", "/api/v1/apply", world).status == 200
+    declare_model(api)
+    assign(database, served("search-1", gpu=0))
+    return api
+
+
+def assign(database: Database, *instances: AssignedInstance) -> None:
+    assignment = assigned(1, *instances)
+    draft = assignments.AssignmentDraft(
+        "node-1", 1, lambda version: msgspec.json.encode(msgspec.structs.replace(assignment, version=version)).decode()
+    )
+    database.write(lambda connection: assignments.write(connection, 1, [draft]))
+
+
+def answered(database: Database, late: float, requests: float = 1000.0, service: str = "search") -> None:
+    """Requests in the last seconds, of which some were late."""
+    at = datetime.now(UTC) + timedelta(seconds=1)
+    bucket = LoadBucket("shop", service, at, 10.0, requests, 0, late, (), answers=requests)
+    database.write(lambda connection: loads.keep(connection, [bucket]))
+
+
+def test_a_campaign_is_not_begun_beside_a_service_that_misses_its_slo(
+    serving: RunningServer, database: Database
+) -> None:
+    answered(database, late=30)
+    refused = ask(serving, gpu=1)
+    assert refused.status == 409
+    assert "shop/search answered 97 % of its requests in time" in refused.json["detail"]
+    assert serving.request("GET", "/api/v1/cordons").json["items"] == []
+
+
+def test_a_campaign_stops_when_a_service_on_its_node_suffers(serving: RunningServer, database: Database) -> None:
+    campaign = asked(serving, gpu=1)
+    assert told(serving, {"campaign": campaign.id})["task"]
+    answered(database, late=10)
+    assert told(serving, {"campaign": campaign.id})["task"], "98 % are in time"
+    answered(database, late=100)
+    assert told(serving, {"campaign": campaign.id}) == {"isOver": True}
+    ended = campaign.read()
+    assert (ended["state"], ended["reason"]) == ("stopped", "slo_suffers")
+    assert "shop/search" in ended["message"]
+    events = serving.request("GET", "/api/v1/events?reason=campaign_ended").json["items"]
+    assert [event["name"] for event in events] == ["node-1"]
+
+
+def test_few_requests_and_other_services_stop_no_campaign(serving: RunningServer, database: Database) -> None:
+    campaign = asked(serving, gpu=1)
+    answered(database, late=10, requests=10)
+    answered(database, late=500, service="elsewhere")
+    assert told(serving, {"campaign": campaign.id})["task"]
+
+
+def on_gpu(simulation: Simulation, node_name: str, gpu: int) -> list[str]:
+    stored = simulation.database.read(lambda connection: assignments.of_node(connection, node_name))
+    assert stored is not None
+    return [line["service"] for line in msgspec.json.decode(stored[1]).get("instances", []) if line["gpu"] == gpu]
+
+
+def test_plans_leave_the_gpu_of_a_campaign_empty_and_serve_all_that_they_did(postgres: DatabaseServer) -> None:
+    url = postgres.create()
+    names = {"a": 50.0, "b": 40.0}
+    services = [worlds.service(name, rate) for name, rate in names.items()]
+    known = [document for name in names for document in (worlds.model(name), worlds.profile(name))]
+    world = of_documents([worlds.gpu_type(), worlds.policy(mode="auto"), worlds.node("node-0"), *known, *services])
+    with simulated(url, world) as simulation:
+        simulation.advance(240, worlds.CALM_TICK_SECONDS)
+        postgres.stands_at(url, simulation.clock.now())
+        with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
+            declare_model(server)
+            busy = next(gpu for gpu in range(4) if on_gpu(simulation, "node-0", gpu))
+            campaign = asked(server, node="node-0", gpu=busy)
+            simulation.advance(120, worlds.CALM_TICK_SECONDS)
+            assert on_gpu(simulation, "node-0", busy) == []
+            assert unserved(server) == set()
+            server.request("DELETE", f"/api/v1/campaigns/{campaign.id}")
+            assert server.request("GET", "/api/v1/cordons").json["items"] == []
+    postgres.drop(url)
+
+
+def unserved(server: RunningServer) -> set[str]:
+    """The services that are not fully served."""
+    items = server.request("GET", "/api/v1/services").json["items"]
+    return {
+        item["metadata"]["name"]
+        for item in items
+        for condition in item["status"].get("conditions", ())
+        if (condition["type"], condition["status"]) == ("Served", "False")
+    }

@@ -1,0 +1,91 @@
+"""The Profile that measurements make: valid as a manifest, and nothing in it that was not measured or declared."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.contract.campaigns import CopySetting, MeasuredSetting
+from app.campaigns.choosing import choose
+from app.campaigns.limits import grid
+from app.campaigns.profile import ProfileSubject, profile_name, profile_of
+from app.manifests.reader import read
+from app.manifests.validate import validate
+
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+SUBJECT = ProfileSubject("resnet50", "fp16", "v100-16gb", 1530)
+
+
+def measured(batch: int, share: float, latency_ms: float, clock_mhz: int = 1530, **fields: Any) -> MeasuredSetting:
+    setting = CopySetting(batch, share, clock_mhz)
+    known: dict[str, Any] = {"spread_ms": 0.01 * latency_ms, "samples": 20, "memory_gib": 1.0}
+    return MeasuredSetting(1, setting, AT, latency_ms, **(known | fields))
+
+
+def test_watts_are_above_the_least_idle_reading_by_share() -> None:
+    found = [
+        measured(1, 50.0, 8.0, idle_w=40.0, power_w=140.0, start_seconds=2.0),
+        measured(8, 50.0, 20.0, idle_w=60.0, power_w=160.0, start_seconds=3.5),
+        measured(1, 100.0, 6.0, idle_w=41.0, power_w=240.0),
+    ]
+    spec = profile_of(SUBJECT, found).manifest["spec"]
+    assert spec["powerW"] == {"50": 110.0, "100": 200.0}
+    assert spec["startSeconds"] == 3.5
+
+
+def test_what_was_not_measured_is_kept_from_the_declared_profile() -> None:
+    declared = {"pressure": 0.4, "sensitivity": 0.2, "cpuCores": 2, "powerW": {"100": 150}, "startSeconds": 9}
+    subject = ProfileSubject("resnet50", "fp16", "v100-16gb", 1530, "own-name", declared)
+    made = profile_of(subject, [measured(1, 100.0, 5.0)])
+    assert made.left_out_error is None
+    assert made.manifest["metadata"] == {"name": "own-name"}
+    kept = {field: made.manifest["spec"].get(field) for field in declared}
+    assert kept == {**declared, "startSeconds": None}
+
+
+def test_memory_never_falls_as_the_batch_grows() -> None:
+    found = [measured(1, 100.0, 5.0, memory_gib=2.0), measured(4, 100.0, 9.0, memory_gib=1.5)]
+    found.append(measured(8, 100.0, 15.0, memory_gib=0.0))
+    assert profile_of(SUBJECT, found).manifest["spec"]["memoryGib"] == {"1": 2.0, "4": 2.0, "8": 2.0}
+
+
+def test_a_second_clock_gives_the_exponent() -> None:
+    found = [
+        measured(batch, 100.0, 5.0 * batch * (1530 / clock) ** 0.5, clock)
+        for batch in (1, 4, 8)
+        for clock in (765, 1530)
+    ]
+    assert profile_of(SUBJECT, found).manifest["spec"]["clockExponent"] == pytest.approx(0.5, abs=0.05)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 8, 32]), st.sampled_from([10.0, 30.0, 70.0, 100.0]), st.floats(0.1, 1e4)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda point: point[:2],
+    )
+)
+def test_the_profile_of_any_measurements_is_valid(points: list[tuple[int, float, float]]) -> None:
+    made = profile_of(SUBJECT, [measured(*point) for point in points])
+    _, faults = validate(read(json.dumps([made.manifest]).encode(), "json"), offline=True)
+    assert faults == []
+
+
+def test_names_are_dns_labels() -> None:
+    assert profile_name("resnet50", "FP16_x", "a100.80gb") == "resnet50-fp16-x-a100-80gb"
+    assert len(profile_name("m" * 60, "v" * 60, "g" * 60)) == 63
+
+
+def test_a_setting_that_failed_twice_is_given_up_with_larger_batches() -> None:
+    known = grid([1, 4, 16], [100], [1530])
+    broken = CopySetting(4, 100.0, 1530)
+    assert choose(known, [], [broken, broken]) == CopySetting(1, 100.0, 1530)
+    assert choose(known, [], [broken]) == CopySetting(16, 100.0, 1530)
+    assert choose(known, [], [CopySetting(1, 100.0, 1530)] * 2) is None

@@ -1,0 +1,157 @@
+"""`gpuwright profile`: at a URL, on a node, and of files; what is printed, kept, applied and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.programs.serve.running import serving
+from tests.app.campaigns.running import declare_model
+from tests.app.campaigns.test_reports import MODEL_ANALYZER, PERF_ANALYZER
+from tests.cli.conftest import Run
+from tests.support.agents import running_agent
+from tests.support.caller import until
+from tests.support.server import RunningServer
+from tests.support.world import gpu_type
+
+LATENCY = "1:10=6,100=2;8:10=20,100=8"
+AT_URL = ("--gpu-type", "v100-16gb", "--batches", "1,2,4,8", "--seconds", "0.1", "--accuracy", "0.5")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def journals(state: Path) -> list[Path]:
+    return sorted(state.rglob("*.jsonl"))
+
+
+def test_a_server_at_a_url_is_measured_and_its_profile_applied(run: Run, server: RunningServer, state: Path) -> None:
+    assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
+    declare_model(server, "resnet50")
+    with serving("--latency", LATENCY, "--max-batch", "8") as copy:
+        done = run("profile", "resnet50/fp16", "--url", f"http://127.0.0.1:{copy.port}", *AT_URL, "--json", "--apply")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["measurements"] == 4
+    assert answer.keys() == {"profiles", "measurements", "seconds", "left_out_error"}
+    (profile,) = answer["profiles"]
+    assert profile["spec"]["latencyMs"].keys() == {"1", "2", "4", "8"}
+    assert "4 of at most 4" in done.err
+    assert server.request("GET", "/api/v1/profiles/resnet50-fp16-v100-16gb").json["spec"] == profile["spec"]
+    assert journals(state) == []
+
+
+def test_killed_it_goes_on_where_it_was(run: Run, state: Path) -> None:
+    with serving("--latency", "1:40;8:80", "--max-batch", "8") as copy:
+        words = ["profile", "resnet50/fp16", "--url", f"http://127.0.0.1:{copy.port}", *AT_URL, "--json"]
+        first = subprocess.Popen([sys.executable, "-m", "cli.main", *words], env=os.environ, stderr=subprocess.DEVNULL)
+        until(lambda: any(path.read_bytes().count(b"\n") >= 3 for path in journals(state)), "two are measured")
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        (path,) = journals(state)
+        kept = path.read_bytes().split(b"\n")
+        path.write_bytes(b"\n".join(kept[:3]) + b"\n" + kept[2][:20])  # and a line that was not written to its end
+        done = run(*words)
+    assert done.code == 0, done.err
+    assert "2 settings were measured before" in done.err
+    assert "3 of at most 4" in done.err and "1 of at most 4" not in done.err
+    assert json.loads(done.out)["measurements"] == 4
+
+
+def test_a_journal_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.write_text("{}\n")
+    done = run("profile", "resnet50", "--url", "http://127.0.0.1:9", "--journal", str(journal))
+    assert done.code == 2
+    assert "of another measurement" in done.err
+
+
+def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_path: Path) -> None:
+    with running_agent(server, tmp_path / "agent"):
+        declare_model(server)
+        effort = ("--batches", "1", "--sm", "50,100", "--seconds", "0.1", "--accuracy", "0.5")
+        done = run("profile", "tiny", "--on", "node-1/1", *effort, "--json", "--apply")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert (answer["measurements"], len(answer["profiles"])) == (2, 1)
+    assert "2 of at most 16: batch 1 at" in done.err
+    listed = run("profile", "--list")
+    assert "tiny/fp16" in listed.out and "done" in listed.out
+
+
+def test_a_campaign_that_is_stopped_ends_its_follower(run: Run, server: RunningServer) -> None:
+    assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
+    declare_model(server)
+    spec = {"gpuType": "v100-16gb", "gpus": 1, "cpuCores": 4, "memoryGib": 16}
+    node = {"apiVersion": "gpuwright/v1", "kind": "Node", "metadata": {"name": "silent"}, "spec": spec}
+    assert server.request("POST", "/api/v1/apply", [node]).status == 200
+    words = [sys.executable, "-m", "cli.main", "profile", "tiny", "--on", "silent"]
+    follower = subprocess.Popen(words, env=os.environ, stderr=subprocess.PIPE, text=True)
+
+    def live() -> list[Any]:
+        items = server.request("GET", "/api/v1/campaigns").json["items"]
+        return [item for item in items if item["node"] == "silent"]
+
+    until(lambda: bool(live()), "it is asked for")
+    done = run("profile", "--stop", live()[0]["id"])
+    assert (done.code, done.out) == (0, f"campaign {live()[0]['id']} is stopped\n")
+    assert follower.wait(60) == 1
+    assert follower.stderr
+    assert "stopped: stopped by" in follower.stderr.read()
+
+
+def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "b1.csv").write_text(PERF_ANALYZER)
+    (tmp_path / "b8.csv").write_text(PERF_ANALYZER.replace("3600", "14000"))
+    about = ("--model", "resnet50/fp16", "--gpu-type", "v100-16gb")
+    files = (str(tmp_path / "b1.csv"), str(tmp_path / "b8.csv"))
+    done = run("profile", "import", *files, "--batches", "1,8", *about, "--json")
+    assert done.code == 0, done.err
+    latency = json.loads(done.out)["profiles"][0]["spec"]["latencyMs"]
+    assert [latency["1"]["100"], latency["8"]["100"]] == pytest.approx([3.75, 14.15], rel=0.05)
+    (tmp_path / "ma.csv").write_text(MODEL_ANALYZER)
+    done = run("profile", "import", str(tmp_path / "ma.csv"), *about, "--sm-percent", "50")
+    assert done.code == 0, done.err
+    assert "'50':" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "needle"),
+    [
+        ((), "name a model"),
+        (("resnet50",), "--on NODE[/GPU]"),
+        (("Resnet!", "--on", "node-1"), "use MODEL or MODEL/VARIANT"),
+        (("resnet50", "--on", "node-1/x"), "use NODE or NODE/INDEX"),
+        (("resnet50", "more", "--on", "node-1"), "one word too many"),
+        (("resnet50", "--on", "node-1", "--url", "http://h:1"), "not allowed with"),
+        (("resnet50", "--url", "h:1"), "http://HOST:PORT"),
+        (("resnet50", "--url", "http://127.0.0.1:9", "--sm", "10"), "--sm is for --on"),
+        (("resnet50", "--on", "node-1", "--accuracy", "2"), "up to 1"),
+        (("resnet50", "--on", "node-1", "--batches", "1,x"), "whole numbers"),
+        (("import",), "name the files"),
+        (("import", "x.csv"), "--model"),
+        (("import", "x.csv", "--model", "m", "--gpu-type", "g"), "x.csv cannot be read"),
+        (("import", "x.csv", "--model", "m", "--gpu-type", "g", "--batches", "1,2"), "for 1 files"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(run: Run, words: tuple[str, ...], needle: str) -> None:
+    done = run("profile", *words)
+    assert done.code == 2, done.err
+    assert needle in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_url_where_nobody_listens(run: Run) -> None:
+    done = run("profile", "resnet50", "--url", "http://127.0.0.1:9")
+    assert done.code == 4
+    assert "did not answer" in done.err
