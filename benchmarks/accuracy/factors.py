@@ -87,7 +87,7 @@ def _gavel(data: Path) -> list[FactorSample]:
 
 
 def _ours(samples: Sequence[FactorSample]) -> Predict:
-    return learned(samples, PAIR).predict
+    return learned(samples, PAIR).learner.predict
 
 
 def _split(samples: Sequence[FactorSample], seed: int) -> tuple[list[FactorSample], list[FactorSample]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,20 +18,32 @@ TRIED = tuple(
 )
 
 
-def learned(samples: Sequence[FactorSample], pair: tuple[str, str], theta: float = 0.5, seed: int = 0) -> FactorLearner:
-    """Returns a learner of these samples. `pair`: the two categories whose combinations may be unmeasured."""
+@dataclass(frozen=True)
+class LearnedFactors:
+    """A learner, and the root mean square of its errors on pairs left out, by target; None: too few pairs to tell."""
+
+    learner: FactorLearner
+    errors: tuple[float, ...] | None
+
+
+def learned(
+    samples: Sequence[FactorSample], pair: tuple[str, str], theta: float = 0.5, seed: int = 0
+) -> LearnedFactors:
+    """Learns these samples. `pair`: the two categories whose combinations may be unmeasured."""
     keys = [tuple(sample.categories[kind] for kind in pair) for sample in samples]
     pairs = sorted(set(keys))
     order = np.random.default_rng(seed).permutation(len(pairs))
-    best, least = LearningRates(), float("inf")
+    best, errors = LearningRates(), None
     for rates in TRIED if len(pairs) >= FOLDS else ():
-        error = 0.0
+        squares = []
         for fold in range(FOLDS):
             out = {pairs[at] for at in order[fold::FOLDS]}
             seen = [sample for sample, key in zip(samples, keys, strict=True) if key not in out]
             judged = [sample for sample, key in zip(samples, keys, strict=True) if key in out]
             learner = FactorLearner(len(samples[0].targets), rates, theta, seed).fit(seen)
-            error += sum(float(np.sum(np.subtract(learner.predict(each), each.targets) ** 2)) for each in judged)
-        if error < least:
-            best, least = rates, error
-    return FactorLearner(len(samples[0].targets), best, theta, seed).fit(samples)
+            squares += [np.subtract(learner.predict(each), each.targets) ** 2 for each in judged]
+        found = np.sqrt(np.mean(squares, axis=0))
+        if errors is None or float(found @ found) < float(errors @ errors):
+            best, errors = rates, found
+    learner = FactorLearner(len(samples[0].targets), best, theta, seed).fit(samples)
+    return LearnedFactors(learner, None if errors is None else tuple(errors.tolist()))

@@ -19,6 +19,7 @@ from app.control.domain.specs import (
     purchase_of,
     unit_of,
 )
+from app.control.formulate.unmeasured import complete_jobs
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
@@ -83,7 +84,7 @@ def build_problem(world: DeclaredFiles) -> Problem:
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
         services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
-        jobs={qualified_name(manifest): _job(manifest, units_left) for manifest in by_kind[Kind.JOB]},
+        jobs={qualified_name(manifest): _job(manifest, units_left) for manifest in complete_jobs(by_kind[Kind.JOB])},
         policy=planning_policy(policy_spec),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
