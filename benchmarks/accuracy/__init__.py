@@ -7,4 +7,4 @@ from benchmarks.accuracy.accuracy_row import AccuracyRow
 __all__ = ["TOPICS", "AccuracyRow"]
 
 # Each is a module of this package with `rows(data: Path) -> list[AccuracyRow]`.
-TOPICS: tuple[str, ...] = ("bursts", "forecast", "latency")
+TOPICS: tuple[str, ...] = ("bursts", "factors", "forecast", "interference", "latency")

@@ -21,20 +21,30 @@ ends: the same command follows it. It stops by itself when the SLO of a service 
 
 At a URL, a server that runs already (gpuwright-serve) is asked from here; only what it lets change is measured.
 
+`neighbours` reads latencies measured alone and beside others (CSV: model, smPercent, neighbours as MODEL:SM% with +
+between them, latencyMs; also gpuType, batch, samples) and gives pressure and sensitivity with their spread.
+`predict` learns from the Profiles in files what other GPU types would measure, for a first plan.
+
 Examples:
   gpuwright profile resnet50/fp16 --on node-7/2
   gpuwright profile resnet50 --on node-7 --accuracy 0.02 --apply
   gpuwright profile resnet50 --url http://127.0.0.1:8000 --gpu-type cpu
   gpuwright profile import perf.csv --model resnet50/fp16 --gpu-type v100-16gb
+  gpuwright profile neighbours pairs.csv --gpu-type v100-16gb
+  gpuwright profile predict fleet.yaml
   gpuwright profile --list
 """
-IMPORT = "import"
+IMPORT, NEIGHBOURS, PREDICT = "import", "neighbours", "predict"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("subject", nargs="?", metavar="MODEL[/VARIANT]", help="what to measure, or `import`")
-    files = parser.add_argument("files", nargs="*", metavar="FILE", help="with `import`: reports of another tool")
+    parser.add_argument(
+        "subject", nargs="?", metavar="MODEL[/VARIANT]", help="what to measure, or import, neighbours, predict"
+    )
+    files = parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="with import, neighbours and predict: files to read"
+    )
     completes(files, "files")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--on", metavar="NODE[/GPU]", help="measure on a node")
@@ -68,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("name a model: gpuwright profile MODEL[/VARIANT] --on NODE[/GPU] | --url URL")
     if args.subject == IMPORT and not (args.on or args.url):
         return _import(args)
+    if args.subject in (NEIGHBOURS, PREDICT) and not (args.on or args.url):
+        return _learn(args)
     wanted = read_model(args.subject)
     if args.files:
         raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
@@ -86,6 +98,25 @@ def run(args: argparse.Namespace) -> int:
     made = measure_url(args, wanted)
     if args.apply:
         _apply(args, [made.manifest])
+    return exits.OK
+
+
+def _learn(args: argparse.Namespace) -> int:
+    if not args.files:
+        what = "CSV of latencies beside neighbours" if args.subject == NEIGHBOURS else "manifests with Profiles"
+        raise Failed(f"name the files to read: {what}")
+    if args.subject == NEIGHBOURS:
+        from cli.profiling.neighbours import neighbours
+
+        if args.apply:
+            raise Failed("--apply is not for neighbours: put the values into the Profiles that they belong to")
+        neighbours(args)
+        return exits.OK
+    from cli.profiling.unmeasured import predict
+
+    profiles = predict(args)
+    if args.apply:
+        _apply(args, profiles)
     return exits.OK
 
 

@@ -20,6 +20,7 @@ from app.control.domain.specs import (
     quantile_of,
     unit_of,
 )
+from app.control.formulate.unmeasured import complete_jobs
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
@@ -90,7 +91,10 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None) -> Proble
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
         services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
-        jobs={qualified_name(manifest): _job(manifest, units_left, quantile) for manifest in by_kind[Kind.JOB]},
+        jobs={
+            qualified_name(manifest): _job(manifest, units_left, quantile)
+            for manifest in complete_jobs(by_kind[Kind.JOB])
+        },
         policy=planning_policy(policy_spec),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,

@@ -20,7 +20,9 @@ from app.control.answer.explain.uncertainty import (
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
+from app.control.formulate.unmeasured import PredictedDemand, predicted_demands
 from app.control.solve.aside import Aside
+from app.manifests.model import Kind, Manifest
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
 
@@ -120,6 +122,7 @@ def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> dict[str, 
 def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     facts = snapshot.jobs.get(name, JobProgress())
     why = why_job(question.problem, plan, name, snapshot.at, facts)
+    predicted = _predicted(snapshot, name)
     placed = why.placed
     return {
         "job": name,
@@ -138,8 +141,18 @@ def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[
         else None,
         "reason": why.reason,
         "relaxation": why.relaxation,
-        "sentences": list(why.sentences),
+        "predicted": {gpu_type: list(demand.fields) for gpu_type, demand in predicted.items()},
+        "sentences": [*why.sentences, *(f"on {gpu_type}: {demand}" for gpu_type, demand in predicted.items())],
     }
+
+
+def _predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]:
+    """Returns what of the job's profiles was predicted from its layers, by GPU type."""
+    jobs = [
+        Manifest(Kind.JOB, each.tenant, each.name, each.spec) for each in snapshot.declared if each.kind == Kind.JOB
+    ]
+    tenant, _, short = name.partition("/")
+    return predicted_demands(jobs, tenant, short)
 
 
 def _forecast(reason: str) -> str:

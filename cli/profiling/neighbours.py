@@ -1,0 +1,161 @@
+"""Turns latencies that were measured beside neighbours into pressures and sensitivities."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.exits import Failed
+from cli.output import as_yaml, plain, print_data, say
+
+if TYPE_CHECKING:
+    from solvers.interference import Neighbour, Observation
+    from solvers.interference.scalars import MeasuredScalars, SpreadValue
+
+COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
+MOST_ROWS = 20_000
+DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourRow:
+    """A line of the file: a model at a batch and SM%, its neighbours, and how long its batches took."""
+
+    gpu_type: str
+    model: str
+    batch: int
+    sm_percent: int
+    neighbours: tuple[Neighbour, ...]
+    latency_ms: float
+    samples: int
+
+
+def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
+    from solvers.interference import fit
+    from solvers.interference.scalars import pressure_and_sensitivity
+
+    rows = [row for name in args.files for row in read_rows(name, args.gpu_type)]
+    found = []
+    for gpu_type, observations in sorted(slowdowns(rows).items()):
+        model = fit(observations).measured
+        values = {name: _entry(each) for name, each in pressure_and_sensitivity(observations).items()}
+        found.append(
+            {
+                "gpuType": gpu_type,
+                "measurements": len(observations),
+                "profiles": values,
+                "method": model.method,
+                "left_out_error": model.error,
+                "left_out_errors": model.errors,
+            }
+        )
+    if not print_data({"gpuTypes": found}, "json" if args.json else "text"):
+        for each in found:
+            print(as_yaml({each["gpuType"]: each["profiles"]}))
+            say(plain(_said(each)))
+    return found
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    error, scalar = found["left_out_error"], found["left_out_errors"].get("scalar")
+    head = f"{found['gpuType']}: {found['measurements']} measurements beside neighbours"
+    if error is None or scalar is None:
+        return f"{head}; too few different mixes to leave some out"
+    missed = f"one pressure and sensitivity a model miss a left-out mix by {100 * scalar:.2g} %"
+    return f"{head}; {missed}; best is {found['method']} with {100 * error:.2g} %"
+
+
+def _entry(scalars: MeasuredScalars) -> dict[str, Any]:
+    """Returns the fields of a Profile, and their spread beside them."""
+    pressure = {str(sm_percent): round(each.mean, DIGITS) for sm_percent, each in scalars.pressure.items()}
+    spread: dict[str, Any] = {"pressure": {str(at): _spread(each) for at, each in scalars.pressure.items()}}
+    entry: dict[str, Any] = {"pressure": pressure} if pressure else {}
+    if scalars.sensitivity:
+        entry["sensitivity"] = round(scalars.sensitivity.mean, DIGITS)
+        spread["sensitivity"] = _spread(scalars.sensitivity)
+    return {**entry, "spread": spread}
+
+
+def _spread(value: SpreadValue) -> dict[str, Any]:
+    return {
+        "mean": round(value.mean, DIGITS),
+        "q90": round(value.q90, DIGITS),
+        "n": value.samples,
+        "source": "measured",
+    }
+
+
+def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:
+    """Returns observations by GPU type: each latency over that of the same model, batch and SM% alone."""
+    from solvers.interference import Observation, SharedRun
+
+    alone: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
+    for row in rows:
+        if not row.neighbours:
+            alone[row.gpu_type, row.model, row.batch, row.sm_percent].append(row.latency_ms)
+    found: dict[str, list[Observation]] = defaultdict(list)
+    for row in rows:
+        if row.neighbours:
+            times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent))
+            if not times:
+                where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}"
+                raise Failed(f"{row.model} was not measured alone at {where}; add a line without neighbours")
+            run = SharedRun(row.model, row.sm_percent, row.neighbours)
+            found[row.gpu_type].append(Observation(run, row.latency_ms * len(times) / sum(times), row.samples))
+    if not found:
+        raise Failed("no line has neighbours; write them as MODEL:SM%, several with + between them")
+    return dict(found)
+
+
+def read_rows(name: str, gpu_type: str) -> Iterator[NeighbourRow]:
+    """Reads a CSV file; Failed names the line that is wrong."""
+    try:
+        with Path(name).open(encoding="utf-8", newline="") as text:
+            reader = csv.DictReader(text)
+            lacking = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+            if lacking:
+                raise Failed(f"{name} lacks the column {lacking[0]}; it needs {', '.join(COLUMNS)}")
+            for number, line in enumerate(reader, start=2):
+                if number > MOST_ROWS:
+                    raise Failed(f"{name} has more than {MOST_ROWS} lines")
+                yield _row(line, f"{name}, line {number}", gpu_type)
+    except OSError as error:
+        raise Failed(f"{name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
+
+
+def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> NeighbourRow:
+    from solvers.interference import Neighbour
+
+    def number(text: str | None, what: str, most: float, least: float = 1) -> float:
+        try:
+            found = float(text or "")
+        except ValueError:
+            raise Failed(f"{where}: {what} {text!r} is no number") from None
+        if not least <= found <= most:
+            raise Failed(f"{where}: {what} {found:g} is outside {least:g}..{most:g}")
+        return found
+
+    def beside(text: str) -> Neighbour:
+        model, _, percent = text.strip().rpartition(":")
+        if not model:
+            raise Failed(f"{where}: neighbour {text!r} has no SM%; write MODEL:SM%")
+        return Neighbour(model, int(number(percent, "SM%", 100)))
+
+    names = [each for each in (line["neighbours"] or "").split("+") if each.strip()]
+    return NeighbourRow(
+        line.get("gpuType") or gpu_type,
+        (line["model"] or "").strip(),
+        int(number(line.get("batch") or "1", "batch", 256)),
+        int(number(line["smPercent"], "smPercent", 100)),
+        tuple(sorted(beside(each) for each in names)),
+        number(line["latencyMs"], "latencyMs", 1e9, 1e-6),
+        int(number(line.get("samples") or "1", "samples", 1e9)),
+    )

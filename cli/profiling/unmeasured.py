@@ -1,0 +1,30 @@
+"""Predicts Profiles of variants on GPU types where they were never measured."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cli import declared
+from cli.exits import Failed
+from cli.output import as_yaml, plain, print_data, say
+
+
+def predict(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Prints the Profiles that the files' Profiles predict, and returns them."""
+    from app.campaigns.unmeasured import FEWEST_PAIRS, predicted_profiles
+
+    args.recursive = False
+    found = predicted_profiles(list(declared.world(args).manifests.values()))
+    if found is None:
+        raise Failed(f"too few Profiles to learn from: at least {FEWEST_PAIRS} of a variant on a GPU type are needed")
+    answer = {"profiles": found.manifests, "pairs": found.pairs, "left_out_error": found.error}
+    if not print_data(answer, "json" if args.json else "text"):
+        print("\n---\n".join(as_yaml(profile) for profile in found.manifests))
+        learned = f"{len(found.manifests)} Profiles learned from {found.pairs}"
+        say(
+            plain(
+                f"{learned}; a pair left out is missed by {100 * found.error:.2g} %; latencies are their 0.9 quantile"
+            )
+        )
+    return found.manifests

@@ -1,0 +1,44 @@
+"""The seam of all models of interference: fit observations, then predict the slowdown of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.interference.observation import Observation, SharedRun, Traits
+
+Floats = npt.NDArray[np.float64]
+
+
+class FittedInterference(Protocol):
+    """What a fit knows."""
+
+    def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
+        """Predicts the logarithms of the runs' slowdowns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to model interference, and which observations it can be fitted to."""
+
+    name: str
+    fit: Callable[[Sequence[Observation], Traits], FittedInterference]
+    needs_traits: bool = False
+    needs_ratios: bool = False  # compute to memory
+    takes_relative: bool = False  # observations `against` another SM%
+    most_observations: int | None = None
+
+    def suits(self, observations: Sequence[Observation], traits: Traits) -> bool:
+        """Tells if it can be fitted to these observations."""
+        if self.most_observations is not None and len(observations) > self.most_observations:
+            return False
+        if not self.takes_relative and any(each.run.against is not None for each in observations):
+            return False
+        if self.needs_ratios and not traits.compute_to_memory:
+            return False
+        models = {model for each in observations for model in each.run.models}
+        return not self.needs_traits or all(model in traits.numbers for model in models)

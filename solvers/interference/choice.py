@@ -1,0 +1,207 @@
+"""Chooses models of interference by cross-validation: the best for models that were measured, a blend for all others.
+
+Whole mixes are left out to choose for measured models. For models never measured, whole families are left out; there
+are often few, and picking one winner would follow chance: candidates are averaged, more sharply with more families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from solvers.interference import factors, likeness, papers
+from solvers.interference.candidate import Candidate, FittedInterference, Floats
+from solvers.interference.observation import Neighbour, Observation, SharedRun, Traits, WrongObservation
+
+Thing = TypeVar("Thing")
+FOLDS = 4
+LEAST_MIXES = 4  # with fewer different mixes the product's own formula is used
+LEAST_FAMILIES = 3
+MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
+
+SCALAR = Candidate("scalar", factors.fit_scalar, takes_relative=True)
+CANDIDATES = (
+    SCALAR,
+    Candidate("one factor", factors.fit_one_factor, takes_relative=True),
+    Candidate("two factors", factors.fit_two_factors, takes_relative=True),
+    Candidate("InSS", papers.fit_inss),
+    Candidate("OLTunes", papers.fit_affinity, needs_ratios=True),
+    Candidate("Mudi", papers.fit_mudi, needs_traits=True),
+    Candidate("likeness", likeness.fit, needs_traits=True, most_observations=1200),
+    Candidate("likeness of pairs", likeness.fit_with_pairs, needs_traits=True, most_observations=1200),
+)
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Several fits, averaged in logarithms."""
+
+    parts: Sequence[tuple[float, FittedInterference]]  # with weights that add up to 1
+
+    def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
+        found: Floats = sum((weight * fitted.log_slowdowns(runs) for weight, fitted in self.parts), np.zeros(len(runs)))
+        return found
+
+
+@dataclass(frozen=True)
+class ChosenInterference:
+    """A fit, what it is made of, and the left-out errors (of logarithms) that chose it."""
+
+    method: str
+    fitted: FittedInterference
+    errors: Mapping[str, float] = field(default_factory=dict)  # mean absolute, by candidate
+    left_out: Floats = field(default_factory=lambda: np.zeros(0))  # its own, predicted - measured
+
+    @property
+    def error(self) -> float | None:
+        """Returns the mean absolute error of left-out logarithms: about the share by which a slowdown is wrong."""
+        return float(np.abs(self.left_out).mean()) if len(self.left_out) else None
+
+
+@dataclass(frozen=True)
+class InterferenceModel:
+    """Predicts slowdowns on one GPU type, of models measured beside others, and of models known alone only.
+
+    Each kind is chosen and fitted when it is first asked for."""
+
+    observations: Sequence[Observation]
+    traits: Traits
+    candidates: Sequence[Candidate]
+    seed: int
+
+    @cached_property
+    def models(self) -> frozenset[str]:
+        return frozenset(model for each in self.observations for model in each.run.models)
+
+    @cached_property
+    def average(self) -> ChosenInterference:
+        """Returns the average model, for models of which nothing is known."""
+        sample = _sample(self.observations, self.seed)
+        return ChosenInterference(SCALAR.name, SCALAR.fit(sample, self.traits))
+
+    @cached_property
+    def measured(self) -> ChosenInterference:
+        """Returns the candidate that predicts left-out mixes best."""
+        if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
+            return self.average
+        sample = _sample(self.observations, self.seed)
+        folds = _folds(sorted({each.run.mix for each in sample}), self.seed)
+        out = [[each.run.mix in fold for each in sample] for fold in folds]
+        left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
+        errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
+        best = min(self.candidates, key=lambda each: errors.get(each.name, float("inf")))
+        return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
+
+    @cached_property
+    def unmeasured(self) -> ChosenInterference:
+        """Returns all candidates, weighted by how well they predict left-out families."""
+        family = self.traits.family
+        families = sorted({family(model) for model in self.models})
+        if len(families) < LEAST_FAMILIES or not self.traits.numbers.keys() >= self.models:
+            return self.average
+        sample = _sample(self.observations, self.seed)
+        folds = _folds(families, self.seed)
+        out = [[any(family(model) in fold for model in each.run.models) for each in sample] for fold in folds]
+        return _blended(self.observations, sample, self.traits, self.candidates, out, len(families))
+
+    def choice(self, run: SharedRun) -> ChosenInterference:
+        """Returns what predicts this run."""
+        if run.models <= self.models:
+            return self.measured
+        return self.unmeasured if run.models <= self.traits.numbers.keys() else self.average
+
+    def slowdown(self, model: str, sm_percent: int, neighbours: Sequence[Neighbour]) -> float:
+        """Returns how many times longer the model takes beside these neighbours than alone; 1 without any."""
+        if not neighbours:
+            return 1.0
+        return max(1.0, float(np.exp(self.log_slowdowns([SharedRun(model, sm_percent, tuple(neighbours))])[0])))
+
+    def quantile(self, model: str, sm_percent: int, neighbours: Sequence[Neighbour], quantile: float) -> float:
+        """Returns the slowdown that is not exceeded with this probability, by the errors of left-out mixes."""
+        if not neighbours:
+            return 1.0
+        run = SharedRun(model, sm_percent, tuple(neighbours))
+        chosen = self.choice(run)
+        above = float(np.quantile(-chosen.left_out, quantile)) if len(chosen.left_out) else 0.0
+        return max(1.0, float(np.exp(chosen.fitted.log_slowdowns([run])[0] + above)))
+
+    def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
+        """Predicts the logarithms of many runs' slowdowns at once."""
+        found = np.zeros(len(runs))
+        choices = [self.choice(run) for run in runs]
+        for chosen in {id(each): each for each in choices}.values():
+            mine = [at for at, each in enumerate(choices) if each is chosen]
+            found[mine] = chosen.fitted.log_slowdowns([runs[at] for at in mine])
+        return found
+
+
+def fit(
+    observations: Sequence[Observation],
+    traits: Traits | None = None,
+    candidates: Sequence[Candidate] = CANDIDATES,
+    seed: int = 0,
+) -> InterferenceModel:
+    """Fits the candidates that suit these observations of one GPU type, and chooses."""
+    if not observations:
+        raise WrongObservation("no observation to fit")
+    known = traits or Traits()
+    suited = [each for each in candidates if each.suits(observations, known)] or [SCALAR]
+    return InterferenceModel(observations, known, suited, seed)
+
+
+def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observation]:
+    """Returns whole mixes, enough to compare candidates on."""
+    if len(observations) <= MOST_TO_COMPARE:
+        return observations
+    mixes = sorted({each.run.mix for each in observations})
+    size = max(LEAST_MIXES, len(mixes) * MOST_TO_COMPARE // len(observations))
+    kept = {mixes[at] for at in np.random.default_rng(seed).permutation(len(mixes))[:size]}
+    return [each for each in observations if each.run.mix in kept]
+
+
+def _folds(things: Sequence[Thing], seed: int) -> list[set[Thing]]:
+    order = np.random.default_rng(seed).permutation(len(things))
+    return [{things[at] for at in order[fold::FOLDS]} for fold in range(min(FOLDS, len(things)))]
+
+
+def _left_out(
+    observations: Sequence[Observation], traits: Traits, candidate: Candidate, folds: Sequence[Sequence[bool]]
+) -> Floats:
+    """Returns predicted - measured logarithms of what each fold leaves out."""
+    found = [np.zeros(0)]
+    for fold in folds:
+        seen = [each for each, is_out in zip(observations, fold, strict=True) if not is_out]
+        judged = [each for each, is_out in zip(observations, fold, strict=True) if is_out]
+        if seen and judged:
+            predicted = candidate.fit(seen, traits).log_slowdowns([each.run for each in judged])
+            found.append(predicted - np.log([each.slowdown for each in judged]))
+    return np.concatenate(found)
+
+
+def _blended(
+    observations: Sequence[Observation],
+    sample: Sequence[Observation],
+    traits: Traits,
+    candidates: Sequence[Candidate],
+    folds: Sequence[Sequence[bool]],
+    families: int,
+) -> ChosenInterference:
+    left = {each.name: _left_out(sample, traits, each, folds) for each in candidates}
+    if not all(len(each) for each in left.values()):
+        return ChosenInterference(SCALAR.name, SCALAR.fit(observations, traits))
+    # The likelihood of normal errors, were each family one observation: few families average, many choose.
+    spread = np.array([max(1e-12, float((left[each.name] ** 2).mean())) for each in candidates])
+    precision = (spread.min() / spread) ** (families / 2)
+    weights = precision / precision.sum()
+    parts = [(float(weight), each.fit(observations, traits)) for weight, each in zip(weights, candidates, strict=True)]
+    own = weights @ np.array([left[each.name] for each in candidates])
+    method = "blend: " + ", ".join(
+        f"{each.name} {weight:.2f}"
+        for weight, each in sorted(zip(weights, candidates, strict=True), key=lambda p: -p[0])
+    )
+    return ChosenInterference(
+        method, Blend(parts), {name: float(np.abs(each).mean()) for name, each in left.items()}, own
+    )

@@ -1,0 +1,137 @@
+"""The papers' own models of interference: InSS's L2 pressure, OLTunes' affinity, Mudi's slope, gpulet's regression.
+
+Each is a regression by least squares on what its paper says matters; a constant beside it is fitted, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from solvers.interference.candidate import Floats
+from solvers.interference.observation import Observation, SharedRun, Traits
+
+ROUNDS = 30
+SMALL_RIDGE = 1e-6
+LEAST_SLOWDOWN = 1.0
+
+
+@dataclass(frozen=True)
+class FittedRegression:
+    """Weights of features of a run; predicts slowdowns of at least 1, or their logarithms."""
+
+    features: Callable[[SharedRun], Floats]
+    weights: Floats
+    of_logarithms: bool = False
+
+    def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
+        found = np.array([self.features(run) for run in runs]) @ self.weights
+        return np.maximum(found, 0.0) if self.of_logarithms else np.log(np.maximum(found, LEAST_SLOWDOWN))
+
+
+def _regression(
+    observations: Sequence[Observation],
+    features: Callable[[SharedRun], Floats],
+    of_logarithms: bool = False,
+    ridge: float = SMALL_RIDGE,
+) -> FittedRegression:
+    table = np.array([features(each.run) for each in observations])
+    target = np.array([each.slowdown for each in observations])
+    target = np.log(target) if of_logarithms else target
+    samples = np.array([float(each.samples) for each in observations])
+    normal = table.T @ (samples[:, None] * table) + ridge * samples.sum() * np.diag(
+        [0.0, *[1.0] * (table.shape[1] - 1)]
+    )
+    return FittedRegression(
+        features, np.linalg.lstsq(normal, table.T @ (samples * target), rcond=None)[0], of_logarithms
+    )
+
+
+def fit_gpulet(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+    """gpulet: linear in solo numbers of the model and of its neighbours (there: L2 and DRAM use)."""
+    numbers = {model: np.asarray(values, dtype=float) for model, values in traits.numbers.items()}
+
+    def features(run: SharedRun) -> Floats:
+        beside = sum((numbers[each.model] for each in run.neighbours), np.zeros(len(numbers[run.model])))
+        return np.array([1.0, *numbers[run.model], *beside])
+
+    return _regression(observations, features)
+
+
+def fit_mudi(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+    """Mudi: the slope from cumulative numbers of layers (or other traits) of all neighbours, in logarithms."""
+    numbers = {model: np.asarray(values, dtype=float) for model, values in traits.numbers.items()}
+    table = np.array([numbers[model] for model in sorted(numbers)])
+    spread = np.where(table.std(0) > 0, table.std(0), 1.0)
+
+    def features(run: SharedRun) -> Floats:
+        beside = sum((numbers[each.model] / spread for each in run.neighbours), np.zeros(len(spread)))
+        return np.array([1.0, len(run.neighbours), run.sm_percent / 100, *(numbers[run.model] / spread), *beside])
+
+    return _regression(observations, features, True, ridge=0.01)
+
+
+def fit_affinity(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+    """OLTunes: the sigmoid of differences of compute/memory ratios (9), averaged (10); the model's own ratio."""
+    ratios = traits.compute_to_memory
+    middle = float(np.median(list(ratios.values())))
+
+    def features(run: SharedRun) -> Floats:
+        own = ratios.get(run.model, middle)
+        gaps = [abs(own - ratios.get(each.model, middle)) for each in run.neighbours]
+        affinity = float(np.mean([1 / (1 + np.exp(-gap)) for gap in gaps])) if gaps else 1.0
+        return np.array([1.0, len(gaps), len(gaps) * (1 - affinity), own * bool(gaps)])
+
+    return _regression(observations, features)
+
+
+@dataclass(frozen=True)
+class FittedL2:
+    """InSS: slowdown = 1 + a_model x sum of the neighbours' L2 use (linear in SM%) + scheduling by their number."""
+
+    feels: dict[str, float]
+    use: dict[str, tuple[float, float]]  # at SM% 0, and more at 100
+    scheduling: tuple[float, float]
+
+    def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
+        usual_feel = float(np.mean(list(self.feels.values())))
+        usual_use = tuple(np.mean(list(self.use.values()), axis=0))
+        found = []
+        for run in runs:
+            pairs = [(self.use.get(each.model, usual_use), each.sm_percent / 100) for each in run.neighbours]
+            l2 = sum(start + more * share for (start, more), share in pairs)
+            waits = self.scheduling[0] + self.scheduling[1] * len(pairs) if pairs else 0.0
+            found.append(1 + self.feels.get(run.model, usual_feel) * l2 + waits)
+        return np.log(np.maximum(found, LEAST_SLOWDOWN))
+
+
+def fit_inss(observations: Sequence[Observation], traits: Traits) -> FittedL2:
+    """Fits InSS's coefficients in turns, each a least-squares problem without negative weights."""
+    models = sorted({model for each in observations for model in each.run.models})
+    index = {model: at for at, model in enumerate(models)}
+    extra = np.array([each.slowdown - 1 for each in observations])
+    count = np.array([float(len(each.run.neighbours)) for each in observations])
+    mixes = np.zeros((len(observations), 2 * len(models)))
+    for row, each in enumerate(observations):
+        for neighbour in each.run.neighbours:
+            mixes[row, 2 * index[neighbour.model]] += 1
+            mixes[row, 2 * index[neighbour.model] + 1] += neighbour.sm_percent / 100
+    victim = np.array([index[each.run.model] for each in observations])
+    waits = np.column_stack((count > 0, count))
+    feels, use, scheduling = np.ones(len(models)), np.zeros(2 * len(models)), np.zeros(2)
+    ridge = np.sqrt(SMALL_RIDGE * len(observations)) * np.eye(2 * len(models) + 2)
+    for _ in range(ROUNDS):
+        table = np.vstack((np.hstack((feels[victim, None] * mixes, waits)), ridge))
+        found = nnls(table, np.concatenate((extra, np.zeros(len(ridge)))))[0]
+        use, scheduling = found[:-2], found[-2:]
+        l2, left = mixes @ use, extra - waits @ scheduling
+        above = np.bincount(victim, l2 * left, len(models))
+        below = np.bincount(victim, l2 * l2, len(models)) + 1e-12
+        feels = np.where(below > 1e-9, np.maximum(above / below, 0.0), 1.0)
+    return FittedL2(
+        dict(zip(models, feels.tolist(), strict=True)),
+        {model: (float(use[2 * at]), float(use[2 * at + 1])) for at, model in enumerate(models)},
+        (float(scheduling[0]), float(scheduling[1])),
+    )

@@ -1,0 +1,160 @@
+"""The pressures and the sensitivity of a Profile from measured slowdowns, with their spread.
+
+slowdown = 1 + sensitivity x sum of the neighbours' pressures at their SM% (the rule of a right plan). Both are found
+in turns, each a least-squares problem that allows nothing negative. The scale is free until a model with known
+pressure takes part; without one, the largest pressure found is 1. Spread comes from the curvature of the squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from solvers.interference.candidate import Floats
+from solvers.interference.observation import Observation, WrongObservation
+
+ROUNDS = 500
+STILL = 1e-10  # relative change of the squares at which the turns end
+RIDGE = 1e-8
+NINETY = 1.2815515594600038  # standard deviations of a normal distribution's 0.9 quantile
+LEAST_SPREAD = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadValue:
+    """A value found from measurements: its mean, its 0.9 quantile, and how many samples it rests on."""
+
+    mean: float
+    q90: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownScalars:
+    """What a model is known to have before these observations; it stays as it is."""
+
+    pressure: Mapping[int, float]  # by SM%
+    sensitivity: float
+
+
+@dataclass(frozen=True)
+class MeasuredScalars:
+    """A model's pressures by SM% where it was a neighbour, and its sensitivity if it was measured beside one."""
+
+    pressure: Mapping[int, SpreadValue] = field(default_factory=dict)
+    sensitivity: SpreadValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarTables:
+    """The observations as arrays: who was slowed, by how much, and by whom."""
+
+    models: list[str]
+    sources: list[tuple[str, int]]  # (neighbour, SM%)
+    victim: npt.NDArray[np.int64]
+    counts: Floats
+    extra: Floats  # slowdown - 1
+    samples: Floats
+
+
+def pressure_and_sensitivity(
+    observations: Sequence[Observation], known: Mapping[str, KnownScalars] | None = None
+) -> dict[str, MeasuredScalars]:
+    """Returns what each model presses and feels; models that are `known` set the scale and are not in the answer."""
+    if any(each.run.against is not None for each in observations):
+        raise WrongObservation("pressures need slowdowns against the model alone")
+    given = known or {}
+    tables = _tables([each for each in observations if each.run.neighbours])
+    feels, presses = _in_turns(tables, given)
+    if not any(model in given for model, _ in tables.sources) and len(presses) and presses.max() > 0:
+        feels, presses = feels * presses.max(), presses / presses.max()
+    feels_spread, presses_spread = _spreads(tables, given, feels, presses)
+    found: dict[str, MeasuredScalars] = {}
+    for at, model in enumerate(tables.models):
+        mine = tables.victim == at
+        sensitivity = None
+        if mine.any():
+            sensitivity = _value(feels[at], feels_spread[at], float(tables.samples[mine].sum()))
+        pressure = {
+            sm_percent: _value(
+                presses[row], presses_spread[row], float(tables.samples[tables.counts[:, row] > 0].sum())
+            )
+            for row, (source, sm_percent) in enumerate(tables.sources)
+            if source == model
+        }
+        if model not in given:
+            found[model] = MeasuredScalars(pressure, sensitivity)
+    return found
+
+
+def _tables(observations: Sequence[Observation]) -> ScalarTables:
+    models = sorted({model for each in observations for model in each.run.models})
+    sources = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
+    places, rows = ({each: at for at, each in enumerate(group)} for group in (sources, models))
+    counts = np.zeros((len(observations), len(sources)))
+    for row, each in enumerate(observations):
+        for neighbour in each.run.neighbours:
+            counts[row, places[neighbour.model, neighbour.sm_percent]] += 1
+    return ScalarTables(
+        models,
+        sources,
+        np.array([rows[each.run.model] for each in observations], dtype=np.int64),
+        counts,
+        np.array([each.slowdown - 1 for each in observations]),
+        np.array([float(each.samples) for each in observations]),
+    )
+
+
+def _in_turns(tables: ScalarTables, given: Mapping[str, KnownScalars]) -> tuple[Floats, Floats]:
+    feels = np.array([given[m].sensitivity if m in given else 1.0 for m in tables.models])
+    presses = np.array([_at(given[m].pressure, sm) if m in given else 0.5 for m, sm in tables.sources])
+    free_feels = np.array([m not in given for m in tables.models])
+    free = np.array([m not in given for m, _ in tables.sources], dtype=bool)
+    root = np.sqrt(tables.samples)
+    before = np.inf
+    for _ in range(ROUNDS):
+        if free.any():
+            own = feels[tables.victim]
+            left = root * (tables.extra - own * (tables.counts[:, ~free] @ presses[~free]))
+            table = root[:, None] * own[:, None] * tables.counts[:, free]
+            ridge = np.sqrt(RIDGE) * np.eye(int(free.sum()))
+            presses[free] = nnls(np.vstack((table, ridge)), np.concatenate((left, np.zeros(len(ridge)))))[0]
+        total = tables.counts @ presses
+        above = np.bincount(tables.victim, tables.samples * total * tables.extra, len(feels))
+        below = np.bincount(tables.victim, tables.samples * total**2, len(feels)) + RIDGE
+        feels = np.where(free_feels, np.maximum(above / below, 0.0), feels)
+        squares = float(tables.samples @ (tables.extra - feels[tables.victim] * total) ** 2)
+        if before - squares <= STILL * max(squares, 1e-12):
+            break
+        before = squares
+    return feels, presses
+
+
+def _spreads(
+    tables: ScalarTables, given: Mapping[str, KnownScalars], feels: Floats, presses: Floats
+) -> tuple[Floats, Floats]:
+    """Returns standard deviations: residual variance x inverse of the squares' curvature, known values held."""
+    count, own = len(tables.models), feels[tables.victim]
+    slopes = np.zeros((len(tables.extra), count + len(presses)))
+    slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ presses
+    slopes[:, count:] = own[:, None] * tables.counts
+    held = [m in given for m in tables.models] + [m in given for m, _ in tables.sources]
+    slopes[:, held] = 0.0
+    residual = tables.extra - own * (tables.counts @ presses)
+    free = int(np.linalg.matrix_rank(slopes)) if len(slopes) else 0
+    variance = float(tables.samples @ residual**2) / max(1, len(residual) - free)
+    curvature = slopes.T @ (tables.samples[:, None] * slopes)
+    deviation = np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature)) * variance, LEAST_SPREAD))
+    return deviation[:count], deviation[count:]
+
+
+def _value(mean: float, deviation: float, samples: float) -> SpreadValue:
+    return SpreadValue(float(mean), float(mean + NINETY * deviation), int(samples))
+
+
+def _at(curve: Mapping[int, float], sm_percent: int) -> float:
+    points = sorted(curve.items())
+    return float(np.interp(sm_percent, [at for at, _ in points], [value for _, value in points]))
