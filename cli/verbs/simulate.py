@@ -24,6 +24,8 @@ from simulation.measure.allowed import (
     MOST_HOURS,
     MOST_RATE_PER_SECOND,
     MOST_RATES_BYTES,
+    PROFILES,
+    TRUTHS,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from simulation.measure.run import SimulationReport
     from simulation.shapes import Shape
+    from simulation.truths import TruthOrder
 
 COSTS = {
     "held": "held",
@@ -68,9 +71,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
+    _add_truth_arguments(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
     out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
     completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
+
+
+def _add_truth_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--truth",
+        choices=TRUTHS,
+        default="planner",
+        help="how fast GPUs really are: as the profiles say (planner, the default), by a physics of its own that a "
+        "seed draws (made), or by published measurements (measured)",
+    )
+    parser.add_argument("--truth-seed", metavar="K", type=whole(0), default=0, help="which draw; default 0")
+    data = "folder of published measurements, for --truth measured"
+    completes(parser.add_argument("--data", metavar="DIR", help=data), "files")
+    parser.add_argument(
+        "--profiles",
+        choices=PROFILES,
+        default="declared",
+        help="what the planner believes of a truth that is not its own: the files, 16 measurements of each model on "
+        "each kind of GPU and of its neighbours (measured), or its times at every setting (complete)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,8 +103,9 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
     if args.hours > MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
+    truth = _truth(args)
     out = _folder(args.out) if args.out else None
-    found = _simulate(args)
+    found = _simulate(args, truth)
     if args.json:
         print(json.dumps(found.figures))
     else:
@@ -90,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _simulate(args: argparse.Namespace) -> SimulationReport:
+def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
@@ -102,12 +127,22 @@ def _simulate(args: argparse.Namespace) -> SimulationReport:
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
 
-    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work)
+    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, truth=truth)
     try:
         with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _truth(args: argparse.Namespace) -> TruthOrder:
+    from simulation.truths import TruthOrder
+
+    if args.truth == "measured" and not args.data:
+        raise Failed("--truth measured needs --data: the folder that holds the published measurements")
+    if args.truth == "planner" and args.profiles != "declared":
+        raise Failed(f"--profiles {args.profiles} needs --truth made or measured: else profiles are the truth")
+    return TruthOrder(args.truth, args.truth_seed, Path(args.data) if args.data else None, args.profiles)
 
 
 def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:
