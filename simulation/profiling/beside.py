@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from simulation.truth import LoadKey, Physics, Running
 
 ROUNDS = 40
+KNOTS = (10.0, 20.0, 40.0, 100.0)  # SM% at which pressure is found; linear between them
+SIZES = (2, 3, 2, 4, 3, 5)  # of groups, in turn
 LEAST_SHARE, MOST_SHARE = 10, 80  # of the SMs, of one of them
 MOST_PRESSURE = 1.0
 
@@ -25,22 +27,22 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourly:
-    """What a model does to its neighbours, at a tenth and at all of the SMs, and what they do to it."""
+    """What a model does to its neighbours, by SM%, and what they do to it."""
 
-    pressure: tuple[float, float]
+    pressure: tuple[tuple[float, float], ...]
     sensitivity: float
 
 
 def meet(
     physics: Physics, batches: Mapping[LoadKey, Sequence[int]], meetings: int, random: np.random.Generator
 ) -> list[Meeting]:
-    """Lets each model of one kind of GPU meet others so many times, in pairs and triples, within the SMs there are."""
+    """Lets each model of one kind of GPU meet others so many times, within the SMs there are."""
     keys = sorted(batches)
     found = []
     for key in keys:
         for number in range(meetings if len(keys) > 1 else 0):
             others = [other for other in keys if other != key]
-            count = min(len(others), 2 if number % 3 == 2 else 1)
+            count = min(len(others), SIZES[number % len(SIZES)] - 1)
             group = [key, *(others[place] for place in random.choice(len(others), count, replace=False))]
             shares = _shares(len(group), random)
             members = tuple(
@@ -56,23 +58,25 @@ def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: floa
     """Fits slowdown = 1 + sensitivity x sum of pressures. With a quantile, sensitivities cover so many meetings."""
     number = {key: place for place, key in enumerate(keys)}
     mine, rows, slow = _table(meetings, number)
-    low_high = np.full(2 * len(keys), 0.3)
+    pressures = np.full(len(KNOTS) * len(keys), 0.3)
     sensitive = np.full(len(keys), 0.3)
+    heavy = 1 / (1 + slow)  # what counts is the error as a share of the time
     for _ in range(ROUNDS if len(slow) else 0):
-        pressed = rows @ low_high
+        pressed = rows @ pressures
         for place in range(len(keys)):
             here = mine == place
-            weight = float(pressed[here] @ pressed[here])
+            weight = float((pressed * heavy**2)[here] @ pressed[here])
             if weight > 0:
-                sensitive[place] = max(1e-4, float(pressed[here] @ slow[here]) / weight)
-        low_high = _non_negative(rows * sensitive[mine][:, None], slow, low_high)
-    scale = max(float(low_high.max()), 1e-9)  # a pressure is at most 1
-    low_high, sensitive = np.minimum(low_high / scale, MOST_PRESSURE), sensitive * scale
+                sensitive[place] = max(1e-4, float((pressed * heavy**2)[here] @ slow[here]) / weight)
+        pressures = _non_negative(rows * (sensitive[mine] * heavy)[:, None], slow * heavy, pressures)
+    pressures = np.maximum.accumulate(pressures.reshape(len(keys), len(KNOTS)), axis=1)
+    scale = max(float(pressures.max()), 1e-9)  # a pressure is at most 1
+    pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
     if quantile is not None and len(slow):
-        sensitive = _covering(mine, rows @ low_high, slow, sensitive, quantile)
+        sensitive = _covering(mine, rows @ pressures.ravel(), slow, sensitive, quantile)
     return {
         key: Neighbourly(
-            (round(float(low_high[2 * place]), 4), round(float(max(low_high[2 * place], low_high[2 * place + 1])), 4)),
+            tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
             round(float(sensitive[place]), 4),
         )
         for key, place in number.items()
@@ -93,16 +97,22 @@ def _table(
     mine, rows, slow = [], [], []
     for meeting in meetings:
         for place, one in enumerate(meeting.members):
-            row = np.zeros(2 * len(number))
+            row = np.zeros((len(number), len(KNOTS)))
             for other_place, other in enumerate(meeting.members):
                 if other_place != place:
-                    toward = (other.sm_percent - 10) / 90
-                    row[2 * number[other.key]] += 1 - toward
-                    row[2 * number[other.key] + 1] += toward
+                    row[number[other.key]] += _weights(other.sm_percent)
             mine.append(number[one.key])
-            rows.append(row)
+            rows.append(row.ravel())
             slow.append(meeting.slow[place] - 1)
     return np.array(mine, dtype=np.int64), np.array(rows), np.array(slow)
+
+
+def _weights(percent: float) -> NDArray[np.float64]:
+    """Returns how much of each knot's value counts at this share."""
+    found: NDArray[np.float64] = np.array(
+        [np.interp(percent, KNOTS, [float(knot == other) for other in KNOTS]) for knot in KNOTS]
+    )
+    return found
 
 
 def _non_negative(

@@ -69,5 +69,4 @@ def _met(
 
 
 def _written(found: Neighbourly) -> dict[str, Any]:
-    low, high = found.pressure
-    return {"pressure": {"10": low, "100": high}, "sensitivity": found.sensitivity}
+    return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": found.sensitivity}
