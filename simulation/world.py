@@ -14,6 +14,7 @@ from app.control.domain.specs import start_seconds_of
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles, Input, load
+from app.manifests.uncertain import MEAN_QUANTILE
 from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare
@@ -51,7 +52,7 @@ def truth_of(
     world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None, physics: Physics | None = None
 ) -> FleetTruth:
     """Returns the fleet's truth: a physics, or the profiles; except for those that are wrong by a factor."""
-    declared = FleetTruth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+    declared = FleetTruth(build_problem(world, MEAN_QUANTILE), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
     return declared if physics is None else PhysicalTruth.of(declared, physics)
 
 

@@ -7,4 +7,4 @@ from benchmarks.accuracy.accuracy_row import AccuracyRow
 __all__ = ["TOPICS", "AccuracyRow"]
 
 # Each is a module of this package with `rows(data: Path) -> list[AccuracyRow]`.
-TOPICS: tuple[str, ...] = ()
+TOPICS: tuple[str, ...] = ("latency",)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from solvers.curves.choose import next_setting
-from solvers.curves.curve import CurvePoint, LatencyCurve, fit, table
+from solvers.curves.curve import CurvePoint, LatencyCurve, clock_exponent, fit, table
 from solvers.curves.measurement import Measurement, Setting
 
-__all__ = ["CurvePoint", "LatencyCurve", "Measurement", "Setting", "fit", "next_setting", "table"]
+__all__ = ["CurvePoint", "LatencyCurve", "Measurement", "Setting", "clock_exponent", "fit", "next_setting", "table"]

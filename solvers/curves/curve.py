@@ -9,8 +9,11 @@ from statistics import NormalDist
 
 import numpy as np
 
+from solvers.curves.candidates import CANDIDATES, Candidate, best_candidate
 from solvers.curves.measurement import Measurement, Setting
-from solvers.curves.process import Process, fit_process
+from solvers.curves.observations import observations, places
+
+LEAST_MEASUREMENTS = 2
 
 
 @dataclass(frozen=True)
@@ -19,29 +22,37 @@ class LatencyCurve:
 
     method: str
     error: float
-    _process: Process
-    _scale: float  # by how much left-out errors exceed the deviations that the process states
+    highest_clock_mhz: int
+    _candidate: Candidate
 
     def mean_ms(self, batch: int, sm_percent: float, clock_mhz: int) -> float:
-        mean, _ = self._process.predict([Setting(batch, sm_percent, clock_mhz)])
-        return exp(float(mean[0]))
+        mean, _ = self.told([Setting(batch, sm_percent, clock_mhz)])
+        return exp(mean[0])
 
     def quantile_ms(self, batch: int, sm_percent: float, clock_mhz: int, quantile: float) -> float:
-        """Returns what the latency stays below with the probability `quantile`."""
+        """Returns what one more measurement would stay below with the probability `quantile`."""
         if not 0.0 < quantile < 1.0:
             raise ValueError(f"quantile {quantile:g} is outside 0..1")
-        mean, deviation = self._process.predict([Setting(batch, sm_percent, clock_mhz)])
-        return exp(float(mean[0]) + self._scale * float(deviation[0]) * NormalDist().inv_cdf(quantile))
+        mean, deviation = self.told([Setting(batch, sm_percent, clock_mhz)])
+        return exp(mean[0] + deviation[0] * NormalDist().inv_cdf(quantile))
+
+    def told(self, settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
+        """Returns mean and deviation of log(latency) at each setting."""
+        told = self._candidate.predict(places(settings, self.highest_clock_mhz))
+        return [float(value) for value in told.mean], [float(value) for value in told.deviation]
 
 
-def fit(measurements: Sequence[Measurement], highest_clock_mhz: int) -> LatencyCurve:
-    """Fits a curve to two or more measurements."""
-    if len(measurements) < 2:
-        raise ValueError(f"{len(measurements)} measurements are too few for a curve; 2 are needed")
-    process = fit_process(measurements, highest_clock_mhz)
-    error = float(np.mean(np.abs(np.expm1(-process.left_out))))
-    scale = float(np.sqrt(np.mean((process.left_out / process.left_out_deviation) ** 2)))
-    return LatencyCurve("process", error, process, max(scale, 1.0))
+def fit(measurements: Sequence[Measurement], highest_clock_mhz: int, method: str | None = None) -> LatencyCurve:
+    """Fits a curve to two or more measurements, by the method that predicts left-out ones best unless one is named."""
+    if len(measurements) < LEAST_MEASUREMENTS:
+        required = f"{LEAST_MEASUREMENTS} are needed"
+        raise ValueError(f"{len(measurements)} measurements are too few for a curve; {required}")
+    if method is not None and method not in CANDIDATES:
+        raise ValueError(f"method {method} is not one of {', '.join(CANDIDATES)}")
+    seen = observations(measurements, highest_clock_mhz)
+    candidate = best_candidate(seen) if method is None else CANDIDATES[method](seen)
+    errors, _ = candidate.left_out()
+    return LatencyCurve(candidate.name, float(np.mean(np.abs(np.expm1(-errors)))), highest_clock_mhz, candidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +67,27 @@ def table(
     curve: LatencyCurve, batches: Sequence[int], sm_percents: Sequence[float], clock_mhz: int
 ) -> dict[int, dict[float, CurvePoint]]:
     """Returns the curve as a table of a profile, in which latency never rises with SM%."""
+    shares = sorted(sm_percents)
+    upwards = NormalDist().inv_cdf(0.9)
     rows: dict[int, dict[float, CurvePoint]] = {}
     for batch in batches:
+        means, deviations = curve.told([Setting(batch, share, clock_mhz) for share in shares])
         mean, upper = float("inf"), float("inf")
-        row = {}
-        for share in sorted(sm_percents):
-            mean = min(mean, curve.mean_ms(batch, share, clock_mhz))
-            upper = max(mean, min(upper, curve.quantile_ms(batch, share, clock_mhz, 0.9)))
-            row[share] = CurvePoint(mean, upper)
-        rows[batch] = row
+        rows[batch] = {}
+        for share, middle, deviation in zip(shares, means, deviations, strict=True):
+            mean = min(mean, exp(middle))
+            upper = max(mean, min(upper, exp(middle + upwards * deviation)))
+            rows[batch][share] = CurvePoint(mean, upper)
     return rows
 
 
-def deviations(measurements: Sequence[Measurement], settings: Sequence[Setting], highest_clock_mhz: int) -> list[float]:
-    """Returns how unsure the curve is at each setting, as the standard deviation of log(latency)."""
-    _, deviation = fit_process(measurements, highest_clock_mhz).predict(settings)
-    return [float(value) for value in deviation]
+def clock_exponent(
+    curve: LatencyCurve, batches: Sequence[int], sm_percents: Sequence[float], lowest_clock_mhz: int
+) -> float:
+    """Returns the exponent of (highest clock / clock) by which the curve's latency grows, on average over a table."""
+    if lowest_clock_mhz >= curve.highest_clock_mhz:
+        return 1.0
+    slow = [Setting(batch, share, lowest_clock_mhz) for batch in batches for share in sm_percents]
+    fast = [Setting(batch, share, curve.highest_clock_mhz) for batch in batches for share in sm_percents]
+    growth = np.mean(np.array(curve.told(slow)[0]) - np.array(curve.told(fast)[0]))
+    return max(0.0, float(growth / np.log(curve.highest_clock_mhz / lowest_clock_mhz)))

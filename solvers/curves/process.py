@@ -1,94 +1,137 @@
-"""A Gaussian process over the logarithm of latency: a plane over log(batch), log(SM%) and log(clock), and what is left.
+"""A physical form with a Gaussian process for what it leaves unexplained, fitted to measurements with outliers.
 
-On the logarithm relative errors are alike everywhere, and power laws are straight.
+The unexplained part: some batches and some shares are faster or slower than the form says (tiles that fit badly,
+a slice with more memory), which moves the GPU's part of the latency; the launch changes slowly with the batch; and the
+rest has no pattern. The parameters' own uncertainty is carried along by the form's slopes. A measurement that lies far
+out loses weight: its noise is Student's t.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import log2
 
 import numpy as np
-from numpy.typing import NDArray
 
-from solvers.curves.measurement import Measurement, Setting
+from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.shapes import Prior, Shape
 
-Floats = NDArray[np.float64]
+DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
+BATCH_DOUBLINGS = 1.5  # over which the unexplained part of a batch is alike
+SHARE_DOUBLINGS = 1.0
+STEP_DEVIATIONS = 1.0  # the longest step of a parameter
+STEADY_STEP = 1e-4
+SLOPE_STEP = 1e-5
 
-DOUBLINGS = (0.7, 1.4, 2.8, 5.6)  # over how many doublings of batch or SM% the rest varies
-LEAST_NOISE_SHARE = 0.005
-NOISE_SHARES = (0.01, 0.03, 0.06)
-PLANE_DEVIATION = 2.0  # of the exponents, before anything is measured
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """Standard deviations, as shares of the latency."""
+
+    by_batch: float
+    by_share: float
+    elsewhere: float
+    launch: float
+    noise: float
 
 
 @dataclass(frozen=True)
-class Process:
-    """The process after its measurements."""
+class Fitted:
+    """A form and its process after the measurements, under one assumption about what is unexplained."""
 
-    highest_clock_mhz: int
-    points: Floats
-    middle: float
-    lengths: tuple[float, float]
-    amplitude: float
-    inverse: Floats
+    shape: Shape
+    prior: Prior
+    unexplained: Unexplained
+    parameters: Floats
+    seen: Places
+    slopes: Floats
     weights: Floats
-    noise: float
-    left_out: Floats  # log(measured) - log(predicted), each predicted from the others
-    left_out_deviation: Floats
+    inverse: Floats
+    likelihood: float
 
-    def predict(self, settings: Sequence[Setting]) -> tuple[Floats, Floats]:
-        """Returns mean and deviation of log(latency)."""
-        points = _points([(s.batch, s.sm_percent, s.clock_mhz) for s in settings], self.highest_clock_mhz)
-        cross = _kernel(points, self.points, self.lengths, self.amplitude)
-        own = _own(points, self.amplitude)
-        mean = self.middle + cross @ self.weights
-        variance = own - np.einsum("ij,jk,ik->i", cross, self.inverse, cross)
-        return mean, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
+    def covariance(self, at: Places) -> tuple[Floats, Floats, Floats]:
+        """Returns of log(latency) the mean, the covariance among `at`, and that with what was measured."""
+        prior = self.prior.deviation**2
+        slopes = _slopes(self.shape, self.parameters, at)
+        own = _kernel(self.shape, self.parameters, self.unexplained, at, at) + (slopes * prior) @ slopes.T
+        cross = _kernel(self.shape, self.parameters, self.unexplained, at, self.seen)
+        cross = cross + (slopes * prior) @ self.slopes.T
+        start = self.shape.value(self.parameters, at).logarithm - slopes @ (self.parameters - self.prior.centre)
+        return start + cross @ self.weights, own - cross @ self.inverse @ cross.T, cross
 
-
-def fit_process(measurements: Sequence[Measurement], highest_clock_mhz: int) -> Process:
-    """Returns the likeliest process of the grid."""
-    points = _points([(m.batch, m.sm_percent, m.clock_mhz) for m in measurements], highest_clock_mhz)
-    values = np.log([m.latency_ms for m in measurements])
-    middle = float(values.mean())
-    errors = np.array([m.noise for m in measurements])
-    best: tuple[float, Process] | None = None
-    for batch_length, share_length, noise in product(DOUBLINGS, DOUBLINGS, NOISE_SHARES):
-        lengths = (batch_length, share_length)
-        for amplitude in (0.1, 0.3, 1.0):
-            covariance = _kernel(points, points, lengths, amplitude)
-            covariance[np.diag_indices_from(covariance)] += noise**2 + np.maximum(errors, LEAST_NOISE_SHARE) ** 2
-            inverse: Floats = np.linalg.inv(covariance)
-            weights = inverse @ (values - middle)
-            _, determinant = np.linalg.slogdet(covariance)
-            likelihood = -0.5 * float((values - middle) @ weights) - 0.5 * float(determinant)
-            if best is None or likelihood > best[0] + 1e-9:
-                diagonal = np.diag(inverse)
-                left = (weights / diagonal, 1.0 / np.sqrt(diagonal))
-                best = (
-                    likelihood,
-                    Process(highest_clock_mhz, points, middle, lengths, amplitude, inverse, weights, noise, *left),
-                )
-    assert best is not None
-    return best[1]
+    def predict(self, at: Places) -> Prediction:
+        mean, covariance, _ = self.covariance(at)
+        noise = np.full(len(at), self.unexplained.noise**2)
+        return Prediction(mean, np.maximum(np.diag(covariance), 0.0), noise)
 
 
-def _points(settings: Sequence[tuple[int, float, int]], highest_clock_mhz: int) -> Floats:
-    rows = [(log2(b), log2(s), log2(highest_clock_mhz / c)) for b, s, c in settings]
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+def fit_process(
+    shape: Shape, seen: Observations, unexplained: Unexplained, start: Floats, most_steps: int = 5
+) -> Fitted:
+    """Finds the parameters by Gauss-Newton steps, and the weight of each measurement along the way."""
+    prior = shape.prior(seen)
+    precision = np.diag(1.0 / prior.deviation**2)
+    parameters, noise = start.copy(), unexplained.noise**2 + seen.variance
+    for _ in range(most_steps):
+        value = shape.value(parameters, seen.places).logarithm
+        slopes = _slopes(shape, parameters, seen.places)
+        kernel = _kernel(shape, parameters, unexplained, seen.places, seen.places)
+        inverse = np.linalg.inv(kernel + np.diag(noise))
+        force = slopes.T @ inverse @ (seen.logarithms - value) + precision @ (prior.centre - parameters)
+        step = np.linalg.solve(slopes.T @ inverse @ slopes + precision, force)
+        step = np.clip(step, -STEP_DEVIATIONS, STEP_DEVIATIONS)
+        parameters = parameters + step
+        errors = noise * (inverse @ (seen.logarithms - shape.value(parameters, seen.places).logarithm))
+        noise = _student(errors, unexplained.noise**2 + seen.variance)
+        if np.abs(step).max() < STEADY_STEP:
+            break
+    return _conditioned(shape, prior, seen, unexplained, parameters, noise)
 
 
-def _kernel(left: Floats, right: Floats, lengths: tuple[float, float], amplitude: float) -> Floats:
-    plane = PLANE_DEVIATION**2 + PLANE_DEVIATION**2 * (left @ right.T) * np.log(2) ** 2
-    batch = np.abs(left[:, None, 0] - right[None, :, 0]) / lengths[0]
-    share = np.abs(left[:, None, 1] - right[None, :, 1]) / lengths[1]
-    distance = np.sqrt(3.0 * (batch**2 + share**2))
-    result: Floats = plane + amplitude**2 * (1.0 + distance) * np.exp(-distance)
+def _student(errors: Floats, variance: Floats) -> Floats:
+    """Returns the variance of each measurement's noise, given its error."""
+    result: Floats = variance * (DEGREES_OF_FREEDOM + errors**2 / variance) / (DEGREES_OF_FREEDOM + 1.0)
     return result
 
 
-def _own(points: Floats, amplitude: float) -> Floats:
-    squares: Floats = (points**2).sum(axis=1)
-    return PLANE_DEVIATION**2 * (1.0 + squares * np.log(2) ** 2) + amplitude**2
+def _conditioned(
+    shape: Shape, prior: Prior, seen: Observations, unexplained: Unexplained, parameters: Floats, noise: Floats
+) -> Fitted:
+    slopes = _slopes(shape, parameters, seen.places)
+    covariance = _kernel(shape, parameters, unexplained, seen.places, seen.places)
+    covariance = covariance + (slopes * prior.deviation**2) @ slopes.T + np.diag(noise)
+    inverse = np.linalg.inv(covariance).astype(np.float64)
+    rest = seen.logarithms - shape.value(parameters, seen.places).logarithm + slopes @ (parameters - prior.centre)
+    weights = inverse @ rest
+    inflated = noise / (unexplained.noise**2 + seen.variance)
+    # Normal with these variances, and the density of the variances themselves: inverse gamma, as Student's t has it.
+    likelihood = -0.5 * float(rest @ weights) - 0.5 * float(np.linalg.slogdet(covariance)[1])
+    likelihood -= 0.5 * DEGREES_OF_FREEDOM * float(np.sum(1.0 / inflated + np.log(inflated) - 1.0))
+    return Fitted(shape, prior, unexplained, parameters, seen.places, slopes, weights, inverse, likelihood)
+
+
+def _slopes(shape: Shape, parameters: Floats, at: Places) -> Floats:
+    """Returns how log(latency) changes with each parameter, a row a place."""
+    count = len(parameters)
+    moved = parameters[:, None] + SLOPE_STEP * np.eye(count, count + 1)  # the last column is not moved
+    values = shape.value(moved[:, :, None], at).logarithm
+    slopes: Floats = (values[:-1] - values[-1]).T / SLOPE_STEP
+    return slopes
+
+
+def _kernel(shape: Shape, parameters: Floats, unexplained: Unexplained, left: Places, right: Places) -> Floats:
+    """Returns the covariance of the unexplained part of log(latency)."""
+    first = shape.value(parameters, left)
+    second = first if right is left else shape.value(parameters, right)
+    batch = _matern(np.log2(left.batch), np.log2(right.batch), BATCH_DOUBLINGS)
+    share = _matern(np.log2(left.share), np.log2(right.share), SHARE_DOUBLINGS)
+    running = np.outer(first.running, second.running)
+    launching = np.outer(first.launching, second.launching)
+    total: Floats = running * (unexplained.by_batch**2 * batch + unexplained.by_share**2 * share)
+    return total + launching * unexplained.launch**2 * batch + unexplained.elsewhere**2 * batch * share
+
+
+def _matern(left: Floats, right: Floats, length: float) -> Floats:
+    """Returns Matern's covariance of 3/2: continuous slopes, and kinks allowed."""
+    distance = np.sqrt(3.0) * np.abs(left[:, None] - right[None, :]) / length
+    result: Floats = (1.0 + distance) * np.exp(-distance)
+    return result

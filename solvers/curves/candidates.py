@@ -1,0 +1,59 @@
+"""The candidates for the curve of a model, and the choice between them by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from solvers.curves.mixture import fit_mixture
+from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.plain import fit_local, fit_table
+from solvers.curves.shapes import Phases, PowerLaw, TwoPieces
+
+LEAST_TO_COMPARE = 6  # measurements, below which the first candidate is taken
+
+
+class Candidate(Protocol):
+    """A curve fitted to measurements."""
+
+    @property
+    def name(self) -> str: ...
+
+    def predict(self, at: Places) -> Prediction: ...
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Returns each measurement's error and deviation when it is predicted from the others."""
+        ...
+
+
+CANDIDATES: dict[str, Callable[[Observations], Candidate]] = {
+    "phases": lambda seen: fit_mixture(Phases(), seen),
+    "two pieces": lambda seen: fit_mixture(TwoPieces(), seen),
+    "power law": lambda seen: fit_mixture(PowerLaw(), seen),
+    "table": fit_table,
+    "local regression": fit_local,
+}
+PLAIN = ("table", "local regression")
+
+
+def best_candidate(seen: Observations) -> Candidate:
+    """Returns the first candidate, unless another errs less by more than one standard error of the difference.
+
+    The first one knows most physics, so chance alone must not replace it.
+    """
+    names = [name for name in CANDIDATES if name not in PLAIN or len(set(seen.places.slowing)) == 1]
+    if len(seen) < LEAST_TO_COMPARE:
+        names = names[:1]
+    fitted = [CANDIDATES[name](seen) for name in names]
+    if len(fitted) == 1:
+        return fitted[0]
+    misses = [np.abs(candidate.left_out()[0]) for candidate in fitted]
+    chosen = 0
+    for index in range(1, len(fitted)):
+        gain = misses[0] - misses[index]
+        sure = float(gain.mean()) > float(gain.std(ddof=1)) / np.sqrt(len(gain))
+        if sure and float(misses[index].mean()) < float(misses[chosen].mean()):
+            chosen = index
+    return fitted[chosen]

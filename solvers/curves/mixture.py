@@ -1,0 +1,69 @@
+"""A form under several assumptions about what is unexplained, each weighted by how likely it makes the measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.process import Fitted, Unexplained, fit_process
+from solvers.curves.shapes import Shape
+
+NOISES = (0.01, 0.02, 0.04, 0.07)
+ASSUMPTIONS = tuple(
+    Unexplained(by_batch, by_share, elsewhere, 0.02, noise)
+    for by_batch, by_share, elsewhere, noise in product((0.03, 0.1), (0.03, 0.1), (0.01, 0.05), NOISES)
+)
+# To choose the next measurement, all that could be unexplained is assumed to be.
+WIDE = tuple(Unexplained(0.1, 0.1, 0.02, 0.02, noise) for noise in NOISES)
+FIRST = Unexplained(0.05, 0.05, 0.02, 0.02, 0.04)  # while the parameters are still far off
+FIRST_STEPS = 20
+LEAST_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The fits that count, with their weights; the likeliest comes first."""
+
+    name: str
+    seen: Observations
+    fits: tuple[Fitted, ...]
+    weights: Floats
+
+    def predict(self, at: Places) -> Prediction:
+        parts = [fitted.predict(at) for fitted in self.fits]
+        means = np.array([part.mean for part in parts])
+        mean = self.weights @ means
+        inner = np.array([part.variance for part in parts])
+        noise = self.weights @ np.array([part.noise for part in parts])
+        variance = self.weights @ (inner + (means - mean) ** 2)
+        return Prediction(mean, variance, noise)
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Returns each measurement's error and deviation when it is predicted from the others.
+
+        The assumption is the likeliest of all measurements; the parameters and the weights are fitted without the one.
+        """
+        best = self.fits[0]
+        errors, deviations = np.empty(len(self.seen)), np.empty(len(self.seen))
+        for index in range(len(self.seen)):
+            others = self.seen.without(index)
+            fitted = fit_process(best.shape, others, best.unexplained, best.parameters)
+            told = fitted.predict(self.seen.places.only(index))
+            errors[index] = self.seen.logarithms[index] - told.mean[0]
+            deviations[index] = told.deviation[0]
+        return errors, deviations
+
+
+def fit_mixture(shape: Shape, seen: Observations, assumptions: tuple[Unexplained, ...] = ASSUMPTIONS) -> Mixture:
+    starts = shape.starts(shape.prior(seen))
+    firsts = [fit_process(shape, seen, FIRST, start, FIRST_STEPS) for start in starts]
+    start = max(firsts, key=lambda fitted: fitted.likelihood).parameters
+    fits = [fit_process(shape, seen, assumption, start) for assumption in assumptions]
+    fits.sort(key=lambda fitted: -fitted.likelihood)  # stable: the first of equals stays first
+    weights = np.exp([fitted.likelihood - fits[0].likelihood for fitted in fits])
+    count = int(np.sum(weights / weights.sum() >= LEAST_WEIGHT))
+    kept = weights[:count]
+    return Mixture(shape.name, seen, tuple(fits[:count]), kept / kept.sum())

@@ -1,0 +1,89 @@
+"""Candidates that know no physics: interpolation in the table of measurements, and InSS's locally weighted regression.
+
+Both state as their uncertainty what they miss by when they predict each measurement from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
+from scipy.spatial import QhullError
+
+from solvers.curves.observations import Floats, Observations, Places, Prediction
+
+BANDWIDTHS = (0.7, 1.4, 2.8)  # doublings of batch or SM%
+RIDGE = 1e-3
+
+Predict = Callable[[Observations, Places], Floats]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A rule that predicts log(latency) from measurements, with one deviation for all places."""
+
+    name: str
+    seen: Observations
+    rule: Predict
+    errors: Floats
+
+    def predict(self, at: Places) -> Prediction:
+        mean = self.rule(self.seen, at)
+        return Prediction(mean, np.full(len(at), float(np.mean(self.errors**2))), np.zeros(len(at)))
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        return self.errors, np.full(len(self.seen), float(np.sqrt(np.mean(self.errors**2))))
+
+
+def fit_table(seen: Observations) -> Plain:
+    return Plain("table", seen, interpolate, _left_out(interpolate, seen))
+
+
+def fit_local(seen: Observations) -> Plain:
+    """Chooses the bandwidth that predicts left-out measurements best."""
+    rules = [_local(bandwidth) for bandwidth in BANDWIDTHS]
+    left = [_left_out(rule, seen) for rule in rules]
+    best = min(range(len(rules)), key=lambda index: (float(np.abs(left[index]).mean()), index))
+    return Plain("local regression", seen, rules[best], left[best])
+
+
+def interpolate(seen: Observations, at: Places) -> Floats:
+    """Interpolates linearly between measurements on logarithms, and takes the nearest one beyond them."""
+    known, wanted = _points(seen.places), _points(at)
+    values: Floats = NearestNDInterpolator(known, seen.logarithms)(wanted)
+    try:
+        inside: Floats = LinearNDInterpolator(known[:, :2], seen.logarithms)(wanted[:, :2])
+    except (QhullError, ValueError):  # fewer than three measurements, or all on a line
+        return values
+    return np.where(np.isfinite(inside), inside, values)
+
+
+def _local(bandwidth: float) -> Predict:
+    def regress(seen: Observations, at: Places) -> Floats:
+        known = _points(seen.places)
+        return np.array([_at_one(known, seen.logarithms, point, bandwidth) for point in _points(at)])
+
+    return regress
+
+
+def _at_one(known: Floats, values: Floats, point: Floats, bandwidth: float) -> float:
+    """Fits a plane around a point, with weights that fall with the distance to it."""
+    offsets = known - point
+    weights = np.exp(-0.5 * (offsets**2).sum(axis=1) / bandwidth**2) + 1e-9
+    columns = np.column_stack([np.ones(len(known)), offsets])
+    normal = columns.T @ (weights[:, None] * columns) + RIDGE * np.diag([0.0, 1.0, 1.0, 1.0])
+    return float(np.linalg.solve(normal, columns.T @ (weights * values))[0])
+
+
+def _points(at: Places) -> Floats:
+    return np.column_stack([np.log2(at.batch), np.log2(at.share), np.log2(at.slowing)])
+
+
+def _left_out(rule: Predict, seen: Observations) -> Floats:
+    errors = np.empty(len(seen))
+    for index in range(len(seen)):
+        told = rule(seen.without(index), seen.places.only(index))
+        errors[index] = seen.logarithms[index] - told[0]
+    return errors
