@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from simulation.truth import LoadKey, Physics, Running
-from solvers.curves import LatencyCurve, Measurement, Setting, fit, next_setting
+from solvers.curves import Measurement, Setting, fit, next_setting, table
 
 SPREAD_SHARE = 0.01  # of single batches
 SAMPLES = 50
+AT_LOW_CLOCK = 3  # measurements that are kept for the lowest clock
+MOST_EXPONENT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,93 +25,102 @@ class MeasuredAlone:
     measurements: tuple[Measurement, ...]
     watts: tuple[float, ...]
 
-
-def settings_of(latency_ms: Mapping[int, Sequence[tuple[int, float]]], clocks_mhz: Sequence[float]) -> list[Setting]:
-    """Returns all settings that a profile may state: its batches and shares, at each clock."""
-    shares = sorted({percent for curve in latency_ms.values() for percent, _ in curve})
-    return [
-        Setting(batch, share, int(clock)) for batch in sorted(latency_ms) for share in shares for clock in clocks_mhz
-    ]
+    def at(self, clock_mhz: int) -> tuple[Measurement, ...]:
+        return tuple(one for one in self.measurements if one.clock_mhz == clock_mhz)
 
 
 def measure_alone(
-    physics: Physics, key: LoadKey, settings: Sequence[Setting], most: int | None, random: np.random.Generator
+    physics: Physics,
+    key: LoadKey,
+    latency_ms: Mapping[int, Sequence[tuple[int, float]]],
+    clocks_mhz: Sequence[float],
+    most: int | None,
+    random: np.random.Generator,
 ) -> MeasuredAlone:
-    """Measures up to `most` settings, each chosen by what is known so far; all of them for None."""
-    found: list[Measurement] = []
-    watts: list[float] = []
-    waiting = iter(settings)
-    while True:
-        setting = next(waiting, None) if most is None else next_setting(found, settings, most=most)
-        if setting is None:
-            return MeasuredAlone(tuple(found), tuple(watts))
-        batch, share, clock = setting.batch, setting.sm_percent, setting.clock_mhz
-        group = physics.together((Running(key, batch, share),), clock)
+    """Measures up to `most` settings, each chosen by what is known so far; all of them, without noise, for None."""
+    shares = sorted({percent for curve in latency_ms.values() for percent, _ in curve})
+    low, high = int(clocks_mhz[0]), int(clocks_mhz[-1])
+    settings = [Setting(batch, share, high) for batch in sorted(latency_ms) for share in shares]
+    slow = [Setting(batch, share, low) for batch in sorted(latency_ms) for share in shares] if low < high else []
+    found: list[tuple[Measurement, float]] = []
+
+    def measure(setting: Setting) -> None:
+        group = physics.together((Running(key, setting.batch, setting.sm_percent),), setting.clock_mhz)
         noise = SPREAD_SHARE / SAMPLES**0.5 * random.standard_normal() if most is not None else 0.0
         time_ms = group.times_ms[0] * (1 + noise)
-        found.append(Measurement(batch, share, clock, time_ms, SPREAD_SHARE * time_ms, SAMPLES))
-        watts.append(group.watts[0])
+        measured = Measurement(
+            setting.batch, setting.sm_percent, setting.clock_mhz, time_ms, SPREAD_SHARE * time_ms, SAMPLES
+        )
+        found.append((measured, group.watts[0]))
+
+    if most is None:
+        for setting in [*settings, *slow]:
+            measure(setting)
+    else:
+        slow = _ends_and_middle(slow)
+        while chosen := next_setting([one for one, _ in found], settings, most=most - len(slow)):
+            measure(chosen)
+        for setting in slow:
+            measure(setting)
+    return MeasuredAlone(tuple(one for one, _ in found), tuple(watts for _, watts in found))
 
 
 def figures_alone(
     known: MeasuredAlone,
     latency_ms: Mapping[int, Sequence[tuple[int, float]]],
     clocks_mhz: Sequence[float],
-    quantile: float | None,
+    is_fitted: bool,
 ) -> dict[str, Any]:
-    """Returns latencyMs, clockExponent, powerW and powerExponent; with a quantile, what a curve is that sure of."""
-    clocks = [int(clock) for clock in clocks_mhz]
-    exact = {one.setting: one.latency_ms for one in known.measurements}
-    curve = fit(known.measurements, clocks[-1]) if quantile is not None else None
-    times: dict[str, dict[str, float]] = {}
-    for batch, points in sorted(latency_ms.items()):
-        falling = float("inf")
-        row = times.setdefault(str(batch), {})
-        for percent, _ in points:
-            setting = Setting(batch, percent, clocks[-1])
-            falling = min(falling, _quantile(curve, setting, quantile) if curve else exact[setting])
-            row[str(percent)] = round(falling, 4)
-    settings = settings_of(latency_ms, clocks)
-    exponent = _clock_exponent(
-        settings, clocks, {at: curve.mean_ms(*_plain(at)) for at in settings} if curve else exact
-    )
-    return {"latencyMs": times, "clockExponent": exponent, **_power(known, clocks)}
-
-
-def _plain(setting: Setting) -> tuple[int, float, int]:
-    return setting.batch, setting.sm_percent, setting.clock_mhz
-
-
-def _quantile(curve: LatencyCurve, setting: Setting, quantile: float | None) -> float:
-    return curve.mean_ms(*_plain(setting)) if quantile is None else curve.quantile_ms(*_plain(setting), quantile)
-
-
-def _clock_exponent(settings: Sequence[Setting], clocks: Sequence[int], times: Mapping[Setting, float]) -> float:
-    """Returns an exponent that covers nine of ten settings."""
-    found = [
-        log(times[at] / times[Setting(at.batch, at.sm_percent, clocks[-1])]) / log(clocks[-1] / at.clock_mhz)
-        for at in settings
-        if at.clock_mhz < clocks[-1]
+    """Returns latencyMs, clockExponent, powerW and powerExponent: fitted and uncertain, or as measured."""
+    high = int(clocks_mhz[-1])
+    exact = {(one.batch, one.sm_percent): one.latency_ms for one in known.at(high)}
+    times: dict[str, dict[str, Any]] = {}
+    means = dict(exact)
+    if is_fitted:
+        curve = fit(known.at(high), high)
+        shares = sorted({percent for points in latency_ms.values() for percent, _ in points})
+        for batch, row in table(curve, sorted(latency_ms), shares, high).items():
+            for share, point in row.items():
+                means[batch, share] = point.mean_ms
+                mean, q90 = round(point.mean_ms, 4), round(point.q90_ms, 4)
+                value = {"mean": mean, "q90": q90, "n": len(exact), "source": "measured"}
+                times.setdefault(str(batch), {})[f"{share:g}"] = value
+    else:
+        for batch, points in latency_ms.items():
+            times[str(batch)] = {str(percent): round(exact[batch, percent], 4) for percent, _ in points}
+    growths = [
+        log(one.latency_ms / means[one.batch, one.sm_percent]) / log(high / one.clock_mhz)
+        for one in known.measurements
+        if one.clock_mhz < high
     ]
-    return round(float(np.clip(np.quantile(found, 0.9), 0.0, 3.0)), 3) if found else 1.0
+    # The largest, so that a lower clock is never slower than the profile says.
+    exponent = round(float(np.clip(max(growths), 0.0, MOST_EXPONENT)), 3) if growths else 1.0
+    return {"latencyMs": times, "clockExponent": exponent, **_power(known, high)}
 
 
-def _power(known: MeasuredAlone, clocks: Sequence[int]) -> dict[str, Any]:
+def _ends_and_middle(settings: Sequence[Setting]) -> list[Setting]:
+    """Returns the settings with the most and the least work on each SM, and one between them."""
+    by_work = sorted(settings, key=lambda setting: (setting.batch / setting.sm_percent, setting.batch))
+    return (
+        [by_work[place] for place in sorted({0, len(by_work) // 2, len(by_work) - 1})][:AT_LOW_CLOCK] if by_work else []
+    )
+
+
+def _power(known: MeasuredAlone, high: int) -> dict[str, Any]:
     """Returns the most watts seen at each share at the highest clock, and an exponent by what lower clocks drew."""
     most: dict[float, float] = {}
     for one, watts in zip(known.measurements, known.watts, strict=True):
-        if one.clock_mhz == clocks[-1]:
+        if one.clock_mhz == high:
             most[one.sm_percent] = max(watts, most.get(one.sm_percent, 0.0))
-    rising: dict[str, float] = {}
-    highest = 0.0
-    for share in sorted(most):
-        highest = max(highest, most[share])
-        rising[f"{share:g}"] = round(highest, 2)
-    at, drawn = [float(share) for share in rising], list(rising.values())
+    at = sorted(most)
+    rising = [max(most[share] for share in at[: place + 1]) for place in range(len(at))]
     found = [
-        log(watts / np.interp(one.sm_percent, at, drawn)) / log(one.clock_mhz / clocks[-1])
+        log(watts / np.interp(one.sm_percent, at, rising)) / log(one.clock_mhz / high)
         for one, watts in zip(known.measurements, known.watts, strict=True)
-        if one.clock_mhz < clocks[-1] and at and watts > 0
+        if one.clock_mhz < high and watts > 0
     ]
-    exponent = round(float(np.clip(np.median(found), 0.0, 3.0)), 3) if found else 1.0
-    return {"powerW": rising or {"100": 0.0}, "powerExponent": exponent}
+    exponent = round(float(np.clip(min(found), 0.0, MOST_EXPONENT)), 3) if found else 1.0
+    return {
+        "powerW": {f"{share:g}": round(watts, 2) for share, watts in zip(at, rising, strict=True)},
+        "powerExponent": exponent,
+    }

@@ -31,6 +31,8 @@ class Neighbourly:
 
     pressure: tuple[tuple[float, float], ...]
     sensitivity: float
+    most_sensitivity: float  # covers the wanted share of what was measured
+    meetings: int
 
 
 def meet(
@@ -55,7 +57,7 @@ def meet(
 
 
 def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: float | None) -> dict[LoadKey, Neighbourly]:
-    """Fits slowdown = 1 + sensitivity x sum of pressures. With a quantile, sensitivities cover so many meetings."""
+    """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the meetings that the most covers."""
     number = {key: place for place, key in enumerate(keys)}
     mine, rows, slow = _table(meetings, number)
     pressures = np.full(len(KNOTS) * len(keys), 0.3)
@@ -72,12 +74,15 @@ def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: floa
     pressures = np.maximum.accumulate(pressures.reshape(len(keys), len(KNOTS)), axis=1)
     scale = max(float(pressures.max()), 1e-9)  # a pressure is at most 1
     pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
+    most = sensitive
     if quantile is not None and len(slow):
-        sensitive = _covering(mine, rows @ pressures.ravel(), slow, sensitive, quantile)
+        most = _covering(mine, rows @ pressures.ravel(), slow, sensitive, quantile)
     return {
         key: Neighbourly(
             tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
             round(float(sensitive[place]), 4),
+            round(float(most[place]), 4),
+            int((mine == place).sum()),
         )
         for key, place in number.items()
     }

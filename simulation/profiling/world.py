@@ -10,7 +10,7 @@ from app.control.formulate.problem import build_problem
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from simulation.physical_truth import learn
-from simulation.profiling.alone import figures_alone, measure_alone, settings_of
+from simulation.profiling.alone import figures_alone, measure_alone
 from simulation.profiling.beside import Neighbourly, explain, meet
 from simulation.truth import LoadKey, Physics
 from simulation.truth.family import generator
@@ -19,11 +19,11 @@ from solvers.planning.problem import Problem, ProfileKey
 
 @dataclass(frozen=True, slots=True)
 class ProfilingEffort:
-    """How much is measured of a model on a kind of GPU, and which quantile of what is known is declared."""
+    """How much is measured of a model on a kind of GPU."""
 
     settings: int | None  # None: all of them, without noise
     meetings: int  # with neighbours, that begin with this model
-    quantile: float | None  # None: the mean
+    quantile: float | None  # of the meetings that its largest sensitivity covers; None: the mean counts
 
 
 SIXTEEN = ProfilingEffort(16, 8, 0.9)
@@ -56,8 +56,8 @@ def _measured(problem: Problem, physics: Physics, key: ProfileKey, effort: Profi
     latency_ms = problem.profiles[key].latency_ms
     clocks_mhz = problem.gpu_types[key[2]].clocks_mhz
     random = generator(physics.seed, "profiler", *key)
-    known = measure_alone(physics, key, settings_of(latency_ms, clocks_mhz), effort.settings, random)
-    return figures_alone(known, latency_ms, clocks_mhz, effort.quantile)
+    known = measure_alone(physics, key, latency_ms, clocks_mhz, effort.settings, random)
+    return figures_alone(known, latency_ms, clocks_mhz, effort.settings is not None)
 
 
 def _met(
@@ -69,4 +69,9 @@ def _met(
 
 
 def _written(found: Neighbourly) -> dict[str, Any]:
-    return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": found.sensitivity}
+    sensitivity: Any = found.sensitivity
+    if found.most_sensitivity > found.sensitivity:
+        sensitivity = {
+            "mean": found.sensitivity, "q90": found.most_sensitivity, "n": found.meetings, "source": "measured"
+        }  # fmt: skip
+    return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": sensitivity}
