@@ -22,6 +22,12 @@ class TruthOrder:
     data: Path | None = None  # of measured tables
     profiles: ProfilesName = "declared"
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The order as words of a command line."""
+        data = ("--data", str(self.data)) if self.data else ()
+        return ("--truth", self.name, "--truth-seed", str(self.seed), *data)
+
     def physics(self) -> Physics | None:
         """Returns a new physics; None where profiles are the truth."""
         if self.name == "planner":

@@ -19,13 +19,12 @@ from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
+from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LOADS,
     MOST_HOURS,
     MOST_RATE_PER_SECOND,
     MOST_RATES_BYTES,
-    PROFILES,
-    TRUTHS,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -71,30 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
-    _add_truth_arguments(parser)
+    add_truth_arguments(parser)
+    add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
     out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
     completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
-
-
-def _add_truth_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--truth",
-        choices=TRUTHS,
-        default="planner",
-        help="how fast GPUs really are: as the profiles say (planner, the default), by a physics of its own that a "
-        "seed draws (made), or by published measurements (measured)",
-    )
-    parser.add_argument("--truth-seed", metavar="K", type=whole(0), default=0, help="which draw; default 0")
-    data = "folder of published measurements, for --truth measured"
-    completes(parser.add_argument("--data", metavar="DIR", help=data), "files")
-    parser.add_argument(
-        "--profiles",
-        choices=PROFILES,
-        default="declared",
-        help="what the planner believes of a truth that is not its own: the files, 16 measurements of each model on "
-        "each kind of GPU and of its neighbours (measured), or its times at every setting (complete)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
     if args.hours > MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
-    truth = _truth(args)
+    truth = truth_order(args)
     out = _folder(args.out) if args.out else None
     found = _simulate(args, truth)
     if args.json:
@@ -133,16 +113,6 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
-
-
-def _truth(args: argparse.Namespace) -> TruthOrder:
-    from simulation.truths import TruthOrder
-
-    if args.truth == "measured" and not args.data:
-        raise Failed("--truth measured needs --data: the folder that holds the published measurements")
-    if args.truth == "planner" and args.profiles != "declared":
-        raise Failed(f"--profiles {args.profiles} needs --truth made or measured: else profiles are the truth")
-    return TruthOrder(args.truth, args.truth_seed, Path(args.data) if args.data else None, args.profiles)
 
 
 def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:

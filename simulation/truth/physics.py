@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -64,6 +64,11 @@ class Physics:
     def add_model(self, key: LoadKey, known: KnownFigures) -> None:
         """Notes the scale of a model on a kind of GPU. The first figures hold: later ones are somebody's belief."""
         self._known.setdefault(key, known)
+
+    @property
+    def known(self) -> Mapping[LoadKey, KnownFigures]:
+        """The figures that gave models their scale."""
+        return self._known
 
     def __contains__(self, key: object) -> bool:
         return key in self._known
