@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from app.control.formulate.problem import build_problem  # noqa: E402
 from app.manifests.model import Kind  # noqa: E402
 from app.manifests.offline import DeclaredFiles  # noqa: E402
 from simulation import world as worlds  # noqa: E402
@@ -189,7 +190,7 @@ def lessened(world: DeclaredFiles, share: float) -> DeclaredFiles:
 def tried(world: DeclaredFiles, physics: Physics, seconds: int, work: int) -> dict[str, Any]:
     """Plans once, and returns the cost and which services miss their SLO on the physics, by how many points."""
     truth = worlds.truth_of(world, physics=physics)
-    problem = truth.problem
+    problem = build_problem(world)  # of uncertain values by the policy's quantile
     plan = solve(problem, SolveBudget(seconds=None, work=work))
     clock = Clock()
     fleet = SimulatedFleet(truth, clock, seed=physics.seed)
