@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
+    from simulation.truths import TruthOrder
 
 KEPT = "fleet.json"
+MEMORY = "truth.json"  # what the truth of simulated GPUs knows of models
 REAL_TEMPLATE = "gpuwright-serve"
 REAL_KIND = "t4"  # of its simulated GPUs
 LOAD_SHARE = 0.5  # of a generated fleet: its load moves by a third
@@ -41,6 +43,7 @@ class DeclaredFleet:
     real_spec: dict[str, Any] | None = None
     load: tuple[str, ...] = ()  # of the real node, as simulation.load_generator takes it
     real_services: tuple[str, ...] = ()
+    truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
 
 
 def fleet_file() -> Path:
@@ -52,11 +55,14 @@ def fleet_file() -> Path:
     return packed if packed.exists() else folder.parent / "examples" / "fleet.yaml"
 
 
-def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) -> DeclaredFleet | None:
+def declared(
+    database: Database, data_dir: Path, wanted: FleetSize, say: Say, order: TruthOrder | None = None
+) -> DeclaredFleet | None:
     """Returns the fleet of this data folder, declared now if the world is empty; None if a user declared the world."""
     import msgspec
 
     from simulation import world as worlds
+    from simulation.real_times import with_real_times
 
     path = data_dir / KEPT
     if path.exists():
@@ -72,6 +78,10 @@ def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) ->
     else:
         world = worlds.of_files(fleet_file())
         made = _with_real(world)
+    physics = order.physics() if order else None
+    if order and physics is not None:
+        made = replace(made, truth=order.words)
+        world = with_real_times(world, physics)
     worlds.put(database, world)
     path.write_text(json.dumps(asdict(made)))
     return made
@@ -134,6 +144,8 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             children.start("the real part", ["simulation.real", str(order)], data_dir / "real.log", environment)
             left_out = [fleet.real_node, *fleet.real_services]
         words = [word for name in left_out for word in ("--left-out", name)]
+        if fleet.truth:
+            words += [*fleet.truth, "--memory", str(data_dir / MEMORY)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
         children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
         planner = ["cli.main", "planner"]

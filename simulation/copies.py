@@ -34,6 +34,7 @@ class CopyWork:
     free: float = 0.0
     in_batch: int = 0  # requests of the last batch, which runs until then
     exec_s: float = 0.0  # of a batch, in this tick
+    varies: Floats | None = None  # single batches over it, where neighbours make them differ
     answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
     errors: int = 0
     within: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from agents.keeper.copies import NodeCopy, Stage
 from simulation.admission import admit_arrivals
 from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork
+from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.node import LightNode
 from simulation.serving import Floats, Ints
 from simulation.shapes import Shape, steady
-from simulation.truth import FleetTruth
 from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
@@ -99,6 +99,7 @@ class SimulatedFleet:
         self._saves: dict[str, float] = {}  # by job: steps or requests at its last save
         self.follow(truth)
         self._rng = np.random.default_rng([seed, 7])
+        self._activity = np.random.default_rng([seed, 11])  # of neighbours
         self._at = clock.seconds
         self.most_open: Mapping[str, int] = {}  # by service: most that the gateway admits at once
         self.most_by_copy: Mapping[str, int] = {}  # the same by copy
@@ -194,10 +195,20 @@ class SimulatedFleet:
             for copy in copies:
                 if copy.served:
                     neighbours = [resident for name, resident in residents.items() if name != copy.id]
-                    exec_ms = self.truth.exec_ms(
-                        node.key(copy), _batch(copy), copy.wanted.sm_percent, neighbours, node.clock_mhz(number)
-                    )
-                    node.work[copy.id].exec_s = exec_ms / 1000
+                    self._set_time(node, copy, neighbours, node.clock_mhz(number))
+
+    def _set_time(
+        self, node: LightNode, copy: NodeCopy, neighbours: Sequence[SimulatedResident], clock_mhz: float
+    ) -> None:
+        work, key, batch, sm_percent = node.work[copy.id], node.key(copy), _batch(copy), copy.wanted.sm_percent
+        sampled = self.truth.batches_ms(
+            key, batch, sm_percent, neighbours, clock_mhz, self._activity, DRAWS_PER_TICK
+        )  # fmt: skip
+        if sampled is None:
+            work.exec_s, work.varies = self.truth.exec_ms(key, batch, sm_percent, neighbours, clock_mhz) / 1000, None
+            return
+        work.exec_s = float(sampled.mean()) / 1000
+        work.varies = sampled / sampled.mean()
 
     def _running(self, node: LightNode) -> Iterator[tuple[int, list[NodeCopy]]]:
         """Yields the GPUs that work, with the copies whose processes run there."""
@@ -215,7 +226,8 @@ class SimulatedFleet:
                 neighbours = [resident for name, resident in residents.items() if name != copy.id]
                 work = node.work[copy.id]
                 if copy.served:
-                    work.serve(copy, since, until, self._noise())
+                    noise = self._noise()
+                    work.serve(copy, since, until, noise if work.varies is None else noise * work.varies)
                 elif copy.stage is Stage.READY:
                     job = copy.wanted.owner
                     speed = self.truth.units_per_second(

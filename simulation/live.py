@@ -1,6 +1,7 @@
 """Simulates a fleet in real time, for which `gpuwright up` plans.
 
-Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... NODE...
+Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... [--truth NAME [--truth-seed K] [--data DIR]
+       --memory FILE] NODE...
 
 It follows the declared world: another rate, service or profile takes effect within seconds.
 """
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 from app.nodes import device_status, reporting_condition
 from app.store.database.database import Database, Unavailable
@@ -23,8 +25,12 @@ from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
+from simulation.measure.allowed import TRUTHS
 from simulation.messages import Post
 from simulation.shapes import moving, noisy
+from simulation.truth import Physics
+from simulation.truth.memory import recall, remember
+from simulation.truths import TruthOrder
 
 TICK_SECONDS = 0.25
 LOOK_SECONDS = 3.0
@@ -48,12 +54,24 @@ class WallClock(Clock):
 class Live:
     """The fleet, and the schedule of its tasks."""
 
-    def __init__(self, database: Database, nodes: frozenset[str], left_out: frozenset[str], seed: int = 0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        nodes: frozenset[str],
+        left_out: frozenset[str],
+        seed: int = 0,
+        physics: Physics | None = None,
+        memory: Path | None = None,
+    ) -> None:
         self.database = database
+        self.physics, self._memory = physics, memory
+        if physics is not None and memory is not None:
+            recall(physics, memory)
         self.clock = WallClock()
         self._version = -1
         world = database.read(worlds.of_store)
-        truth = worlds.truth_of(world)
+        truth = worlds.truth_of(world, physics=physics)
+        self._remember()
         others = left_out | (truth.problem.nodes.keys() - nodes)
         self.fleet = SimulatedFleet(truth, self.clock, seed=seed, left_out=others, patient=True)
         started = int(time.time())  # as with a real agent: the reports of an earlier run do not count as newer
@@ -86,16 +104,25 @@ class Live:
         if version == self._version:
             return
         self._version = version
-        self.fleet.follow(worlds.truth_of(self.database.read(worlds.of_store)))
+        self.fleet.follow(worlds.truth_of(self.database.read(worlds.of_store), physics=self.physics))
+        self._remember()
         for name in self.fleet.declared:
             if name not in self.fleet.shapes:
                 self.fleet.shapes[name] = noisy(moving(sum(map(ord, name))), NOISE_SHARE, name)
+
+    def _remember(self) -> None:
+        if self.physics is not None and self._memory is not None:
+            remember(self.physics, self._memory)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="simulation.live", description=__doc__)
     parser.add_argument("nodes", nargs="*")
     parser.add_argument("--left-out", action="append", default=[])
+    parser.add_argument("--truth", choices=TRUTHS, default="planner")
+    parser.add_argument("--truth-seed", type=int, default=0)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--memory", type=Path, help="file that keeps the scale of models")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s fleet %(levelname)s %(message)s")
     stopped = threading.Event()
@@ -103,7 +130,8 @@ def main() -> int:
         signal.signal(number, lambda *_: stopped.set())
     database = Database(os.environ["DATABASE_URL"], pool_size=2, direct=True)
     nodes = frozenset(args.nodes or sys.stdin.read().split())
-    live = Live(database, nodes, frozenset(args.left_out))
+    physics = TruthOrder(args.truth, args.truth_seed, args.data).physics()
+    live = Live(database, nodes, frozenset(args.left_out), physics=physics, memory=args.memory)
     while not stopped.is_set():
         began = time.monotonic()
         try:

@@ -26,7 +26,7 @@ from agents.runtime import Running
 from agents.seams.device import GpuReading
 from simulation.clock import Clock
 from simulation.copies import CopyWork
-from simulation.truth import FleetTruth, SimulatedResident
+from simulation.fleet_truth import FleetTruth, SimulatedResident
 from solvers.planning.problem import Demand, ProfileKey
 
 ROUTE_SECONDS = 0.2
@@ -157,13 +157,17 @@ class LightNode:
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
     def resident(self, copy: NodeCopy) -> SimulatedResident:
-        problem = self.truth.problem
+        problem, wanted = self.truth.problem, copy.wanted
+        busy = self.work[copy.id].busy_share
         if copy.served:
-            profile = problem.profiles.get(self.key(copy))
-            return SimulatedResident(profile.demand if profile else Demand(), copy.wanted.sm_percent)
-        job = problem.jobs.get(copy.wanted.owner)
+            key = self.key(copy)
+            profile = problem.profiles.get(key)
+            batch = wanted.batch.planned if wanted.batch else 1.0
+            return SimulatedResident(profile.demand if profile else Demand(), wanted.sm_percent, key, batch, busy)
+        job = problem.jobs.get(wanted.owner)
         found = job.profiles.get(self.gpu_type) if job else None
-        return SimulatedResident(found.demand if found else Demand(), copy.wanted.sm_percent)
+        key_of_job = ("job", wanted.owner, self.gpu_type)
+        return SimulatedResident(found.demand if found else Demand(), wanted.sm_percent, key_of_job, 1.0, busy)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
         """Reads a device: its power, and how busy it was since the last read."""

@@ -19,11 +19,12 @@ from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import NodeMaker, SimulatedFleet, whole_nodes
+from simulation.fleet_truth import FleetTruth
 from simulation.gateway import Gateway
 from simulation.history import History, list_changes
 from simulation.messages import Post
 from simulation.shapes import Shape
-from simulation.truth import FleetTruth
+from simulation.truth import Physics
 from solvers.planning.problem import ProfileKey
 
 LEASE_SECONDS = 30.0
@@ -116,24 +117,24 @@ def simulated(
     wrong: Mapping[ProfileKey, float] | None = None,
     seed: int = 0,
     work: int = WORK,
-    poisson: bool = True,
     whole: Path | None = None,
     make_nodes: Callable[[FleetTruth, Clock], NodeMaker] | None = None,
+    physics: Physics | None = None,
 ) -> Iterator[Simulation]:
     """Declares the world in an empty database, and yields a fleet and a planner there.
 
     With a folder for `whole`, every node has its own agent: keeper, watch and power loop. `make_nodes` returns what
-    makes nodes of another kind.
+    makes nodes of another kind. With a physics, profiles are only what the planner believes.
     """
     clock = Clock()
     database = Database(database_url, pool_size=3, direct=True, moment=clock.now)
     try:
         worlds.put(database, world)
-        truth: FleetTruth = worlds.truth_of(world, wrong)
+        truth: FleetTruth = worlds.truth_of(world, wrong, physics)
         make_node = make_nodes(truth, clock) if make_nodes else None
         if whole is not None:
             make_node = whole_nodes(truth, clock, whole, seed)
-        fleet = SimulatedFleet(truth, clock, shapes, seed, poisson, make_node=make_node)
+        fleet = SimulatedFleet(truth, clock, shapes, seed, make_node=make_node)
         planner = Planner(
             PlannerStore(database, "simulation", LEASE_SECONDS),
             Inline(),

@@ -25,8 +25,8 @@ from agents.seams.routes import Routes
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
 from simulation.copies import CopyWork
+from simulation.fleet_truth import FleetTruth
 from simulation.node import LightNode
-from simulation.truth import FleetTruth
 
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 

@@ -19,7 +19,9 @@ from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare
 from app.world.write import Actor
-from simulation.truth import FleetTruth
+from simulation.fleet_truth import FleetTruth
+from simulation.physical_truth import PhysicalTruth
+from simulation.truth import Physics
 from solvers.planning.problem import ProfileKey
 
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
@@ -46,9 +48,12 @@ def put(database: Database, world: DeclaredFiles) -> None:
     database.write(lambda connection: declare(connection, ACTOR, manifests))
 
 
-def truth_of(world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
-    """Returns the fleet's truth: the profiles, except for those that are wrong by a factor."""
-    return FleetTruth(build_problem(world, MEAN_QUANTILE), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+def truth_of(
+    world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None, physics: Physics | None = None
+) -> FleetTruth:
+    """Returns the fleet's truth: a physics, or the profiles; except for those that are wrong by a factor."""
+    declared = FleetTruth(build_problem(world, MEAN_QUANTILE), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+    return declared if physics is None else PhysicalTruth.of(declared, physics)
 
 
 def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:

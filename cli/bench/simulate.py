@@ -26,8 +26,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.families import family
     from simulation.clock import Clock
     from simulation.fleet import SimulatedFleet
+    from simulation.fleet_truth import FleetTruth
     from simulation.plan_execution import carry_out
-    from simulation.truth import FleetTruth
     from solvers.planning.solve import SolveBudget, solve
 
     problem = family(args.family, args.gpus, args.services, args.seed)

@@ -19,6 +19,7 @@ from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
+from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
     LOADS,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from simulation.measure.run import SimulationReport
     from simulation.shapes import Shape
+    from simulation.truths import TruthOrder
 
 COSTS = {
     "held": "held",
@@ -71,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
+    add_truth_arguments(parser)
+    add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
     out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
     completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
@@ -82,8 +86,9 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
     if args.hours > MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
+    truth = truth_order(args)
     out = _folder(args.out) if args.out else None
-    found = _simulate(args)
+    found = _simulate(args, truth)
     if args.json:
         print(json.dumps(found.figures))
     else:
@@ -93,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _simulate(args: argparse.Namespace) -> SimulationReport:
+def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
@@ -108,7 +113,7 @@ def _simulate(args: argparse.Namespace) -> SimulationReport:
     from simulation.own_database import own_database
 
     every = args.reclaim_every and 60 * args.reclaim_every
-    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every)
+    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth)
     try:
         with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)

@@ -21,11 +21,13 @@ from cli.arguments import completes, whole
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, running
+from cli.truth import add_truth_arguments, truth_order
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
     from app.settings import Settings
+    from simulation.truths import TruthOrder
 
 EPILOG = """\
 On an empty database a fleet is declared (examples/fleet.yaml: 16 GPUs of three types, 12 services, 2 jobs), simulated
@@ -56,12 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    add_truth_arguments(parser)
     add_listening_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
+    order = truth_order(args)
     with _ended_by_signals() as serving:
         settings = settings_from(args)
         with _database(data_dir, settings) as url:
@@ -69,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             log = _write_logs(data_dir, settings)
             _migrate(url)
             token = _admin_token(data_dir, settings)
-            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services))
+            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
             with contextlib.ExitStack() as children:
 
                 def ready(listening: RunningServer) -> None:
@@ -90,12 +94,12 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize) -> DeclaredFleet | None:
+def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say)
+        return declared(database, data_dir, wanted, say, order)
     finally:
         database.close()
 

@@ -6,6 +6,10 @@ from typing import Literal, TypeAlias, get_args
 
 LoadName: TypeAlias = Literal["moving", "wave", "spike", "steady"]
 LOADS: tuple[LoadName, ...] = get_args(LoadName)
+TruthName: TypeAlias = Literal["planner", "made", "measured"]
+TRUTHS: tuple[TruthName, ...] = get_args(TruthName)
+ProfilesName: TypeAlias = Literal["declared", "measured", "complete"]
+PROFILES: tuple[ProfilesName, ...] = get_args(ProfilesName)
 WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
 LEAST_RECLAIM_MINUTES = 1

@@ -31,6 +31,7 @@ from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
+from simulation.truths import PLANNER, TruthOrder
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -52,6 +53,7 @@ class SimulationOrder:
     work: int = WORK
     tick_seconds: float = TICK_SECONDS
     reclaim_every_seconds: float | None = None  # a spot node
+    truth: TruthOrder = PLANNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,21 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
     """Runs the order on an empty, migrated database. Everything but its own times depends on the order alone."""
     began, began_cpu = time.monotonic(), time.process_time()
-    world = in_auto(order.world)
+    physics = order.truth.physics()
+    if order.truth.profiles != "declared":
+        say("measuring profiles")
+    world = in_auto(order.truth.believed(order.world, physics))
     with (
         FreshSampler(order.work, order.seed) as sampler,
-        simulated(database_url, world, order.shapes, seed=order.seed, work=order.work) as simulation,
+        simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
     ):
         simulation.fleet.patient = True  # while the first copies come up
         run = _MeasuredRun(simulation, sampler, order, say)
         run.run()
         figures = run.figures()
         served = sum(counts.ended for counts in run.counts().values())
+    if physics is not None:
+        figures["truth"] = {"name": order.truth.name, "seed": order.truth.seed, "profiles": order.truth.profiles}
     figures["seconds"] = round(time.monotonic() - began, 1)
     figures["requestsPerSecondPerCore"] = round(served / max(1e-9, time.process_time() - began_cpu))
     return SimulationReport(figures, run.samples)

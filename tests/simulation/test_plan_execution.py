@@ -7,8 +7,8 @@ import pytest
 from benchmarks.families import family
 from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
+from simulation.fleet_truth import FleetTruth
 from simulation.plan_execution import carry_out
-from simulation.truth import FleetTruth
 from solvers.planning.solve import SolveBudget, solve
 
 

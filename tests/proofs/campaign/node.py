@@ -19,7 +19,7 @@ from agents.seams.device import Ability
 from agents.seams.routes import Routes
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
-from simulation.truth import FleetTruth
+from simulation.fleet_truth import FleetTruth
 from simulation.whole import WholeNode
 from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey
 
 # Of a copy that still runs although its profile was deleted.
@@ -22,6 +25,9 @@ class SimulatedResident:
 
     demand: Demand
     sm_percent: float
+    key: tuple[str, ...] = ()  # what runs, for a truth that does not believe profiles
+    batch: float = 1.0
+    busy: float = 1.0  # the part of the time
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,19 @@ class FleetTruth:
         profiled = int(batch) if int(batch) in batches else min(batches, key=lambda size: (abs(size - batch), size))
         alone = interpolate(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
         return alone * self._slow(profile.demand, key[2], sm_percent, neighbours, clock_mhz)
+
+    def batches_ms(
+        self,
+        key: ProfileKey,
+        batch: float,
+        sm_percent: float,
+        neighbours: Sequence[SimulatedResident],
+        clock_mhz: float,
+        random: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64] | None:
+        """Returns times of single batches, where these depend on what neighbours do just then; else None."""
+        return None
 
     def units_per_second(
         self,

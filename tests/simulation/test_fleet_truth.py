@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.truth import FleetTruth, SimulatedResident, interpolate
+from simulation.fleet_truth import FleetTruth, SimulatedResident, interpolate
 from simulation.world import truth_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep

@@ -1,0 +1,148 @@
+"""Measures models beside each other on one GPU, and finds the pressure and sensitivity that explain their slowdowns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulation.truth import LoadKey, Physics, Running
+
+ROUNDS = 40
+KNOTS = (10.0, 20.0, 40.0, 100.0)  # SM% at which pressure is found; linear between them
+SIZES = (2, 3, 2, 4, 3, 5)  # of groups, in turn
+LEAST_SHARE, MOST_SHARE = 10, 80  # of the SMs, of one of them
+MOST_PRESSURE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A group that ran together: the slowdown of each against alone."""
+
+    members: tuple[Running, ...]
+    slow: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourly:
+    """What a model does to its neighbours, by SM%, and what they do to it."""
+
+    pressure: tuple[tuple[float, float], ...]
+    sensitivity: float
+    most_sensitivity: float  # covers the wanted share of what was measured
+    meetings: int
+
+
+def meet(
+    physics: Physics, batches: Mapping[LoadKey, Sequence[int]], meetings: int, random: np.random.Generator
+) -> list[Meeting]:
+    """Lets each model of one kind of GPU meet others so many times, within the SMs there are."""
+    keys = sorted(batches)
+    found = []
+    for key in keys:
+        for number in range(meetings if len(keys) > 1 else 0):
+            others = [other for other in keys if other != key]
+            count = min(len(others), SIZES[number % len(SIZES)] - 1)
+            group = [key, *(others[place] for place in random.choice(len(others), count, replace=False))]
+            shares = _shares(len(group), random)
+            members = tuple(
+                Running(one, int(random.choice(batches[one])), share) for one, share in zip(group, shares, strict=True)
+            )
+            together = physics.together(members).times_ms
+            alone = [physics.together((one,)).times_ms[0] for one in members]
+            found.append(Meeting(members, tuple(now / then for now, then in zip(together, alone, strict=True))))
+    return found
+
+
+def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: float | None) -> dict[LoadKey, Neighbourly]:
+    """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the meetings that the most covers."""
+    number = {key: place for place, key in enumerate(keys)}
+    mine, rows, slow = _table(meetings, number)
+    pressures = np.full(len(KNOTS) * len(keys), 0.3)
+    sensitive = np.full(len(keys), 0.3)
+    heavy = 1 / (1 + slow)  # what counts is the error as a share of the time
+    for _ in range(ROUNDS if len(slow) else 0):
+        pressed = rows @ pressures
+        for place in range(len(keys)):
+            here = mine == place
+            weight = float((pressed * heavy**2)[here] @ pressed[here])
+            if weight > 0:
+                sensitive[place] = max(1e-4, float((pressed * heavy**2)[here] @ slow[here]) / weight)
+        pressures = _non_negative(rows * (sensitive[mine] * heavy)[:, None], slow * heavy, pressures)
+    pressures = np.maximum.accumulate(pressures.reshape(len(keys), len(KNOTS)), axis=1)
+    scale = max(float(pressures.max()), 1e-9)  # a pressure is at most 1
+    pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
+    most = sensitive
+    if quantile is not None and len(slow):
+        most = _covering(mine, rows @ pressures.ravel(), slow, sensitive, quantile)
+    return {
+        key: Neighbourly(
+            tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
+            round(float(sensitive[place]), 4),
+            round(float(most[place]), 4),
+            int((mine == place).sum()),
+        )
+        for key, place in number.items()
+    }
+
+
+def _shares(count: int, random: np.random.Generator) -> list[int]:
+    """Returns whole shares that fit on one GPU; most of it is used."""
+    free = 100 - LEAST_SHARE * count
+    parts = random.dirichlet(np.ones(count)) * free * random.uniform(0.6, 1.0)
+    return [min(MOST_SHARE, LEAST_SHARE + int(part)) for part in parts]
+
+
+def _table(
+    meetings: Sequence[Meeting], number: Mapping[LoadKey, int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Returns one row for each model in each meeting: which it is, its neighbours' weights, and its slowdown less 1."""
+    mine, rows, slow = [], [], []
+    for meeting in meetings:
+        for place, one in enumerate(meeting.members):
+            row = np.zeros((len(number), len(KNOTS)))
+            for other_place, other in enumerate(meeting.members):
+                if other_place != place:
+                    row[number[other.key]] += _weights(other.sm_percent)
+            mine.append(number[one.key])
+            rows.append(row.ravel())
+            slow.append(meeting.slow[place] - 1)
+    return np.array(mine, dtype=np.int64), np.array(rows), np.array(slow)
+
+
+def _weights(percent: float) -> NDArray[np.float64]:
+    """Returns how much of each knot's value counts at this share."""
+    found: NDArray[np.float64] = np.array(
+        [np.interp(percent, KNOTS, [float(knot == other) for other in KNOTS]) for knot in KNOTS]
+    )
+    return found
+
+
+def _non_negative(
+    rows: NDArray[np.float64], wanted: NDArray[np.float64], start: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Improves non-negative weights by multiplication, as for non-negative matrix factors."""
+    weights = np.maximum(start, 1e-6)
+    above, below = rows.T @ np.maximum(wanted, 0), rows.T @ rows
+    for _ in range(20):
+        weights = weights * above / np.maximum(below @ weights, 1e-12)
+    return np.maximum(weights, 1e-6)
+
+
+def _covering(
+    mine: NDArray[np.int64],
+    pressed: NDArray[np.float64],
+    slow: NDArray[np.float64],
+    sensitive: NDArray[np.float64],
+    quantile: float,
+) -> NDArray[np.float64]:
+    """Raises each sensitivity until it covers its share of what was measured."""
+    raised = sensitive.copy()
+    for place in range(len(sensitive)):
+        here = (mine == place) & (pressed > 1e-6)
+        if here.any():
+            needed = float(np.quantile(slow[here] / pressed[here], quantile))
+            raised[place] = max(sensitive[place], min(needed, 20 * sensitive[place] + 1e-3))
+    return raised

@@ -1,0 +1,77 @@
+"""Replaces every Profile of a declared world by what was measured of a physics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.formulate.problem import build_problem
+from app.manifests.model import Key, Kind, Manifest
+from app.manifests.offline import DeclaredFiles
+from simulation.physical_truth import learn
+from simulation.profiling.alone import figures_alone, measure_alone
+from simulation.profiling.beside import Neighbourly, explain, meet
+from simulation.truth import LoadKey, Physics
+from simulation.truth.family import generator
+from solvers.planning.problem import Problem, ProfileKey
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingEffort:
+    """How much is measured of a model on a kind of GPU."""
+
+    settings: int | None  # None: all of them, without noise
+    meetings: int  # with neighbours, that begin with this model
+    quantile: float | None  # of the meetings that its largest sensitivity covers; None: the mean counts
+
+
+SIXTEEN = ProfilingEffort(16, 8, 0.9)
+COMPLETE = ProfilingEffort(None, 60, None)
+
+
+def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) -> DeclaredFiles:
+    """Returns the world with measured profiles of the models that its services use; the others are left out."""
+    problem = build_problem(world)
+    learn(physics, problem)
+    used = {(service.model, variant) for service in problem.services.values() for variant in service.variants}
+    wanted = [key for key in sorted(problem.profiles) if key[:2] in used]
+    neighbourly: dict[ProfileKey, Neighbourly] = {}
+    for gpu_type in sorted({key[2] for key in wanted}):
+        neighbourly |= _met(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
+    manifests: dict[Key, Manifest] = {}
+    for name, manifest in world.manifests.items():
+        if name.kind is not Kind.PROFILE:
+            manifests[name] = manifest
+            continue
+        spec: Mapping[str, Any] = manifest.spec
+        key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
+        if key in neighbourly:
+            figures = _measured(problem, physics, key, effort) | _written(neighbourly[key])
+            manifests[name] = replace(manifest, spec={**spec, **figures})
+    return DeclaredFiles(manifests)
+
+
+def _measured(problem: Problem, physics: Physics, key: ProfileKey, effort: ProfilingEffort) -> dict[str, Any]:
+    latency_ms = problem.profiles[key].latency_ms
+    clocks_mhz = problem.gpu_types[key[2]].clocks_mhz
+    random = generator(physics.seed, "profiler", *key)
+    known = measure_alone(physics, key, latency_ms, clocks_mhz, effort.settings, random)
+    return figures_alone(known, latency_ms, clocks_mhz, effort.settings is not None)
+
+
+def _met(
+    problem: Problem, physics: Physics, keys: list[ProfileKey], effort: ProfilingEffort
+) -> dict[ProfileKey, Neighbourly]:
+    batches: dict[LoadKey, list[int]] = {key: sorted(problem.profiles[key].latency_ms) for key in keys}
+    meetings = meet(physics, batches, effort.meetings, generator(physics.seed, "meetings", keys[0][2]))
+    return dict(zip(keys, explain(meetings, keys, effort.quantile).values(), strict=True))
+
+
+def _written(found: Neighbourly) -> dict[str, Any]:
+    sensitivity: Any = found.sensitivity
+    if found.most_sensitivity > found.sensitivity:
+        sensitivity = {
+            "mean": found.sensitivity, "q90": found.most_sensitivity, "n": found.meetings, "source": "measured"
+        }  # fmt: skip
+    return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": sensitivity}

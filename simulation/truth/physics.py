@@ -1,0 +1,152 @@
+"""One drawn world: its kinds of GPU and its models, and how long and hot each runs, alone and among neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from simulation.truth.family import DECLARED_ERROR_SHARE, draw_gpu, draw_traits, generator
+from simulation.truth.fitting import KnownFigures, LoadKey, fit_load
+from simulation.truth.load import GpuPhysics, PhysicalLoad, times
+from simulation.truth.neighbours import ActiveLoad, Pace, paces
+from simulation.truth.power import busy_watts, within_limit
+from simulation.truth.residuals import Residuals
+
+MOST_KEPT = 200_000  # groups of neighbours whose paces are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A model as it runs on a GPU, and the part of the time in which it is busy."""
+
+    key: LoadKey
+    batch: float
+    sm_percent: float
+    busy: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What happens on a GPU while all of a group are busy."""
+
+    clock_share: float
+    times_ms: tuple[float, ...]
+    watts: tuple[float, ...]
+
+
+Reshape: TypeAlias = Callable[[LoadKey, KnownFigures], KnownFigures]
+
+
+@dataclass
+class Physics:
+    """The physics of one seed. With `reshape`, models have times of the shape that it returns, point by point."""
+
+    seed: int
+    reshape: Reshape | None = None
+    power_exponent: float | None = None  # None: drawn
+    _gpus: dict[str, GpuPhysics] = field(default_factory=dict)
+    _loads: dict[LoadKey, PhysicalLoad] = field(default_factory=dict)
+    _known: dict[LoadKey, KnownFigures] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._group = lru_cache(MOST_KEPT)(self._new_group)
+
+    def add_gpu(self, name: str, idle_w: float, max_w: float, top_clock_mhz: float) -> None:
+        """Draws a kind of GPU, once."""
+        if name not in self._gpus:
+            drawn = draw_gpu(self.seed, name, idle_w, max_w, top_clock_mhz)
+            self._gpus[name] = replace(drawn, power_exponent=self.power_exponent or drawn.power_exponent)
+
+    def add_model(self, key: LoadKey, known: KnownFigures) -> None:
+        """Notes the scale of a model on a kind of GPU. The first figures hold: later ones are somebody's belief."""
+        self._known.setdefault(key, known)
+
+    @property
+    def known(self) -> Mapping[LoadKey, KnownFigures]:
+        """The figures that gave models their scale."""
+        return self._known
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
+
+    def load(self, key: LoadKey) -> PhysicalLoad:
+        """Returns the hidden figures of a model, drawn when it is first asked for."""
+        if key not in self._loads:
+            self._loads[key] = self._draw(key)
+        return self._loads[key]
+
+    def gpu(self, name: str) -> GpuPhysics:
+        return self._gpus[name]
+
+    def alone_ms(self, key: LoadKey, batch: float, sm_percent: float, clock_mhz: float = 0.0) -> float:
+        """Returns the time of one batch with the GPU to itself."""
+        return self.together((Running(key, batch, sm_percent),), clock_mhz).times_ms[0]
+
+    def together(self, group: Sequence[Running], clock_mhz: float = 0.0) -> Group:
+        """Returns the times and watts of a group on one GPU while all of it is busy."""
+        gpu = self.gpu(group[0].key[-1])
+        clock_share = min(1.0, clock_mhz / gpu.top_clock_mhz) if clock_mhz else 1.0
+        return self._group(tuple((one.key, one.batch, one.sm_percent) for one in group), clock_share)
+
+    def sample_ms(
+        self, mine: Running, others: Sequence[Running], clock_mhz: float, random: np.random.Generator, count: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Returns times of single batches: each neighbour is busy for as much of them as of its time."""
+        if not others:
+            return np.full(count, self.together([mine], clock_mhz).times_ms[0])
+        busy = random.random((count, len(others))) < np.array([other.busy for other in others])
+        found = np.empty(count)
+        for place, row in enumerate(busy):
+            active = tuple(other for other, is_busy in zip(others, row, strict=True) if is_busy)
+            found[place] = self.together((mine, *active), clock_mhz).times_ms[0]
+        return found
+
+    def watts(self, gpu_type: str, residents: Sequence[Running], clock_mhz: float = 0.0) -> float:
+        """Returns the mean power of a GPU whose residents are busy for parts of the time."""
+        gpu = self.gpu(gpu_type)
+        if not residents:
+            return gpu.idle_w
+        drawn = self.together(residents, clock_mhz).watts
+        above = sum(watts * one.busy for watts, one in zip(drawn, residents, strict=True))
+        return min(gpu.max_w, gpu.idle_w + above)
+
+    def _draw(self, key: LoadKey) -> PhysicalLoad:
+        *model, gpu_type = key
+        traits, gpu = draw_traits(self.seed, "/".join(model)), self.gpu(gpu_type)
+        if self.reshape is None:
+            return fit_load(_deviated(self._known[key], self.seed, key), gpu, traits)
+        shaped = self.reshape(key, self._known[key])
+        load = fit_load(shaped, gpu, traits)
+        return replace(load, beyond=Residuals.of(shaped, load, gpu))
+
+    def _new_group(self, members: tuple[tuple[LoadKey, float, float], ...], clock_share: float) -> Group:
+        gpu = self.gpu(members[0][0][-1])
+        loads = [ActiveLoad(self.load(key), batch, percent / 100) for key, batch, percent in members]
+        clock_share = within_limit(gpu, loads, clock_share)
+        states = paces(gpu, loads, clock_share)
+        return Group(
+            clock_share,
+            tuple(_time_ms(gpu, load, state, clock_share) for load, state in zip(loads, states, strict=True)),
+            tuple(busy_watts(gpu, load, state, clock_share) for load, state in zip(loads, states, strict=True)),
+        )
+
+
+def _time_ms(gpu: GpuPhysics, load: ActiveLoad, state: Pace, clock_share: float) -> float:
+    alone_ms = times(load.load, gpu, load.batch, load.sm_share, clock_share).alone
+    beyond = load.load.beyond.factor(load.batch, load.sm_share) if load.load.beyond else 1.0
+    return alone_ms * state.slow * beyond
+
+
+def _deviated(known: KnownFigures, seed: int, key: LoadKey) -> KnownFigures:
+    """Returns what a declared figure really is in this draw: it was taken with other drivers and inputs."""
+    *model, gpu_type = key
+    of_model = generator(seed, "error", *model).normal(0.0, DECLARED_ERROR_SHARE)
+    of_both = generator(seed, "error", *model, gpu_type).normal(0.0, DECLARED_ERROR_SHARE / 2)
+    factor = float(np.exp(np.clip(of_model + of_both, -0.2, 0.2)))
+    power = float(np.exp(generator(seed, "watts", *key).normal(0.0, DECLARED_ERROR_SHARE)))
+    points = {batch: tuple((percent, ms * factor) for percent, ms in curve) for batch, curve in known.points.items()}
+    return replace(known, points=points, busy_w=known.busy_w * power)

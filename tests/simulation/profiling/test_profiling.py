@@ -1,0 +1,58 @@
+"""Profiles taken from a physics by few measurements are near it, and say how sure they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.control.formulate.problem import build_problem
+from app.manifests.model import Kind
+from app.manifests.uncertain import MEAN_QUANTILE, Q90
+from simulation.physical_truth import learn
+from simulation.profiling import COMPLETE, SIXTEEN, profiled
+from simulation.profiling.alone import measure_alone
+from simulation.truth import Physics
+from tests.simulation.worlds import small
+
+KEY = ("a", "fp16", "v100-16gb")
+
+
+def test_at_most_sixteen_settings_are_measured_and_some_at_a_lower_clock() -> None:
+    made, problem = Physics(1), build_problem(small())
+    learn(made, problem)
+    latency_ms = {1 << power: tuple((percent, 1.0) for percent in range(10, 101, 10)) for power in range(6)}
+    found = measure_alone(made, KEY, latency_ms, (1200.0, 1530.0), 16, np.random.default_rng(0))
+    assert 8 <= len(found.measurements) <= 16
+    assert len({one.setting for one in found.measurements}) == len(found.measurements)
+    assert 1 <= len(found.at(1200)) <= 3
+
+
+def test_measured_profiles_are_near_the_truth_and_their_upper_quantile_covers_it() -> None:
+    made = Physics(2)
+    world = profiled(small(), made, SIXTEEN)
+    for quantile, least in ((MEAN_QUANTILE, -0.1), (Q90, -0.03)):
+        profile = build_problem(world, quantile).profiles[KEY]
+        errors = [
+            ms / made.alone_ms(KEY, batch, percent) - 1
+            for batch, curve in profile.latency_ms.items()
+            for percent, ms in curve
+        ]
+        assert min(errors) > least
+        assert max(errors) < 0.3
+
+
+def test_complete_profiles_have_every_time() -> None:
+    made = Physics(2)
+    profile = build_problem(profiled(small(), made, COMPLETE)).profiles[KEY]
+    for batch, curve in profile.latency_ms.items():
+        for percent, ms in curve:
+            assert abs(ms / made.alone_ms(KEY, batch, percent) - 1) < 1e-3
+
+
+def test_only_profiles_change_and_those_that_no_service_uses_are_left_out() -> None:
+    world = small()
+    found = profiled(world, Physics(0), SIXTEEN)
+    others = {key: one for key, one in world.manifests.items() if key.kind is not Kind.PROFILE}
+    assert {key: one for key, one in found.manifests.items() if key.kind is not Kind.PROFILE} == others
+    assert {key for key in found.manifests if key.kind is Kind.PROFILE} <= set(world.manifests)
+    for one in found.of(Kind.PROFILE):
+        assert one.spec["memoryGib"] == world.manifests[one.key].spec["memoryGib"]

@@ -1,0 +1,66 @@
+"""A fleet on a physics of its own: the planner knows profiles, and sees the rest in telemetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulation.profiling import SIXTEEN, profiled
+from simulation.real_times import with_real_times
+from simulation.run import simulated
+from simulation.truth import Physics
+from simulation.world import of_documents, truth_of
+from tests.simulation.worlds import document, gpu_type, node, policy, profile, service, small
+
+KEY = ("a", "fp16", "v100-16gb")
+
+
+def test_profiles_are_what_is_believed_and_the_physics_what_happens() -> None:
+    believed, made = truth_of(small()), truth_of(small(), physics=Physics(1))
+    assert made.problem == believed.problem
+    assert made.exec_ms(KEY, 8, 40, []) != believed.exec_ms(KEY, 8, 40, [])
+    assert made.exec_ms(KEY, 8, 40, []) == pytest.approx(believed.exec_ms(KEY, 8, 40, []), rel=0.4)
+    assert made.watts("v100-16gb", []) == believed.watts("v100-16gb", [])
+
+
+def test_the_physics_stays_when_somebody_declares_other_profiles() -> None:
+    physics = Physics(1)
+    before = truth_of(small(), physics=physics).exec_ms(KEY, 8, 40, [])
+    slower = [profile("a", speed=0.5) if one["kind"] == "Profile" else one for one in _one_service()]
+    after = truth_of(of_documents(slower), physics=physics)
+    assert after.exec_ms(KEY, 8, 40, []) == before
+    assert after.problem.profiles[KEY].latency_ms[8][0][1] == pytest.approx(192.0)
+
+
+def test_services_keep_their_slo_on_profiles_that_were_measured(database_url: str) -> None:
+    physics = Physics(4)
+    world = profiled(small(gpus=4), physics, SIXTEEN)
+    with simulated(database_url, world, physics=physics) as simulation:
+        simulation.advance(120)
+        before = {name: total.copied() for name, total in simulation.fleet.services.items()}
+        simulation.advance(180)
+        problem = simulation.fleet.truth.problem
+        for name, total in simulation.fleet.services.items():
+            within, requests = total.within - before[name].within, total.requests - before[name].requests
+            assert requests > 0
+            assert 100 * within / requests >= problem.services[name].percentile - 0.5
+
+
+def test_servers_that_play_a_model_take_the_times_of_the_physics() -> None:
+    arguments = {"model": "a", "latency": "1:10=21,40=8.4,100=7.9;8:10=96,40=27.5,100=22.1"}
+    runtime = {"template": "gpuwright-serve", "args": arguments}
+    playing = document("Model", "a", {"variants": [{"name": "fp16", "accuracy": 0.76, "runtime": runtime}]})
+    documents = [playing if one["kind"] == "Model" else one for one in _one_service()]
+    physics = Physics(1)
+    found = with_real_times(of_documents(documents), physics)
+    [model] = [one for one in found.manifests.values() if one.name == "a" and one.key.kind == "Model"]
+    variants: Any = model.spec["variants"]
+    text: str = variants[0]["runtime"]["args"]["latency"]
+    assert text.startswith(f"1:10={physics.alone_ms(KEY, 1, 10):.4g},40=")
+    assert text.count(";") == 1
+
+
+def _one_service() -> list[dict[str, object]]:
+    model = document("Model", "a", {"variants": [{"name": "fp16", "accuracy": 0.76}]})
+    return [gpu_type(), node("n"), model, profile("a"), service("a", 100.0), policy()]
