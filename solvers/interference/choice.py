@@ -20,6 +20,7 @@ Thing = TypeVar("Thing")
 FOLDS = 4
 LEAST_MIXES = 4  # with fewer different mixes the product's own formula is used
 LEAST_FAMILIES = 3
+SMALLEST_ERROR = 0.01  # of a logarithm: what is nearer counts as exact
 MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
 
 SCALAR = Candidate("scalar", factors.fit_scalar, takes_relative=True)
@@ -84,7 +85,7 @@ class InterferenceModel:
 
     @cached_property
     def measured(self) -> ChosenInterference:
-        """Returns the candidate that predicts left-out mixes best."""
+        """Returns the simplest candidate that predicts left-out mixes as well as any."""
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
             return self.average
         sample = _sample(self.observations, self.seed)
@@ -92,7 +93,7 @@ class InterferenceModel:
         out = [[each.run.mix in fold for each in sample] for fold in folds]
         left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
-        best = min(self.candidates, key=lambda each: errors.get(each.name, float("inf")))
+        best = _simplest(self.candidates, left)
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
 
     @cached_property
@@ -160,6 +161,18 @@ def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observat
     size = max(LEAST_MIXES, len(mixes) * MOST_TO_COMPARE // len(observations))
     kept = {mixes[at] for at in np.random.default_rng(seed).permutation(len(mixes))[:size]}
     return [each for each in observations if each.run.mix in kept]
+
+
+def _simplest(candidates: Sequence[Candidate], left: Mapping[str, Floats]) -> Candidate:
+    """Returns the first candidate, simple ones first, that the best does not surely beat: within a standard error."""
+    judged = [each for each in candidates if len(left[each.name])] or list(candidates[:1])
+    absolute = {each.name: np.maximum(np.abs(left[each.name]), SMALLEST_ERROR) for each in judged}
+    best = min(judged, key=lambda each: float(absolute[each.name].sum()))
+    for each in judged:
+        worse = absolute[each.name] - absolute[best.name]
+        if not len(worse) or worse.mean() <= worse.std() / np.sqrt(len(worse)):
+            return each
+    return best
 
 
 def _folds(things: Sequence[Thing], seed: int) -> list[set[Thing]]:

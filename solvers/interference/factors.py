@@ -7,7 +7,7 @@ is the average model. Fitted by MAP: logarithms of the factors scatter around th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,8 @@ def _data(layout: FactorLayout, observations: Sequence[Observation]) -> FactorDa
 
 def fit(observations: Sequence[Observation], shape: FactorShape, seed: int = 0) -> FittedFactors:
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
+    if all(len(each.run.neighbours) < 2 for each in observations):
+        shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
     layout = _layout(observations, shape)
     data = _data(layout, observations)
     start = 0.1 * np.random.default_rng(seed).standard_normal(layout.size)
