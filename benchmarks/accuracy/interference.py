@@ -34,6 +34,7 @@ def rows(data: Path) -> list[AccuracyRow]:
         _row(
             "interference.gavel.batches", str(FILE), batches, "as above, but models with another batch count as unseen"
         ),
+        _measured(table),
         chosen,
         _miso(data),
     ]
@@ -112,6 +113,27 @@ def _choices(
 
 def _is_near_best(predicted: Floats, truth: Floats) -> bool:
     return bool(truth[int(predicted.argmin())] <= truth.min() * (1 + NEAR_BEST))
+
+
+def _measured(table: GavelTable) -> AccuracyRow:
+    """Judges pairs left out of models that were measured beside others: what a vector adds to a scalar."""
+    errors: dict[str, list[Floats]] = {}
+    methods = set()
+    for gpu_type in TYPES:
+        traits, pairs = table.traits(gpu_type), table.pairs[gpu_type]
+        mixes = sorted({each.run.mix for each in pairs})
+        random.Random(0).shuffle(mixes)  # noqa: S311
+        for fold in range(MIX_FOLDS):
+            out = set(mixes[fold::MIX_FOLDS])
+            known = [each for each in pairs if each.run.mix not in out]
+            judged = [each for each in pairs if each.run.mix in out]
+            model = fit(known, traits)
+            methods.add(model.measured.method)
+            errors.setdefault(OURS, []).append(_errors(model, judged))
+            for name, each in AGAINST_ALONE.items():
+                errors.setdefault(name, []).append(_errors(each(known, traits), judged))
+    note = f"pairs left out of models that other pairs have; throughput; chosen: {', '.join(sorted(methods))}"
+    return _row("interference.gavel.measured", str(FILE), {k: np.concatenate(each) for k, each in errors.items()}, note)
 
 
 def _miso(data: Path) -> AccuracyRow:

@@ -143,19 +143,25 @@ def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> Neighbour
             raise Failed(f"{where}: {what} {found:g} is outside {least:g}..{most:g}")
         return found
 
+    def whole(text: str | None, what: str, most: float) -> int:
+        found = number(text, what, most)
+        if found != int(found):
+            raise Failed(f"{where}: {what} {found:g} is no whole number")
+        return int(found)
+
     def beside(text: str) -> Neighbour:
         model, _, percent = text.strip().rpartition(":")
         if not model:
             raise Failed(f"{where}: neighbour {text!r} has no SM%; write MODEL:SM%")
-        return Neighbour(model, int(number(percent, "SM%", 100)))
+        return Neighbour(model, whole(percent, "SM%", 100))
 
     names = [each for each in (line["neighbours"] or "").split("+") if each.strip()]
     return NeighbourRow(
         line.get("gpuType") or gpu_type,
         (line["model"] or "").strip(),
-        int(number(line.get("batch") or "1", "batch", 256)),
-        int(number(line["smPercent"], "smPercent", 100)),
+        whole(line.get("batch") or "1", "batch", 256),
+        whole(line["smPercent"], "smPercent", 100),
         tuple(sorted(beside(each) for each in names)),
         number(line["latencyMs"], "latencyMs", 1e9, 1e-6),
-        int(number(line.get("samples") or "1", "samples", 1e9)),
+        whole(line.get("samples") or "1", "samples", 1e9),
     )
