@@ -31,6 +31,7 @@ def test_exponents_by_sm_percent_beat_the_scalar_where_slowdowns_saturate() -> N
 def test_the_simplest_is_chosen_where_none_is_surely_better() -> None:
     chosen = fit(declared_pairs(noise=0.02)).measured
     assert chosen.method == "scalar"
+    assert chosen.error is not None
     assert chosen.error == pytest.approx(chosen.errors["scalar"])
     assert chosen.error < 1.2 * min(chosen.errors.values())
 
