@@ -38,7 +38,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class SliceMeasurement:
     """A measurement of a model on a kind of slice."""
 
     slice: int
@@ -57,7 +57,7 @@ class ModelDemand:
     per_second: Fraction
 
 
-def read(data_dir: Path) -> tuple[dict[str, tuple[Measurement, ...]], list[tuple[ModelDemand, ...]]]:
+def read(data_dir: Path) -> tuple[dict[str, tuple[SliceMeasurement, ...]], list[tuple[ModelDemand, ...]]]:
     """Reads profiles by model, and the scenarios, from `data_dir` or its subfolder parvagpu."""
     folder = data_dir / "parvagpu" if (data_dir / "parvagpu").is_dir() else data_dir
     files = sorted((folder / "prof_data").glob("*.csv"))
@@ -69,7 +69,9 @@ def read(data_dir: Path) -> tuple[dict[str, tuple[Measurement, ...]], list[tuple
     for path in files:
         with path.open(newline="") as file:
             rows = [[Fraction(cell) for cell in row] for row in list(csv.reader(file))[1:]]
-        profiles[path.stem] = tuple(Measurement(int(s), int(b), int(p), each, late) for s, b, p, each, late in rows)
+        profiles[path.stem] = tuple(
+            SliceMeasurement(int(s), int(b), int(p), each, late) for s, b, p, each, late in rows
+        )
     latencies = _table(folder / "slo_latency_ms.csv")
     rates = _table(folder / "slo_request_rate.csv")
     scenarios = [
@@ -87,7 +89,7 @@ def _table(path: Path) -> list[list[str]]:
     return [line.strip().split(",") for line in path.read_text().splitlines() if line.strip()]
 
 
-def segments(rows: tuple[Measurement, ...], slo_ms: Fraction) -> dict[int, Segment]:
+def segments(rows: tuple[SliceMeasurement, ...], slo_ms: Fraction) -> dict[int, Segment]:
     """Returns, by slice, the segment that carries most within the SLO."""
     best: dict[int, Segment] = {}
     for row in rows:

@@ -77,8 +77,13 @@ def first_to_last(value: object) -> str:
 def fastest(value: object) -> str:
     """Returns the lowest latency of a map batch -> SM% -> ms."""
     rows = value.values() if isinstance(value, dict) else []
-    cells = [ms for row in rows if isinstance(row, dict) for ms in row.values()]
+    cells = [mean(ms) for row in rows if isinstance(row, dict) for ms in row.values()]
     return f"{number(min(cells))} ms" if cells else ""
+
+
+def mean(value: Any) -> Any:
+    """Returns the mean of an uncertain value, and any other value as it is."""
+    return value.get("mean") if isinstance(value, dict) else value
 
 
 def ms(value: object) -> str:
@@ -167,7 +172,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("GPUTYPE", spec("gpuType")),
         TableColumn("BATCH", spec("latencyMs", first_to_last)),
         TableColumn("FASTEST", spec("latencyMs", fastest)),
-        TableColumn("START", spec("startSeconds", lambda value: f"{number(value)} s", default="20 s"), wide=True),
+        TableColumn("START", spec("startSeconds", lambda value: f"{number(mean(value))} s", default="20 s"), wide=True),
     ),
     Kind.POLICY: (
         TableColumn("MODE", spec("mode", default="advisory")),

@@ -14,6 +14,7 @@ from app.control.domain.specs import start_seconds_of
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles, Input, load
+from app.manifests.uncertain import MEAN_QUANTILE
 from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare
@@ -47,7 +48,7 @@ def put(database: Database, world: DeclaredFiles) -> None:
 
 def truth_of(world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
     """Returns the fleet's truth: the profiles, except for those that are wrong by a factor."""
-    return FleetTruth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+    return FleetTruth(build_problem(world, MEAN_QUANTILE), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
 
 
 def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from itertools import accumulate
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Any
 
 from agents.contract.campaigns import MeasuredSetting
@@ -17,6 +18,7 @@ from solvers.curves import LatencyCurve, clock_exponent, fit, table
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
 DIGITS = 5
 FEWEST_OF_CURVE = 2
+Q90_DEVIATIONS = NormalDist().inv_cdf(0.9)
 MOST_EXPONENT = 10.0  # that a Profile may have
 # What a campaign does not measure is kept from the Profile that is declared already.
 KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent", "powerExponent")
@@ -83,13 +85,28 @@ def _latencies(
     shares = sorted({found.setting.sm_percent for found in measured})
     rows = table(curve, batches, shares, subject.highest_clock_mhz)
     return {
-        str(batch): {f"{share:g}": _rounded(point.mean_ms) for share, point in row.items()}
+        str(batch): {f"{share:g}": _value(point.mean_ms, point.q90_ms, measured) for share, point in row.items()}
         for batch, row in rows.items()
     }
 
 
 def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:
-    return {str(found.setting.batch): {f"{found.setting.sm_percent:g}": _rounded(found.latency_ms)}}
+    """Returns a single point, with the spread of its batches."""
+    upper_ms = found.latency_ms + Q90_DEVIATIONS * found.spread_ms
+    value = _value(found.latency_ms, upper_ms, [found])
+    return {str(found.setting.batch): {f"{found.setting.sm_percent:g}": value}}
+
+
+def _value(mean: float, q90: float, measured: Sequence[MeasuredSetting]) -> dict[str, Any]:
+    """Returns an uncertain value, which all measurements of the campaign have made together."""
+    at = max(found.at for found in measured).astimezone(UTC)
+    return {
+        "mean": _rounded(mean),
+        "q90": _rounded(q90),
+        "n": len(measured),
+        "at": at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
+        "source": "measured",
+    }
 
 
 def _memories(measured: Sequence[MeasuredSetting]) -> dict[str, float]:

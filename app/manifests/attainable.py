@@ -9,8 +9,10 @@ from typing import Any
 
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import JSON
+from app.manifests.uncertain import profile_at
 
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
+PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 
 
 class SloReason(StrEnum):
@@ -47,10 +49,11 @@ def slo_condition(
     if not admitted:
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
+    quantile: Any = (policy or {}).get("profileQuantile", PROFILE_QUANTILE)
     fastest: tuple[float, str, str] | None = None
     for profile in profiles:
         if profile["variant"] in admitted and (types is None or profile["gpuType"] in types):
-            found = (fastest_exec_ms(profile), profile["variant"], profile["gpuType"])
+            found = (fastest_exec_ms(profile_at(profile, quantile)), profile["variant"], profile["gpuType"])
             fastest = found if fastest is None else min(fastest, found)
     if fastest is None:
         where = f"on {_listed(types)}" if types else "on any GPU type"

@@ -92,6 +92,9 @@ class PolicySpec(Spec):
         0.8, description="Largest share of time that an instance may be busy"
     )
     exec_margin: NotNegative = Field(0.05, description="Added to each execution time when latency is judged")
+    profile_quantile: Annotated[float, Field(ge=0.5, le=0.99)] = Field(
+        0.9, description="Quantile of a profile's uncertain values that plans count on; 0.5 is the mean"
+    )
     same_model_per_gpu: Count = Field(1, description="Instances of one model on one GPU")
     clients_per_gpu: Count = Field(48, description="Instances and jobs on one GPU")
     jobs_per_gpu: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(3, description="Jobs on one GPU")

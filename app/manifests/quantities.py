@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 LARGEST = 1e12  # of any number in a manifest
@@ -51,17 +50,6 @@ def _sm_percent(key: str) -> int:
     return found
 
 
-def _not_rising(curve: dict[int, float]) -> dict[int, float]:
-    points = sorted(curve.items())
-    for (below, slow), (above, fast) in pairwise(points):
-        if fast > slow:
-            raise rule_fault(
-                f"latency rises with SM%: {slow:g} ms at {below} % but {fast:g} ms at {above} %",
-                "latency that stays or falls as SM% grows",
-            )
-    return curve
-
-
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 
 
@@ -74,10 +62,6 @@ def _moment(value: object) -> object:
         except (ValueError, OverflowError):
             pass
     raise rule_fault("this is not a time with a time zone", "RFC 3339, such as 2026-12-01T00:00:00Z")
-
-
-def _shape_of_curve(value: object) -> str:
-    return "<table>" if isinstance(value, dict) else "<number>"
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{LABEL}$", json_schema_extra={"x-allowed": "a DNS label"})]
@@ -93,19 +77,7 @@ Batch: TypeAlias = Annotated[int, BeforeValidator(_batch)]
 SmPercent: TypeAlias = Annotated[int, BeforeValidator(_sm_percent)]
 Names: TypeAlias = Annotated[list[Name], Field(min_length=1, max_length=10_000), AfterValidator(_distinct)]
 Words: TypeAlias = Annotated[list[Word], Field(min_length=1, max_length=1_000), AfterValidator(_distinct)]
-Latencies: TypeAlias = Annotated[
-    dict[SmPercent, Positive], Field(min_length=1), AfterValidator(_not_rising)
-]  # SM% -> milliseconds
 Speeds: TypeAlias = Annotated[dict[SmPercent, Positive], Field(min_length=1)]  # SM% -> a second
-Pressure: TypeAlias = Annotated[
-    Annotated[Fraction, Tag("<number>")] | Annotated[dict[SmPercent, Fraction], Field(min_length=1), Tag("<table>")],
-    Discriminator(_shape_of_curve),
-]
-Watts: TypeAlias = Annotated[
-    Annotated[NotNegative, Tag("<number>")]
-    | Annotated[dict[SmPercent, NotNegative], Field(min_length=1), Tag("<table>")],
-    Discriminator(_shape_of_curve),
-]
 Purchase: TypeAlias = Literal["owned", "reserved", "onDemand", "spot"]
 Mode: TypeAlias = Literal["advisory", "approve", "auto"]
 distinct = AfterValidator(_distinct)

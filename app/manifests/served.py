@@ -12,19 +12,22 @@ from app.manifests.model import JSON
 from app.manifests.quantities import (
     LARGEST,
     Batch,
-    Exponent,
     Fraction,
-    Latencies,
     Name,
     Names,
     NotNegative,
-    Positive,
-    Pressure,
-    Watts,
     Word,
     rule_fault,
 )
 from app.manifests.spec import Contradiction, Spec
+from app.manifests.uncertain import (
+    ExponentValue,
+    Latencies,
+    NotNegativeValue,
+    PositiveValue,
+    Pressure,
+    Watts,
+)
 
 
 def _argument(value: str | float | bool) -> str | float | bool:
@@ -85,14 +88,14 @@ class ModelSpec(Spec):
 class DemandSpec(Spec):
     """The resources of a running instance or job besides its share of SMs."""
 
-    cpu_cores: NotNegative = Field(0, description="CPU cores")
-    host_memory_gib: NotNegative = Field(0, description="Host memory")
+    cpu_cores: NotNegativeValue = Field(0, description="CPU cores")
+    host_memory_gib: NotNegativeValue = Field(0, description="Host memory")
     pressure: Pressure = Field(0.0, description="Its pressure on the shared memory system, 0..1; one value, or by SM%")
-    sensitivity: NotNegative = Field(0, description="Slowdown per unit of its neighbours' pressure")
+    sensitivity: NotNegativeValue = Field(0, description="Slowdown per unit of its neighbours' pressure")
     power_w: Watts = Field(0.0, description="Watts above idle when busy, by SM%, at the highest clock")
-    clock_exponent: Exponent = Field(1, description="Time grows with (highest clock / clock) ** this")
-    power_exponent: Exponent = Field(1, description="powerW shrinks with (clock / highest clock) ** this")
-    start_seconds: NotNegative = Field(20, description="From start to warm")
+    clock_exponent: ExponentValue = Field(1, description="Time grows with (highest clock / clock) ** this")
+    power_exponent: ExponentValue = Field(1, description="powerW shrinks with (clock / highest clock) ** this")
+    start_seconds: NotNegativeValue = Field(20, description="From start to warm")
 
 
 class ProfileSpec(DemandSpec):
@@ -104,7 +107,7 @@ class ProfileSpec(DemandSpec):
     latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] = Field(
         description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
     )
-    memory_gib: Annotated[dict[Batch, Positive], Field(min_length=1)] = Field(
+    memory_gib: Annotated[dict[Batch, PositiveValue], Field(min_length=1)] = Field(
         description="Batch -> GPU memory; every batch with a latency needs an entry"
     )
 

@@ -88,7 +88,8 @@ def _fault(
 
 
 def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
-    known = sorted(_schema_at(kind, path[:-1]).get("properties", ()))
+    around = _branches(kinds.schema(kind), _schema_at(kind, path[:-1]))
+    known = sorted({name for branch in around for name in branch.get("properties", ())})
     named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
     word = str(path[-1])
     message = f"there is no field {quoted(word)} here"

@@ -26,6 +26,7 @@ from app.manifests.quantities import (
 )
 from app.manifests.served import DemandSpec
 from app.manifests.spec import Contradiction, Spec
+from app.manifests.uncertain import PositiveValue
 
 
 class Slo(Spec):
@@ -68,7 +69,7 @@ class JobProfileSpec(DemandSpec):
 
     steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second")
     requests_per_second: Speeds | None = Field(None, description="Offline: SM% -> requests a second")
-    memory_gib: Positive = Field(description="GPU memory")
+    memory_gib: PositiveValue = Field(description="GPU memory")
     layers: Annotated[dict[Word, Annotated[int, Field(ge=0, le=int(LARGEST))]], Field(min_length=1)] | None = Field(
         None, max_length=1_000, description="Layers by kind, for predicting interference"
     )

@@ -2,7 +2,8 @@
 
 Each of 20 seeds withholds a random fifth of a model's settings from the choice, lets `next_setting` choose what is
 measured among the others, and judges the curve on every setting that was not measured. Seed 0 withholds nothing. The
-baselines measure as many settings, drawn at random, and are judged in the same way.
+baselines measure as many settings, drawn at random, and are judged in the same way. Other numbers of measurements than
+16, and the rounded latencies, are judged with the first five seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from benchmarks.accuracy.latency_tables import CLOCK_MHZ, HASGPU, PARVAGPU, Tabl
 from solvers.curves import Measurement, Setting, fit, next_setting
 
 SEEDS = 20
-COUNTS = (4, 8, 16, 32)
+FEW_SEEDS = 5  # of figures beside the first
+OTHER_COUNTS = (4, 8, 32)
 MOST = 16  # measurements, which the figure without a count is for
 WITHHELD_SHARE = 0.2
 QUANTILE = 0.9
@@ -47,18 +49,18 @@ def rows(data: Path) -> list[AccuracyRow]:
         ("latency.hasgpu", str(HASGPU), hasgpu(data)),
         ("latency.parvagpu", str(PARVAGPU), parvagpu(data)),
     ):
-        by_count = judge(tables)
+        by_count = {**judge(tables, [MOST]), **judge(tables, OTHER_COUNTS, FEW_SEEDS)}
         covered += by_count[MOST]
-        found += [_row(name, source, count, judged) for count, judged in by_count.items() if judged]
-    printed = judge(parvagpu(data, printed=True), counts=(MOST,))[MOST]
-    found.append(_row("latency.parvagpu.printed", str(PARVAGPU), MOST, printed))
+        found += [row(name, source, count, judged) for count, judged in by_count.items() if judged]
+    printed = judge(parvagpu(data, printed=True), [MOST], FEW_SEEDS)[MOST]
+    found.append(row("latency.parvagpu.printed", str(PARVAGPU), MOST, printed))
     below = np.concatenate([judged.below for judged in covered])
     note = f"share of left-out latencies below the {QUANTILE} quantile, both tables, {SEEDS} seeds, {MOST} measurements"
     found.append(AccuracyRow("coverage.latency", "hasgpu, parvagpu", len(below), 100.0 * below.mean(), note=note))
     return found
 
 
-def judge(tables: Mapping[str, Table], counts: Sequence[int] = COUNTS, seeds: int = SEEDS) -> dict[int, list[Judged]]:
+def judge(tables: Mapping[str, Table], counts: Sequence[int], seeds: int = SEEDS) -> dict[int, list[Judged]]:
     """Returns what was judged at each number of measurements, for every model and seed."""
     found: dict[int, list[Judged]] = {count: [] for count in counts}
     for table in tables.values():
@@ -100,7 +102,7 @@ def _judged(table: Table, chosen: Sequence[Setting], seed: int) -> Judged:
     return Judged(errors, latencies <= upper, curve.method)
 
 
-def _row(name: str, source: str, count: int, judged: Sequence[Judged]) -> AccuracyRow:
+def row(name: str, source: str, count: int, judged: Sequence[Judged]) -> AccuracyRow:
     pooled = {key: np.concatenate([part.errors[key] for part in judged]) for key in judged[0].errors}
     means = {key: round(float(values.mean()), 3) for key, values in pooled.items()}
     ours = means.pop("ours")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.bench.plan_arguments import Say
+from cli.bench.solve import refuse_undrawable
 from cli.exits import Failed
 
 SHOWN = ("what", "n", "ours", "unit", "baselines", "note")
@@ -17,6 +18,7 @@ SHOWN = ("what", "n", "ours", "unit", "baselines", "note")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", required=True, help="folder that holds the published files")
     parser.add_argument("--topic", metavar="NAME", action="append", help="measure this topic only; may be repeated")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw latency's error against the number of measurements")
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
@@ -27,6 +29,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     unknown = sorted(set(args.topic or ()) - set(TOPICS))
     if unknown:
         raise Failed(f"--topic {unknown[0]} is not one of {', '.join(TOPICS)}")
+    if args.plot:
+        refuse_undrawable(Path(args.plot))
     rows: list[dict[str, Any]] = []
     for topic in args.topic or TOPICS:
         say(f"measuring {topic}")
@@ -34,4 +38,16 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             rows += [asdict(row) for row in import_module(f"benchmarks.accuracy.{topic}").rows(Path(args.data))]
         except DataMissing as missing:
             raise Failed(str(missing)) from None
+    if args.plot:
+        draw_latency(rows, args.plot, say)
     return {"rows": rows}
+
+
+def draw_latency(rows: list[dict[str, Any]], file: str, say: Say) -> None:
+    from benchmarks.accuracy.latency import MOST
+    from cli.bench.latency_plot import draw
+
+    if not any(row["what"].startswith("latency.") for row in rows):
+        raise Failed("--plot draws the topic latency, which was not measured")
+    draw(rows, MOST, Path(file))
+    say(f"drawn: {file}")

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.campaigns import MeasuredSetting
+from agents.profiling.at_url import BatchRange, ModelAtUrl, NoAddress
 from agents.profiling.batches import TimingEffort
 from agents.profiling.closed_loop import LoopFailed
-from agents.profiling.served_model import BatchRange, NoAddress, ServedModel
 from app.campaigns.choosing import choose
 from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, grid
 from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
@@ -31,7 +31,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     """Measures what the server admits and prints the Profile."""
     began = time.monotonic()
     try:
-        server = ServedModel(args.url)
+        server = ModelAtUrl(args.url)
     except NoAddress as refused:
         raise Failed(str(refused)) from refused
     subject = {
@@ -55,7 +55,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     return made
 
 
-def _measure(args: argparse.Namespace, server: ServedModel, journal: MeasurementJournal) -> None:
+def _measure(args: argparse.Namespace, server: ModelAtUrl, journal: MeasurementJournal) -> None:
     found = server.batch_range()
     if found.largest == 1:
         say("the server lets nobody set its batch, so only batch 1 is measured")
@@ -67,7 +67,7 @@ def _measure(args: argparse.Namespace, server: ServedModel, journal: Measurement
 
 
 def _measure_all(
-    args: argparse.Namespace, server: ServedModel, found: BatchRange, journal: MeasurementJournal
+    args: argparse.Namespace, server: ModelAtUrl, found: BatchRange, journal: MeasurementJournal
 ) -> None:  # fmt: skip
     batches = [batch for batch in args.batches or BATCHES if batch <= found.largest]
     if not batches:

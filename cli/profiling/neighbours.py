@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
 DIGITS = 4
+MOST_PRESSURE = 1.0  # that a Profile may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +73,18 @@ def _said(found: Mapping[str, Any]) -> str:
 
 
 def _entry(scalars: MeasuredScalars) -> dict[str, Any]:
-    """Returns the fields of a Profile, and their spread beside them."""
-    pressure = {str(sm_percent): round(each.mean, DIGITS) for sm_percent, each in scalars.pressure.items()}
-    spread: dict[str, Any] = {"pressure": {str(at): _spread(each) for at, each in scalars.pressure.items()}}
-    entry: dict[str, Any] = {"pressure": pressure} if pressure else {}
+    """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
+    entry: dict[str, Any] = {}
+    if scalars.pressure:
+        entry["pressure"] = {str(at): _uncertain(each, MOST_PRESSURE) for at, each in scalars.pressure.items()}
     if scalars.sensitivity:
-        entry["sensitivity"] = round(scalars.sensitivity.mean, DIGITS)
-        spread["sensitivity"] = _spread(scalars.sensitivity)
-    return {**entry, "spread": spread}
+        entry["sensitivity"] = _uncertain(scalars.sensitivity)
+    return entry
 
 
-def _spread(value: SpreadValue) -> dict[str, Any]:
-    return {
-        "mean": round(value.mean, DIGITS),
-        "q90": round(value.q90, DIGITS),
-        "n": value.samples,
-        "source": "measured",
-    }
+def _uncertain(value: SpreadValue, most: float = float("inf")) -> dict[str, Any]:
+    mean, q90 = (round(min(most, each), DIGITS) for each in (value.mean, value.q90))
+    return {"mean": mean, "q90": q90, "n": value.samples, "source": "measured"}
 
 
 def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:

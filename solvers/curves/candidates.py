@@ -8,27 +8,27 @@ from typing import Protocol
 import numpy as np
 
 from solvers.curves.mixture import fit_mixture
-from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
 from solvers.curves.plain import fit_local, fit_table
 from solvers.curves.shapes import Phases, PowerLaw, TwoPieces
 
 LEAST_TO_COMPARE = 6  # measurements, below which the first candidate is taken
 
 
-class Candidate(Protocol):
+class CurveCandidate(Protocol):
     """A curve fitted to measurements."""
 
     @property
     def name(self) -> str: ...
 
-    def predict(self, at: Places) -> Prediction: ...
+    def predict(self, at: CurvePlaces) -> CurvePrediction: ...
 
     def left_out(self) -> tuple[Floats, Floats]:
         """Returns each measurement's error and deviation when it is predicted from the others."""
         ...
 
 
-CANDIDATES: dict[str, Callable[[Observations], Candidate]] = {
+CANDIDATES: dict[str, Callable[[Observations], CurveCandidate]] = {
     "phases": lambda seen: fit_mixture(Phases(), seen),
     "two pieces": lambda seen: fit_mixture(TwoPieces(), seen),
     "power law": lambda seen: fit_mixture(PowerLaw(), seen),
@@ -38,7 +38,7 @@ CANDIDATES: dict[str, Callable[[Observations], Candidate]] = {
 PLAIN = ("table", "local regression")
 
 
-def best_candidate(seen: Observations) -> Candidate:
+def best_candidate(seen: Observations) -> CurveCandidate:
     """Returns the first candidate, unless another errs less by more than one standard error of the difference.
 
     The first one knows most physics, so chance alone must not replace it.

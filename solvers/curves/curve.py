@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from solvers.curves.candidates import CANDIDATES, Candidate, best_candidate
+from solvers.curves.candidates import CANDIDATES, CurveCandidate, best_candidate
 from solvers.curves.measurement import Measurement, Setting
 from solvers.curves.observations import observations, places
 
@@ -23,7 +23,7 @@ class LatencyCurve:
     method: str
     error: float
     highest_clock_mhz: int
-    _candidate: Candidate
+    _candidate: CurveCandidate
 
     def mean_ms(self, batch: int, sm_percent: float, clock_mhz: int) -> float:
         mean, _ = self.told([Setting(batch, sm_percent, clock_mhz)])

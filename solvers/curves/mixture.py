@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
 from solvers.curves.process import Fitted, Unexplained, fit_process
 from solvers.curves.shapes import Shape
 
@@ -32,14 +32,14 @@ class Mixture:
     fits: tuple[Fitted, ...]
     weights: Floats
 
-    def predict(self, at: Places) -> Prediction:
+    def predict(self, at: CurvePlaces) -> CurvePrediction:
         parts = [fitted.predict(at) for fitted in self.fits]
         means = np.array([part.mean for part in parts])
         mean = self.weights @ means
         inner = np.array([part.variance for part in parts])
         noise = self.weights @ np.array([part.noise for part in parts])
         variance = self.weights @ (inner + (means - mean) ** 2)
-        return Prediction(mean, variance, noise)
+        return CurvePrediction(mean, variance, noise)
 
     def left_out(self) -> tuple[Floats, Floats]:
         """Returns each measurement's error and deviation when it is predicted from the others.

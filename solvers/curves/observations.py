@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Places:
+class CurvePlaces:
     """Settings as arrays: batch, share of the SMs in percent, and the highest clock divided by the clock."""
 
     batch: Floats
@@ -24,18 +24,18 @@ class Places:
     def __len__(self) -> int:
         return len(self.batch)
 
-    def without(self, index: int) -> Places:
-        return Places(*(np.delete(values, index) for values in (self.batch, self.share, self.slowing)))
+    def without(self, index: int) -> CurvePlaces:
+        return CurvePlaces(*(np.delete(values, index) for values in (self.batch, self.share, self.slowing)))
 
-    def only(self, index: int) -> Places:
-        return Places(*(values[index : index + 1] for values in (self.batch, self.share, self.slowing)))
+    def only(self, index: int) -> CurvePlaces:
+        return CurvePlaces(*(values[index : index + 1] for values in (self.batch, self.share, self.slowing)))
 
 
 @dataclass(frozen=True)
 class Observations:
     """Measured latencies as logarithms, on which relative errors are alike everywhere."""
 
-    places: Places
+    places: CurvePlaces
     logarithms: Floats
     variance: Floats  # of each mean, as the spread of its own samples states it
 
@@ -52,7 +52,7 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class CurvePrediction:
     """Of log(latency): its mean, how unsure the mean is, and the variance with which a measurement would repeat."""
 
     mean: Floats
@@ -66,10 +66,10 @@ class Prediction:
         return result
 
 
-def places(settings: Iterable[Setting], highest_clock_mhz: int) -> Places:
+def places(settings: Iterable[Setting], highest_clock_mhz: int) -> CurvePlaces:
     rows = [(s.batch, s.sm_percent, highest_clock_mhz / s.clock_mhz) for s in settings]
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-    return Places(*columns)
+    return CurvePlaces(*columns)
 
 
 def observations(measurements: Sequence[Measurement], highest_clock_mhz: int) -> Observations:

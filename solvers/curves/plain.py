@@ -12,12 +12,12 @@ import numpy as np
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
-from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
 
 BANDWIDTHS = (0.7, 1.4, 2.8)  # doublings of batch or SM%
 RIDGE = 1e-3
 
-Predict = Callable[[Observations, Places], Floats]
+Predict = Callable[[Observations, CurvePlaces], Floats]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Plain:
     rule: Predict
     errors: Floats
 
-    def predict(self, at: Places) -> Prediction:
+    def predict(self, at: CurvePlaces) -> CurvePrediction:
         mean = self.rule(self.seen, at)
-        return Prediction(mean, np.full(len(at), float(np.mean(self.errors**2))), np.zeros(len(at)))
+        return CurvePrediction(mean, np.full(len(at), float(np.mean(self.errors**2))), np.zeros(len(at)))
 
     def left_out(self) -> tuple[Floats, Floats]:
         return self.errors, np.full(len(self.seen), float(np.sqrt(np.mean(self.errors**2))))
@@ -49,7 +49,7 @@ def fit_local(seen: Observations) -> Plain:
     return Plain("local regression", seen, rules[best], left[best])
 
 
-def interpolate(seen: Observations, at: Places) -> Floats:
+def interpolate(seen: Observations, at: CurvePlaces) -> Floats:
     """Interpolates linearly between measurements on logarithms, and takes the nearest one beyond them."""
     known, wanted = _points(seen.places), _points(at)
     values: Floats = NearestNDInterpolator(known, seen.logarithms)(wanted)
@@ -61,7 +61,7 @@ def interpolate(seen: Observations, at: Places) -> Floats:
 
 
 def _local(bandwidth: float) -> Predict:
-    def regress(seen: Observations, at: Places) -> Floats:
+    def regress(seen: Observations, at: CurvePlaces) -> Floats:
         known = _points(seen.places)
         return np.array([_at_one(known, seen.logarithms, point, bandwidth) for point in _points(at)])
 
@@ -77,7 +77,7 @@ def _at_one(known: Floats, values: Floats, point: Floats, bandwidth: float) -> f
     return float(np.linalg.solve(normal, columns.T @ (weights * values))[0])
 
 
-def _points(at: Places) -> Floats:
+def _points(at: CurvePlaces) -> Floats:
     return np.column_stack([np.log2(at.batch), np.log2(at.share), np.log2(at.slowing)])
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.curves.observations import Floats, Observations, Places, Prediction
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
 from solvers.curves.shapes import Prior, Shape
 
 DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
 BATCH_DOUBLINGS = 1.5  # over which the unexplained part of a batch is alike
 SHARE_DOUBLINGS = 1.0
 STEP_DEVIATIONS = 1.0  # the longest step of a parameter
-STEADY_STEP = 1e-4
+STEADY_STEP = 3e-3  # of a logarithm; what is left of a parameter is linear
 SLOPE_STEP = 1e-5
 
 
@@ -42,13 +42,13 @@ class Fitted:
     prior: Prior
     unexplained: Unexplained
     parameters: Floats
-    seen: Places
+    seen: CurvePlaces
     slopes: Floats
     weights: Floats
     inverse: Floats
     likelihood: float
 
-    def covariance(self, at: Places) -> tuple[Floats, Floats, Floats]:
+    def covariance(self, at: CurvePlaces) -> tuple[Floats, Floats, Floats]:
         """Returns of log(latency) the mean, the covariance among `at`, and that with what was measured."""
         prior = self.prior.deviation**2
         slopes = _slopes(self.shape, self.parameters, at)
@@ -58,10 +58,10 @@ class Fitted:
         start = self.shape.value(self.parameters, at).logarithm - slopes @ (self.parameters - self.prior.centre)
         return start + cross @ self.weights, own - cross @ self.inverse @ cross.T, cross
 
-    def predict(self, at: Places) -> Prediction:
+    def predict(self, at: CurvePlaces) -> CurvePrediction:
         mean, covariance, _ = self.covariance(at)
         noise = np.full(len(at), self.unexplained.noise**2)
-        return Prediction(mean, np.maximum(np.diag(covariance), 0.0), noise)
+        return CurvePrediction(mean, np.maximum(np.diag(covariance), 0.0), noise)
 
 
 def fit_process(
@@ -109,7 +109,7 @@ def _conditioned(
     return Fitted(shape, prior, unexplained, parameters, seen.places, slopes, weights, inverse, likelihood)
 
 
-def _slopes(shape: Shape, parameters: Floats, at: Places) -> Floats:
+def _slopes(shape: Shape, parameters: Floats, at: CurvePlaces) -> Floats:
     """Returns how log(latency) changes with each parameter, a row a place."""
     count = len(parameters)
     moved = parameters[:, None] + SLOPE_STEP * np.eye(count, count + 1)  # the last column is not moved
@@ -118,7 +118,9 @@ def _slopes(shape: Shape, parameters: Floats, at: Places) -> Floats:
     return slopes
 
 
-def _kernel(shape: Shape, parameters: Floats, unexplained: Unexplained, left: Places, right: Places) -> Floats:
+def _kernel(
+    shape: Shape, parameters: Floats, unexplained: Unexplained, left: CurvePlaces, right: CurvePlaces
+) -> Floats:
     """Returns the covariance of the unexplained part of log(latency)."""
     first = shape.value(parameters, left)
     second = first if right is left else shape.value(parameters, right)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from solvers.curves.observations import Floats, Observations, Places
+from solvers.curves.observations import CurvePlaces, Floats, Observations
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Shape(Protocol):
         """Returns where the search for the parameters begins."""
         ...
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         """Takes parameters as numbers, or each as a column: then a row of the result is for a row of parameters."""
         ...
 
@@ -53,7 +53,8 @@ class Phases:
 
     Transfer grows with the batch. Launching the kernels takes the host the same time whatever the batch. Running takes
     a fixed part and a part for each request, both divided by the SMs. The host launches ahead, so the slower of the two
-    counts, and a power mean rounds the corner between them. The clock slows the GPU's part alone.
+    counts, and a power mean rounds the corner between them; where nothing overlaps the power is 1, and they add up. The
+    clock slows the GPU's part alone.
     """
 
     name = "phases"
@@ -65,14 +66,14 @@ class Phases:
         launch = float(seen.logarithms.min())
         # log: transfer of a request, launch, fixed work, work of a request; exponents of SM% and clock; log: corner
         centre = np.array([request - 3.0, launch, request - 1.0, request, 1.0, 1.0, log(4.0)])
-        return Prior(centre, np.array([2.0, 1.5, 2.0, 1.5, 0.15, 0.3, 0.5]))
+        return Prior(centre, np.array([2.0, 1.5, 2.0, 1.5, 0.15, 0.3, 1.0]))
 
     def starts(self, prior: Prior) -> list[Floats]:
         bound_by_fixed_work = prior.centre + np.array([0.0, 0.0, 2.0, -0.5, 0.0, 0.0, 0.0])
         bound_by_transfer = prior.centre + np.array([1.5, -1.0, 0.0, -0.5, 0.0, 0.0, 0.0])
         return [prior.centre, bound_by_fixed_work, bound_by_transfer]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         transfer, launch, fixed, request, share, clock, corner = parameters
         power = np.exp(corner)
         running = np.logaddexp(fixed, request + np.log(at.batch))
@@ -104,7 +105,7 @@ class TwoPieces:
         early = prior.centre + np.array([0.0, 0.0, -1.0, 0.0, 1.0, 0.0, 0.0])
         return [prior.centre, early]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         none, request, cut, exponent, steep, flat, clock = parameters
         at_cut = np.logaddexp(none, request + np.log(at.batch))
         cut_off = np.minimum(np.exp(cut + exponent * np.log(at.batch)), 100.0)
@@ -125,7 +126,7 @@ class PowerLaw:
     def starts(self, prior: Prior) -> list[Floats]:
         return [prior.centre]
 
-    def value(self, parameters: Floats, at: Places) -> Value:
+    def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         middle, batch, share, clock = parameters
         line = middle + batch * np.log(at.batch) - share * np.log(at.share / 100.0) + clock * np.log(at.slowing)
         return Value(line, np.ones(len(at)), np.zeros(len(at)))

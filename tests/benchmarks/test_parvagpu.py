@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import parvagpu
 from benchmarks.missing_data import DataMissing
-from benchmarks.parvagpu import LAYOUTS, Measurement, ModelDemand, Segment
+from benchmarks.parvagpu import LAYOUTS, ModelDemand, Segment, SliceMeasurement
 
 
 def options(per_slice: dict[int, int]) -> dict[int, Segment]:
@@ -27,9 +27,9 @@ def test_the_layouts_are_those_of_an_a100() -> None:
 
 def test_the_best_segment_keeps_the_slo_and_counts_all_processes() -> None:
     rows = (
-        Measurement(1, 1, 1, Fraction(50), Fraction(20, 1000)),
-        Measurement(1, 1, 3, Fraction(30), Fraction(33, 1000)),
-        Measurement(1, 8, 1, Fraction(200), Fraction(45, 1000)),
+        SliceMeasurement(1, 1, 1, Fraction(50), Fraction(20, 1000)),
+        SliceMeasurement(1, 1, 3, Fraction(30), Fraction(33, 1000)),
+        SliceMeasurement(1, 8, 1, Fraction(200), Fraction(45, 1000)),
     )
     assert parvagpu.segments(rows, Fraction(100)) == {1: Segment(1, 1, 3, Fraction(90))}  # 45 ms is not under 45
     assert parvagpu.segments(rows, Fraction(10)) == {}

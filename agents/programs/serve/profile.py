@@ -76,7 +76,8 @@ def read_words(text: str) -> tuple[tuple[float, Curve], ...]:
 
 
 def _curve(points: object, name: str) -> Curve:
-    if isinstance(points, int | float) and not isinstance(points, bool):
+    has_spread = isinstance(points, dict) and "mean" in points
+    if has_spread or (isinstance(points, int | float) and not isinstance(points, bool)):
         return ((0.0, _number(points, name)),)
     if not isinstance(points, dict):
         raise ProfileError(f"{name} is not an object of numbers")
@@ -84,6 +85,9 @@ def _curve(points: object, name: str) -> Curve:
 
 
 def _number(value: object, name: str) -> float:
+    """Returns the number, or the mean of a value with a spread."""
+    if isinstance(value, dict) and "mean" in value:
+        value = value["mean"]
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -13,11 +13,13 @@ from app.manifests.fleet import PolicySpec
 from app.manifests.prices import price_per_hour
 from app.manifests.quantities import Purchase
 from app.manifests.served import ProfileSpec
+from app.manifests.uncertain import value_at
 from app.manifests.work import JobSpec, ServiceSpec
 
 Spec: TypeAlias = Mapping[str, Any]
 
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
+PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 PRICING: str = PolicySpec.model_fields["pricing"].default
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
@@ -83,9 +85,14 @@ def min_instances(service: Spec) -> int:
     return int(service.get("minInstances", MIN_INSTANCES))
 
 
+def quantile_of(policy: Spec) -> float:
+    """Returns which quantile of a profile's uncertain values plans count on."""
+    return float(policy.get("profileQuantile", PROFILE_QUANTILE))
+
+
 def start_seconds_of(profile: Spec) -> float:
-    """Returns the time from start to warm."""
-    return float(profile.get("startSeconds", START_SECONDS))
+    """Returns the time from start to warm: the 0.9 quantile where it is uncertain."""
+    return value_at(profile.get("startSeconds", START_SECONDS), PROFILE_QUANTILE)
 
 
 def profile_key(profile: Spec) -> str:

@@ -17,6 +17,7 @@ from app.control.domain.specs import (
     node_price,
     pricing_of,
     purchase_of,
+    quantile_of,
     unit_of,
 )
 from app.control.formulate.unmeasured import complete_jobs
@@ -25,6 +26,7 @@ from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
+from app.manifests.uncertain import profile_at
 from solvers.planning.availability import ANYWHERE, Availability
 from solvers.planning.problem import (
     Curve,
@@ -64,8 +66,11 @@ POLICY_FIELDS = {
 }
 
 
-def build_problem(world: DeclaredFiles) -> Problem:
-    """Returns the problem that a validated world of manifests states."""
+def build_problem(world: DeclaredFiles, quantile: float | None = None) -> Problem:
+    """Returns the problem that a validated world of manifests states.
+
+    Uncertain values of profiles count with the policy's quantile, or with `quantile` if one is given.
+    """
     by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
     for manifest in world.manifests.values():
         by_kind[manifest.kind].append(manifest)
@@ -74,8 +79,9 @@ def build_problem(world: DeclaredFiles) -> Problem:
     gpu_types = {name: _gpu_type(name, spec) for name, spec in gpu_specs.items()}
     policy_spec: Spec = next((manifest.spec for manifest in by_kind[Kind.POLICY]), {})
     pricing = pricing_of(policy_spec)
+    quantile = quantile_of(policy_spec) if quantile is None else quantile
     nodes = {manifest.name: _node(manifest, gpu_specs, pricing) for manifest in by_kind[Kind.NODE]}
-    profiles = [_profile(manifest.spec) for manifest in by_kind[Kind.PROFILE]]
+    profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
     state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
     return Problem(
@@ -84,7 +90,10 @@ def build_problem(world: DeclaredFiles) -> Problem:
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
         services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
-        jobs={qualified_name(manifest): _job(manifest, units_left) for manifest in complete_jobs(by_kind[Kind.JOB])},
+        jobs={
+            qualified_name(manifest): _job(manifest, units_left, quantile)
+            for manifest in complete_jobs(by_kind[Kind.JOB])
+        },
         policy=planning_policy(policy_spec),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
@@ -184,7 +193,7 @@ def _availability(spec: Spec) -> Availability:
     return Availability(given.get("spread", "gpu"), given.get("surviveNodes", 0), given.get("maxSpotShare", 1.0))
 
 
-def _job(manifest: Manifest, units_left: Mapping[str, float]) -> Job:
+def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -> Job:
     spec: Spec = manifest.spec
     name = qualified_name(manifest)
     return Job(
@@ -193,8 +202,9 @@ def _job(manifest: Manifest, units_left: Mapping[str, float]) -> Job:
         kind=spec["type"],
         units=units_left.get(name, spec[unit_of(spec)]),
         profiles={
-            gpu_type: JobProfile(curve(table), profile["memoryGib"], _demand(profile))
+            gpu_type: JobProfile(curve(table), plain["memoryGib"], _demand(plain))
             for gpu_type, (table, profile) in job_tables(spec).items()
+            for plain in (profile_at(profile, quantile),)
         },
         deadline=moment(spec.get("deadline")),
         max_price_per_hour=spec.get("maxPricePerHour"),

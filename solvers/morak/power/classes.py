@@ -10,7 +10,7 @@ import numpy as np
 
 from solvers.morak.power.knapsack import Front
 from solvers.morak.power.options import LET_GO, PowerOption
-from solvers.morak.power.problem import PoweredGpu, PowerProblem, Setting
+from solvers.morak.power.problem import PoweredGpu, PoweredSetting, PowerProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ def room_w(problem: PowerProblem) -> float | None:
     return problem.budget_w * (1 + LET_GO) - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
 
 
-def settings(groups: Sequence[Alike], choices: Sequence[Sequence[PowerOption]]) -> tuple[Setting, ...]:
+def settings(groups: Sequence[Alike], choices: Sequence[Sequence[PowerOption]]) -> tuple[PoweredSetting, ...]:
     """Assigns the options to GPUs by name; within a class, the first names get the options of most watts."""
     found = []
     for group, chosen in zip(groups, choices, strict=True):
         busiest = sorted(chosen, key=lambda option: (-option.watts, -option.worth_per_second, option.residents))
         found += [
-            Setting(gpu.name, option.clock_mhz, option.residents)
+            PoweredSetting(gpu.name, option.clock_mhz, option.residents)
             for gpu, option in zip(group.gpus, busiest, strict=True)
             if option.residents
         ]

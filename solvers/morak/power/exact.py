@@ -9,14 +9,14 @@ from solvers.morak.power.classes import Alike, room_w, settings
 from solvers.morak.power.greedy import narrowed
 from solvers.morak.power.knapsack import NOISE, Front, exact
 from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PowerProblem, Setting
+from solvers.morak.power.problem import PoweredSetting, PowerProblem
 
 
 @dataclass(frozen=True, slots=True)
 class ExactPower:
     """An answer and an upper bound of all answers."""
 
-    settings: tuple[Setting, ...]
+    settings: tuple[PoweredSetting, ...]
     bound: float
     method: str
     work: int

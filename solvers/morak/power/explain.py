@@ -6,12 +6,12 @@ import numpy as np
 
 from solvers.morak.power import judge
 from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PoweredGpu, PoweredModel, PoweredResident, PowerProblem, Setting, Starved
+from solvers.morak.power.problem import PoweredGpu, PoweredModel, PoweredResident, PoweredSetting, PowerProblem, Starved
 
 CUT_SHORT = ("it would still fit; the search was stopped early", "more work")
 
 
-def starved(problem: PowerProblem, settings: tuple[Setting, ...]) -> tuple[Starved, ...]:
+def starved(problem: PowerProblem, settings: tuple[PoweredSetting, ...]) -> tuple[Starved, ...]:
     """Explains everything that gets nothing: GPUs first, each kind by name."""
     busy = {setting.gpu for setting in settings}
     runs = {resident.model for setting in settings for resident in setting.residents}
@@ -25,7 +25,7 @@ def starved(problem: PowerProblem, settings: tuple[Setting, ...]) -> tuple[Starv
     return (*gpus, *models)
 
 
-def _free_w(problem: PowerProblem, settings: tuple[Setting, ...]) -> float:
+def _free_w(problem: PowerProblem, settings: tuple[PoweredSetting, ...]) -> float:
     """Returns the watts of the budget that are not drawn; below 0 if idle GPUs alone exceed the budget."""
     if problem.budget_w is None:
         return np.inf

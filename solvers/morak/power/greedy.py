@@ -8,12 +8,12 @@ from solvers.morak.power.classes import Alike, room_w, settings
 from solvers.morak.power.knapsack import greedy as most_per_watt
 from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PowerProblem, Setting
+from solvers.morak.power.problem import PoweredSetting, PowerProblem
 
 SETS = 20_000  # knee splits examined per class; if there are more, only the models of most worth per SM% take part
 
 
-def solve(problem: PowerProblem, groups: list[Alike]) -> tuple[Setting, ...]:
+def solve(problem: PowerProblem, groups: list[Alike]) -> tuple[PoweredSetting, ...]:
     """Returns an answer in every case, in time that grows with the classes of GPUs, not with the splits."""
     fronts = [knee_options(problem, group) for group in groups]
     room = room_w(problem)

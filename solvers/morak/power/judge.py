@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from solvers.morak.power.problem import PowerProblem, Setting
+from solvers.morak.power.problem import PoweredSetting, PowerProblem
 from solvers.planning.judge.readings import value_at
 
 SLACK = 1e-9  # relative: the rounding of floats, never a watt
 
 
-def execs_ms(problem: PowerProblem, setting: Setting) -> list[float]:
+def execs_ms(problem: PowerProblem, setting: PoweredSetting) -> list[float]:
     """Returns the time of each resident's batch next to the others: Morak, L(b, f, p) x L_int(n)."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     top = problem.gpu_types[gpu.gpu_type].top_clock_mhz
@@ -27,7 +27,7 @@ def execs_ms(problem: PowerProblem, setting: Setting) -> list[float]:
     return found
 
 
-def watts(problem: PowerProblem, setting: Setting) -> float:
+def watts(problem: PowerProblem, setting: PoweredSetting) -> float:
     """Returns the watts that the GPU draws with all residents busy, including idle watts."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]
@@ -40,7 +40,7 @@ def watts(problem: PowerProblem, setting: Setting) -> float:
     return total
 
 
-def worth_per_second(problem: PowerProblem, settings: tuple[Setting, ...]) -> float:
+def worth_per_second(problem: PowerProblem, settings: tuple[PoweredSetting, ...]) -> float:
     """Returns Morak's objective (1) with (2): the sum of batch / exec, each request by its model's weight."""
     weights = {model.name: model.weight for model in problem.models}
     total = 0.0
@@ -50,7 +50,7 @@ def worth_per_second(problem: PowerProblem, settings: tuple[Setting, ...]) -> fl
     return total
 
 
-def violations(problem: PowerProblem, settings: tuple[Setting, ...]) -> list[str]:
+def violations(problem: PowerProblem, settings: tuple[PoweredSetting, ...]) -> list[str]:
     """Returns a sentence for every broken limit."""
     found: list[str] = []
     gpus = {gpu.name: gpu for gpu in problem.gpus}
@@ -79,7 +79,7 @@ def violations(problem: PowerProblem, settings: tuple[Setting, ...]) -> list[str
     return found
 
 
-def shape_faults(problem: PowerProblem, setting: Setting) -> list[str]:
+def shape_faults(problem: PowerProblem, setting: PoweredSetting) -> list[str]:
     """Returns the faults of a setting that need no timing."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]

@@ -80,7 +80,7 @@ class PoweredResident:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PoweredSetting:
     """The clock and the residents of one GPU. A GPU without a setting idles."""
 
     gpu: str
@@ -102,6 +102,6 @@ class Starved:
 class PowerPlan:
     """The settings of all GPUs that run something, with the proof and what is starved."""
 
-    settings: tuple[Setting, ...]
+    settings: tuple[PoweredSetting, ...]
     proof: Proof
     starved: tuple[Starved, ...] = ()

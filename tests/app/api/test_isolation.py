@@ -33,6 +33,9 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/audit": Noun.AUDIT,
     "/metrics": Noun.METRICS,
     "/api/v1/nodes/{name}/report": Noun.REPORT,
+    "/api/v1/nodes/{name}/profiling": Noun.REPORT,
+    "/api/v1/campaigns": Noun.CAMPAIGN,
+    "/api/v1/campaigns/{campaign}": Noun.CAMPAIGN,
     "/api/v1/nodes/{name}/assignment": Noun.ASSIGNMENT,
     "/api/v1/nodes/{name}/telemetry": Noun.TELEMETRY,
     "/api/v1/nodes/{name}/state": Noun.NODE_STATE,
@@ -171,6 +174,7 @@ def ask(world: RunningServer, token: str, method: str, path: str, marker: str) -
     last = {"services": "service", "jobs": "job", "models": "model", "profiles": "model-fp16-v100"}.get(plural, "thing")
     target = path.replace("{tenant}", "other").replace("{name}", f"{marker}-{last}").replace("{token_id}", marker)
     target = target.replace("{generation}", "7").replace("{instance}", f"{marker}-instance")
+    target = target.replace("{campaign}", marker)
     return world.request(method, target, *sample(method, path), token=token, headers=head(method))
 
 
@@ -240,7 +244,7 @@ def filled(path: str, tenant: str) -> str:
     # A node's token ends with its Node, so the one deleted on the way is another.
     name = "node-1" if "/nodes/{name}/" in path else "edge-1" if "/gateways/" in path else "search"
     path = path.replace("/assignment", "/assignment?waitSeconds=0")
-    path = path.replace("{generation}", "7").replace("{instance}", "shop/search/1")
+    path = path.replace("{generation}", "7").replace("{instance}", "shop/search/1").replace("{campaign}", "c-1")
     return path.replace("{tenant}", tenant).replace("{name}", name).replace("{token_id}", "abcdefabcdef")
 
 
@@ -255,7 +259,8 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
     if method == "PATCH":
         return (b'{"metadata": {"labels": {}}}',)
     if method == "POST":
-        return (json.dumps({"scope": "viewer"} if path == "/api/v1/tokens" else {}).encode(),)
+        right = {"/api/v1/tokens": {"scope": "viewer"}, "/api/v1/campaigns": {"model": "search", "node": "node-1"}}
+        return (json.dumps(right.get(path, {})).encode(),)
     if path == "/api/v1/gateways/{name}/counts":
         return (b'{"began": "now", "sequence": 1}',)
     if method == "PUT":

@@ -145,7 +145,8 @@ def test_a_result_counts_once_and_only_if_it_was_asked_for(server: RunningServer
     assert told(server, right) == {"isOver": True}
     ended = campaign.read()
     assert (ended["state"], len(ended["measurements"])) == ("done", 1)
-    assert ended["profile"]["spec"]["latencyMs"] == {"1": {"100": 4.0}}
+    value = {"mean": 4.0, "q90": 4.1282, "n": 1, "at": "2026-06-01T12:00:00Z", "source": "measured"}
+    assert ended["profile"]["spec"]["latencyMs"] == {"1": {"100": value}}
     assert ended["profile"]["spec"]["memoryGib"] == {"1": 1.5}
 
 

@@ -188,6 +188,34 @@ FAULTY = {
     "no batches": Bad(profile(latencyMs="{}"), "spec.latencyMs", "empty"),
     "no SM%": Bad(profile(latencyMs="{1: {}}"), "spec.latencyMs.1", "empty"),
     "batch without memory": Bad(profile(memoryGib="{2: 1}"), "spec.memoryGib", "batch 1 has a latency but no memory"),
+    "a q90 below the mean": Bad(
+        profile(latencyMs="{1: {10: {mean: 4, q90: 3}}}"), "spec.latencyMs.1.10", "q90 3 is below the mean 4"
+    ),
+    "a spread without q90": Bad(profile(latencyMs="{1: {10: {mean: 4}}}"), "spec.latencyMs.1.10.q90", "required"),
+    "a spread without a mean": Bad(profile(pressure="{q90: 0.5}"), "spec.pressure.mean", "required"),
+    "a spread with another field": Bad(
+        profile(sensitivity="{mean: 0.1, q90: 0.2, sd: 1}"), "spec.sensitivity.sd", "there is no field"
+    ),
+    "a q90 of latency that rises": Bad(
+        profile(latencyMs="{1: {10: {mean: 4, q90: 5}, 20: {mean: 3, q90: 6}}}"), "spec.latencyMs.1", "q90 of latency"
+    ),
+    "a mean of latency that rises": Bad(
+        profile(latencyMs="{1: {10: 4, 20: {mean: 5, q90: 6}}}"), "spec.latencyMs.1", "latency rises with SM%"
+    ),
+    "a pressure whose q90 is 1.1": Bad(
+        profile(pressure="{10: {mean: 0.4, q90: 1.1}}"), "spec.pressure.10.q90", "out of range"
+    ),
+    "a value of no measurements": Bad(profile(powerW="{mean: 9, q90: 10, n: 0}"), "spec.powerW.n", "out of range"),
+    "a value from elsewhere": Bad(
+        profile(startSeconds="{mean: 9, q90: 10, source: guessed}"), "spec.startSeconds.source", "not one of", ""
+    ),
+    "a value of no time": Bad(
+        profile(memoryGib="{1: {mean: 1, q90: 2, at: yesterday}}"), "spec.memoryGib.1.at", "time zone"
+    ),
+    "a quantile below the mean": Bad(
+        manifest("Policy", "{profileQuantile: 0.4}", DEFAULT), "spec.profileQuantile", "out of range"
+    ),
+    "a certain quantile": Bad(manifest("Policy", "{profileQuantile: 1}", DEFAULT), "spec.profileQuantile", "range"),
     "pressure 1.1": Bad(profile(pressure="1.1"), "spec.pressure", "out of range"),
     "pressure -1 at 10": Bad(profile(pressure="{10: -1}"), "spec.pressure.10", "out of range"),
     "pressure in words": Bad(profile(pressure="high"), "spec.pressure", "not a number"),

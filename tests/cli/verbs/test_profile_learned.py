@@ -33,12 +33,12 @@ def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tm
     assert found["gpuType"] == "v100-16gb"
     assert found["measurements"] == 7
     # c presses 1, b half of it, a a quarter; b feels twice what a feels.
-    assert found["profiles"]["c/x"]["pressure"]["50"] == 1
-    assert found["profiles"]["b/x"]["pressure"]["50"] == pytest.approx(0.5, abs=0.01)
-    assert found["profiles"]["a/x"]["pressure"]["50"] == pytest.approx(0.25, abs=0.01)
-    assert found["profiles"]["a/x"]["sensitivity"] == pytest.approx(0.2, abs=0.01)
-    assert found["profiles"]["b/x"]["sensitivity"] == pytest.approx(0.4, abs=0.01)
-    spread = found["profiles"]["b/x"]["spread"]["sensitivity"]
+    assert found["profiles"]["c/x"]["pressure"]["50"]["mean"] == 1
+    assert found["profiles"]["b/x"]["pressure"]["50"]["mean"] == pytest.approx(0.5, abs=0.01)
+    assert found["profiles"]["a/x"]["pressure"]["50"]["mean"] == pytest.approx(0.25, abs=0.01)
+    assert found["profiles"]["a/x"]["sensitivity"]["mean"] == pytest.approx(0.2, abs=0.01)
+    assert found["profiles"]["b/x"]["sensitivity"]["mean"] == pytest.approx(0.4, abs=0.01)
+    spread = found["profiles"]["b/x"]["sensitivity"]
     assert spread["n"] == 60
     assert spread["q90"] >= spread["mean"]
     assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
@@ -73,7 +73,7 @@ def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_pa
     assert answer["left_out_error"] > 0
     for profile in answer["profiles"]:
         for row in profile["spec"]["latencyMs"].values():
-            points = [row[percent] for percent in sorted(row, key=int)]
+            points = [row[percent]["mean"] for percent in sorted(row, key=int)]
             assert points == sorted(points, reverse=True)
     path = tmp_path / "predicted.json"
     path.write_text(json.dumps(answer["profiles"]))

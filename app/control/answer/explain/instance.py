@@ -52,7 +52,7 @@ def why_instance(
     judged = judged or JudgedPlan(problem, plan, keep)
     found = find_alternatives(problem, plan, instance, judged)
     least = _least_sm(problem, instance)
-    batches = _batches(problem, instance, int(instance.sm_percent))
+    batches = batches_at(problem, instance, int(instance.sm_percent))
     return InstanceWhy(
         instance=instance,
         gpu_type=problem.nodes[instance.node].gpu_type,
@@ -126,7 +126,7 @@ def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
         paid = "GPUs are paid whole, so a larger share costs nothing while no other service needs it"
         why = paid if problem.policy.pricing == "gpu" else "the plan leaves it some slack"
         return f"{least} % would be enough for {carried} a second; {why}"
-    below = max((batch.rate_per_second for batch in _batches(problem, instance, sm - 1)), default=None)
+    below = max((batch.rate_per_second for batch in batches_at(problem, instance, sm - 1)), default=None)
     if below is None:
         return f"{sm} % is the smallest share in its profile"
     return f"{sm} % is the smallest share that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
@@ -155,13 +155,13 @@ def _least_sm(problem: Problem, instance: Instance) -> int:
     for sm in range(1, int(instance.sm_percent) + 1):
         if any(
             batch.rate_per_second >= instance.rate_per_second * ENOUGH_SHARE
-            for batch in _batches(problem, instance, sm)
+            for batch in batches_at(problem, instance, sm)
         ):
             return sm
     return 0
 
 
-def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchCarries, ...]:
+def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchCarries, ...]:
     """Returns what each batch carries at a share, among its neighbours and at its clock, within its profile."""
     profile = problem.profile(instance.service, instance.variant, instance.node)
     service, policy = problem.services[instance.service], problem.policy

@@ -10,6 +10,7 @@ from app.control.answer.explain.instance import InstanceWhy, describe_alternativ
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
 from app.control.answer.explain.service import describe_service, why_service
+from app.control.answer.explain.uncertainty import UncertaintyWhy, describe_uncertainty, why_uncertain
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -51,6 +52,8 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
         return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
     why = why_service(question.problem, plan, name)
     sentences = describe_service(question.problem, why)
+    uncertain = why_uncertain(question.problem, plan, name, snapshot)
+    sentences += describe_uncertainty(uncertain)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
         sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
@@ -69,6 +72,28 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
         if why.missing
         else None,
         "shapes": [_instance(shape) for shape in why.shapes],
+        "uncertainty": _uncertainty(uncertain),
+    }
+
+
+def _uncertainty(why: UncertaintyWhy) -> dict[str, Any]:
+    return {
+        "couldSavePerHour": why.could_save_per_hour,
+        "worthProfiling": why.is_worth_profiling,
+        "spreads": [
+            {
+                "gpuType": spread.gpu_type,
+                "batch": spread.batch,
+                "smPercent": spread.sm_percent,
+                "meanMs": spread.mean_ms,
+                "plannedMs": spread.planned_ms,
+                "quantile": spread.quantile,
+                "n": spread.measurements,
+                "at": spread.at,
+                "source": spread.source,
+            }
+            for spread in why.spreads
+        ],
     }
 
 

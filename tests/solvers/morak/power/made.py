@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, product
 
 from hypothesis import strategies as st
 
-from solvers.morak.power import PoweredGpu, PoweredModel, PoweredResident, PowerProblem, Setting, judge
+from solvers.morak.power import PoweredGpu, PoweredModel, PoweredResident, PoweredSetting, PowerProblem, judge
 from solvers.planning.problem import Demand, GpuType, Profile
 
 SHARES = (20, 50, 100)
@@ -63,7 +63,7 @@ def problems(draw: st.DrawFn, most_gpus: int = 3) -> PowerProblem:
     return PowerProblem(types, gpus, tuple(models), budget, residents_per_gpu=2)
 
 
-def every_setting(problem: PowerProblem, gpu: PoweredGpu) -> list[Setting]:
+def every_setting(problem: PowerProblem, gpu: PoweredGpu) -> list[PoweredSetting]:
     """Returns every possible setting of one GPU, valid or not."""
     residents = [
         PoweredResident(model.name, share, batch)
@@ -73,7 +73,7 @@ def every_setting(problem: PowerProblem, gpu: PoweredGpu) -> list[Setting]:
         for batch in model.profiles[gpu.gpu_type].latency_ms
     ]
     return [
-        Setting(gpu.name, clock, chosen)
+        PoweredSetting(gpu.name, clock, chosen)
         for count in range(1, problem.residents_per_gpu + 1)
         for chosen in combinations_with_replacement(residents, count)
         if sum(resident.sm_percent for resident in chosen) <= 100

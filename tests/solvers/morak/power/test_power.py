@@ -13,9 +13,9 @@ from solvers.morak.power import (
     PoweredGpu,
     PoweredModel,
     PoweredResident,
+    PoweredSetting,
     PowerPlan,
     PowerProblem,
-    Setting,
     Starved,
     WrongPowerProblem,
     cap,
@@ -153,13 +153,13 @@ def fleet(budget_w: float | None = None, gpus: int = 1, cap_w: float | None = No
     return PowerProblem({"t": gpu_type}, named, (model,), budget_w, residents_per_gpu=3)
 
 
-def only(answer: PowerPlan) -> Setting:
+def only(answer: PowerPlan) -> PoweredSetting:
     (setting,) = answer.settings
     return setting
 
 
 def test_a_gpu_is_split_into_parts_at_the_knee_when_watts_do_not_bind() -> None:
-    assert only(cap(fleet())) == Setting("g0", 1500.0, (PoweredResident("net", 30, 8),) * 3)
+    assert only(cap(fleet())) == PoweredSetting("g0", 1500.0, (PoweredResident("net", 30, 8),) * 3)
 
 
 def test_a_tight_limit_leaves_fewer_neighbours_or_smaller_batches() -> None:
@@ -237,25 +237,25 @@ def test_an_invalid_problem_is_refused(change: dict[str, object], words: str) ->
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        (Setting("g0", 1000.0, (PoweredResident("net", 30, 8),)), "1000 MHz is not a clock of t"),
-        (Setting("g0", 1500.0, ()), "0 residents; 1..3 are allowed"),
-        (Setting("g0", 1500.0, (PoweredResident("net", 30, 2),)), "net at batch 2 was never measured on t"),
-        (Setting("g0", 1500.0, (PoweredResident("net", 31, 8),)), "31 SM% is not one of the shares of net"),
+        (PoweredSetting("g0", 1000.0, (PoweredResident("net", 30, 8),)), "1000 MHz is not a clock of t"),
+        (PoweredSetting("g0", 1500.0, ()), "0 residents; 1..3 are allowed"),
+        (PoweredSetting("g0", 1500.0, (PoweredResident("net", 30, 2),)), "net at batch 2 was never measured on t"),
+        (PoweredSetting("g0", 1500.0, (PoweredResident("net", 31, 8),)), "31 SM% is not one of the shares of net"),
         (
-            Setting("g0", 1500.0, (PoweredResident("net", 80, 8), PoweredResident("net", 30, 8))),
+            PoweredSetting("g0", 1500.0, (PoweredResident("net", 80, 8), PoweredResident("net", 30, 8))),
             "110 SM% are assigned; a GPU has 100",
         ),
-        (Setting("g0", 1500.0, (PoweredResident("net", 10, 8),)), "net takes 90 ms; 50 are allowed"),
-        (Setting("g0", 1500.0, (PoweredResident("net", 100, 8),)), "draws 125 W; its cap is 120 W"),
+        (PoweredSetting("g0", 1500.0, (PoweredResident("net", 10, 8),)), "net takes 90 ms; 50 are allowed"),
+        (PoweredSetting("g0", 1500.0, (PoweredResident("net", 100, 8),)), "draws 125 W; its cap is 120 W"),
     ],
 )
-def test_the_judge_names_each_broken_limit(setting: Setting, words: str) -> None:
+def test_the_judge_names_each_broken_limit(setting: PoweredSetting, words: str) -> None:
     assert any(words in fault for fault in judge.violations(fleet(cap_w=120.0, limit_ms=50.0), (setting,)))
 
 
 def test_the_judge_names_full_memory_an_exceeded_budget_and_a_gpu_set_twice() -> None:
     full = replace(fleet(), gpu_types={"t": GpuType("t", 3.0, 15.0, 250.0, (750.0, 1500.0))})
-    twice = Setting("g0", 1500.0, (PoweredResident("net", 30, 8), PoweredResident("net", 30, 8)))
+    twice = PoweredSetting("g0", 1500.0, (PoweredResident("net", 30, 8), PoweredResident("net", 30, 8)))
     assert any("4 GiB are used; the GPU has 3" in fault for fault in judge.violations(full, (twice,)))
     assert any("the fleet draws 95 W; its budget is 90 W" in f for f in judge.violations(fleet(90.0), (twice,)))
     assert any("two settings" in fault for fault in judge.violations(fleet(), (twice, twice)))

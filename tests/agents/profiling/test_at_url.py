@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from agents.contract.campaigns import CopySetting
+from agents.profiling.at_url import ModelAtUrl
 from agents.profiling.batches import TimingEffort
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
 from agents.profiling.example import parse_example
-from agents.profiling.served_model import ServedModel
 from tests.agents.programs.serve.running import PATH, serving
 
 QUICK = TimingEffort(0.5, 0.0, 5.0)
@@ -22,7 +22,7 @@ QUICK = TimingEffort(0.5, 0.0, 5.0)
 
 def test_batches_are_full_and_timed_by_the_servers_own_clock() -> None:
     with serving("--latency", "1:5;8:12", "--max-batch", "8", "--memory-gib", "1.25") as copy:
-        server = ServedModel(f"http://127.0.0.1:{copy.port}")
+        server = ModelAtUrl(f"http://127.0.0.1:{copy.port}")
         found = server.batch_range()
         assert (found.batch, found.largest) == (1, 8)
         measured = server.measure(1, CopySetting(8, 100.0, 1000), found, QUICK)
@@ -37,7 +37,7 @@ def test_batches_are_full_and_timed_by_the_servers_own_clock() -> None:
 def test_a_server_that_its_agent_controls_is_measured_at_batch_1() -> None:
     token = {"GPUWRIGHT_CONTROL_TOKEN": "secret"}
     with serving("--latency", "1:5;8:12", "--batch", "8", environment=token) as copy:
-        server = ServedModel(f"http://127.0.0.1:{copy.port}")
+        server = ModelAtUrl(f"http://127.0.0.1:{copy.port}")
         found = server.batch_range()
         assert found.largest == 1
         measured = server.measure(1, CopySetting(1, 100.0, 1000), found, QUICK)
@@ -56,7 +56,7 @@ def test_a_refused_request_is_named() -> None:
 )
 def test_a_url_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(LoopFailed, match="http://HOST:PORT"):
-        ServedModel(url)
+        ModelAtUrl(url)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class BatchRange:
     largest: int
 
 
-class ServedModel:
+class ModelAtUrl:
     """A running gpuwright-serve, or a server with the same paths `/v1/example`, `/v1/batch` and `/metrics`."""
 
     def __init__(self, url: str, seconds: float = 10.0) -> None:

@@ -1,0 +1,160 @@
+"""Explains what a service pays for not knowing its profile well, and whether measuring it would pay.
+
+A plan counts on a quantile of each uncertain latency. At the mean the same copies would carry more; the part of the
+service's cost that goes into the difference is the most that a better known profile could save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.answer.explain.instance import batches_at
+from app.control.answer.explain.shares import costs_of_instances
+from app.control.answer.explain.wording import money, ms
+from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import profile_key, quantile_of
+from app.control.formulate.problem import curve
+from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, profile_at
+from solvers.planning.judge.readings import value_at
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+
+CAMPAIGN_MEASUREMENTS = 16  # of one more profiling
+NAMED_SPREADS = 2  # in sentences; the answer has all
+LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which nothing is said
+
+
+@dataclass(frozen=True, slots=True)
+class ExecSpread:
+    """How uncertain the execution time of an instance's batch is at its share, alone on the GPU."""
+
+    gpu_type: str
+    batch: int
+    sm_percent: float
+    mean_ms: float
+    planned_ms: float
+    quantile: float
+    measurements: int | None
+    at: str | None
+    source: str
+
+    @property
+    def share(self) -> float:
+        """By how much the planned time exceeds the mean."""
+        return self.planned_ms / self.mean_ms - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class UncertaintyWhy:
+    """The spreads of a service's instances, and the most that knowing its profiles could save in an hour."""
+
+    spreads: tuple[ExecSpread, ...]
+    could_save_per_hour: float
+    cost_per_hour: float
+
+    @property
+    def is_worth_profiling(self) -> bool:
+        return self.could_save_per_hour > LEAST_SAVED_SHARE * self.cost_per_hour
+
+
+def why_uncertain(problem: Problem, plan: Plan, name: str, snapshot: Snapshot) -> UncertaintyWhy:
+    """Compares each instance at the planned quantile with itself at the mean; latencies only."""
+    policy = next((item.spec for item in snapshot.declared if item.kind == "Policy"), {})
+    quantile = quantile_of(policy)
+    profiles = {profile_key(item.spec): item.spec for item in snapshot.declared if item.kind == "Profile"}
+    costs = costs_of_instances(problem, plan)
+    spreads: dict[tuple[str, int, float], ExecSpread] = {}
+    saved = cost = 0.0
+    for instance in plan.instances:
+        if instance.service != name:
+            continue
+        cost += costs[instance.id]
+        gpu_type = problem.nodes[instance.node].gpu_type
+        profile = profiles.get(f"{problem.services[name].model}/{instance.variant}/{gpu_type}")
+        spread = exec_spread(profile, instance.batch, float(instance.sm_percent), quantile) if profile else None
+        if spread is not None:
+            spreads[gpu_type, instance.batch, float(instance.sm_percent)] = spread
+            saved += costs[instance.id] * _spare_share(problem, instance, profile or {}, quantile)
+    return UncertaintyWhy(tuple(spreads.values()), saved, cost)
+
+
+def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ExecSpread | None:
+    """Returns the spread of a declared profile's latency; None where it is certain."""
+    row = profile["latencyMs"].get(str(batch), {})
+    cells = [row[share] for share in _around(row, sm_percent) if is_uncertain(row[share])]
+    if not cells:
+        return None
+    mean, planned = (
+        value_at(curve(profile_at(profile, level)["latencyMs"][str(batch)]), sm_percent)
+        for level in (MEAN_QUANTILE, quantile)
+    )
+    return ExecSpread(
+        gpu_type=str(profile["gpuType"]),
+        batch=batch,
+        sm_percent=sm_percent,
+        mean_ms=mean,
+        planned_ms=planned,
+        quantile=quantile,
+        measurements=max((cell["n"] for cell in cells if "n" in cell), default=None),
+        at=max((str(cell["at"]) for cell in cells if "at" in cell), default=None),
+        source=str(cells[0].get("source", "declared")),
+    )
+
+
+def describe_uncertainty(why: UncertaintyWhy) -> list[str]:
+    """Returns a sentence for each spread, and one if the service is worth profiling."""
+    sentences = [_describe(spread) for spread in why.spreads[:NAMED_SPREADS]]
+    if why.is_worth_profiling:
+        saved = money(why.could_save_per_hour)
+        sentences.append(
+            f"worth profiling: {CAMPAIGN_MEASUREMENTS} more measurements could save up to {saved} an hour, the price "
+            "of what its instances would carry more at the mean"
+        )
+    return sentences
+
+
+def _describe(spread: ExecSpread) -> str:
+    level = f"q{100 * spread.quantile:.3g}"
+    known = [f"from {spread.measurements} measurements"] if spread.measurements else []
+    known += [f"of {spread.at[:10]}"] if spread.at else []
+    origin = " ".join(known) or spread.source
+    return (
+        f"its profile on {spread.gpu_type} is uncertain: batch {spread.batch} at {spread.sm_percent:g} % of the SMs is "
+        f"planned at {ms(spread.planned_ms)} for a mean of {ms(spread.mean_ms)}: {100 * spread.share:.2g} % at {level} "
+        f"{origin}"
+    )
+
+
+def _around(row: Mapping[str, Any], sm_percent: float) -> Sequence[str]:
+    """Returns the points of a curve on both sides of a share."""
+    shares = sorted(row, key=int)
+    below = [share for share in shares if int(share) <= sm_percent][-1:]
+    above = [share for share in shares if int(share) >= sm_percent][:1]
+    return list(dict.fromkeys([*below, *above]))
+
+
+def _spare_share(problem: Problem, instance: Instance, profile: Mapping[str, Any], quantile: float) -> float:
+    """Returns the share of what an instance could carry at the mean that the plan does not count on."""
+    key = (str(profile["model"]), str(profile["variant"]), str(profile["gpuType"]))
+    planned = problem.profiles[key]
+    expected = {
+        int(batch): _ratios(profile, batch, quantile, planned.latency_ms[int(batch)]) for batch in profile["latencyMs"]
+    }
+    at_mean = replace(problem, profiles={**problem.profiles, key: replace(planned, latency_ms=expected)})
+    sm = int(instance.sm_percent)
+    faster = value_at(expected[instance.batch], sm) / value_at(planned.latency_ms[instance.batch], sm)
+    likely = replace(instance, exec_ms=instance.exec_ms * faster)
+    counted = max((batch.rate_per_second for batch in batches_at(problem, instance, sm)), default=0.0)
+    possible = max((batch.rate_per_second for batch in batches_at(at_mean, likely, sm)), default=0.0)
+    return max(0.0, 1.0 - counted / possible) if possible > 0.0 else 0.0
+
+
+def _ratios(
+    profile: Mapping[str, Any], batch: str, quantile: float, planned: Sequence[tuple[int, float]]
+) -> tuple[tuple[int, float], ...]:
+    """Returns a planned curve at the mean: what was learned since multiplies both alike."""
+    mean = dict(curve(profile_at(profile, MEAN_QUANTILE)["latencyMs"][batch]))
+    upper = dict(curve(profile_at(profile, quantile)["latencyMs"][batch]))
+    return tuple((share, value * mean[share] / upper[share]) for share, value in planned)

@@ -1,0 +1,183 @@
+"""Values of a profile that may be uncertain: a number is certain, a mapping states its spread and where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from app.manifests.quantities import (
+    Count,
+    Exponent,
+    Fraction,
+    Moment,
+    NotNegative,
+    Positive,
+    SmPercent,
+    rule_fault,
+)
+from app.manifests.spec import Spec
+
+Q90 = 0.9
+MEAN_QUANTILE = 0.5
+Source: TypeAlias = Literal["declared", "measured", "learned"]
+
+
+class UncertainValue(Spec):
+    """A value with its spread."""
+
+    mean: NotNegative = Field(description="The expected value")
+    q90: NotNegative = Field(description="What it stays below with a probability of 0.9; at least the mean")
+    n: Count | None = Field(None, description="How many measurements it is from")
+    at: Moment | None = Field(None, description="When it was measured or learned")
+    source: Source = Field("declared", description="Where it is from")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> UncertainValue:
+        if self.q90 < self.mean:
+            raise rule_fault(f"q90 {self.q90:g} is below the mean {self.mean:g}", "a q90 of at least the mean")
+        return self
+
+
+class UncertainPositive(UncertainValue):
+    """A value over 0 with its spread."""
+
+    mean: Positive = Field(description="The expected value")
+    q90: Positive = Field(description="What it stays below with a probability of 0.9; at least the mean")
+
+
+class UncertainFraction(UncertainValue):
+    """A value 0..1 with its spread."""
+
+    mean: Fraction = Field(description="The expected value")
+    q90: Fraction = Field(description="What it stays below with a probability of 0.9; at least the mean")
+
+
+class UncertainExponent(UncertainValue):
+    """An exponent with its spread."""
+
+    mean: Exponent = Field(description="The expected value")
+    q90: Exponent = Field(description="What it stays below with a probability of 0.9; at least the mean")
+
+
+FIELDS = frozenset(UncertainValue.model_fields)
+
+
+def is_uncertain(value: object) -> bool:
+    """Returns True for a value with a spread; the keys of a table are shares or batches."""
+    return isinstance(value, Mapping) and not FIELDS.isdisjoint(value)
+
+
+def _form(value: object) -> str:
+    if isinstance(value, UncertainValue):
+        return "<uncertain>"
+    return "<uncertain>" if isinstance(value, dict) else "<number>"
+
+
+def _form_or_table(value: object) -> str:
+    if isinstance(value, dict) and not is_uncertain(value):
+        return "<table>"
+    return _form(value)
+
+
+PositiveValue: TypeAlias = Annotated[
+    Annotated[Positive, Tag("<number>")] | Annotated[UncertainPositive, Tag("<uncertain>")], Discriminator(_form)
+]
+NotNegativeValue: TypeAlias = Annotated[
+    Annotated[NotNegative, Tag("<number>")] | Annotated[UncertainValue, Tag("<uncertain>")], Discriminator(_form)
+]
+FractionValue: TypeAlias = Annotated[
+    Annotated[Fraction, Tag("<number>")] | Annotated[UncertainFraction, Tag("<uncertain>")], Discriminator(_form)
+]
+ExponentValue: TypeAlias = Annotated[
+    Annotated[Exponent, Tag("<number>")] | Annotated[UncertainExponent, Tag("<uncertain>")], Discriminator(_form)
+]
+
+
+def _not_rising(curve: dict[int, float | UncertainPositive]) -> dict[int, float | UncertainPositive]:
+    points = sorted(curve.items())
+    for (below, slow), (above, fast) in pairwise(points):
+        for name, one, other in (("latency", _mean(slow), _mean(fast)), ("the q90 of latency", _q90(slow), _q90(fast))):
+            if other > one:
+                raise rule_fault(
+                    f"{name} rises with SM%: {one:g} ms at {below} % but {other:g} ms at {above} %",
+                    "latency that stays or falls as SM% grows",
+                )
+    return curve
+
+
+def _mean(value: float | UncertainValue) -> float:
+    return value.mean if isinstance(value, UncertainValue) else value
+
+
+def _q90(value: float | UncertainValue) -> float:
+    return value.q90 if isinstance(value, UncertainValue) else value
+
+
+Latencies: TypeAlias = Annotated[
+    dict[SmPercent, PositiveValue], Field(min_length=1), AfterValidator(_not_rising)
+]  # SM% -> milliseconds
+Pressure: TypeAlias = Annotated[
+    Annotated[Fraction, Tag("<number>")]
+    | Annotated[UncertainFraction, Tag("<uncertain>")]
+    | Annotated[dict[SmPercent, FractionValue], Field(min_length=1), Tag("<table>")],
+    Discriminator(_form_or_table),
+]
+Watts: TypeAlias = Annotated[
+    Annotated[NotNegative, Tag("<number>")]
+    | Annotated[UncertainValue, Tag("<uncertain>")]
+    | Annotated[dict[SmPercent, NotNegativeValue], Field(min_length=1), Tag("<table>")],
+    Discriminator(_form_or_table),
+]
+
+
+def value_at(value: Any, quantile: float) -> float:
+    """Returns a quantile of a value as it was written: normal on the logarithm, through the mean at 0.5 and q90."""
+    if not isinstance(value, Mapping):
+        return float(value)
+    mean, upper = float(value["mean"]), float(value["q90"])
+    if mean == upper or quantile in (MEAN_QUANTILE, Q90):
+        return upper if quantile == Q90 else mean
+    steps = NormalDist().inv_cdf(quantile) / NormalDist().inv_cdf(Q90)
+    return float(mean * (upper / mean) ** steps) if mean > 0.0 else upper * max(0.0, steps)
+
+
+# Of a powerExponent the lower values are the unfavourable ones: less is saved at lower clocks.
+FALLING = frozenset({"powerExponent"})
+SCALARS = frozenset(
+    {"cpuCores", "hostMemoryGib", "sensitivity", "clockExponent", "powerExponent", "startSeconds", "memoryGib"}
+)
+TABLES = frozenset({"pressure", "powerW", "memoryGib"})
+MOST = {"pressure": 1.0}
+
+
+def profile_at(profile: Mapping[str, Any], quantile: float) -> Mapping[str, Any]:
+    """Returns the profile, of a model or in a job, with numbers only: each the quantile of its value."""
+    plain = dict(profile)
+    for field, value in profile.items():
+        if not isinstance(value, Mapping):
+            continue
+        if field == "latencyMs":
+            plain[field] = {batch: _falling(curve, quantile) for batch, curve in value.items()}
+        elif is_uncertain(value) and field in SCALARS | TABLES:
+            of = 1.0 - quantile if field in FALLING else quantile
+            plain[field] = min(value_at(value, of), MOST.get(field, float("inf")))
+        elif field in TABLES:
+            most = MOST.get(field, float("inf"))
+            plain[field] = {key: min(value_at(item, quantile), most) for key, item in value.items()}
+    return plain
+
+
+def _falling(curve: Mapping[str, Any], quantile: float) -> Mapping[str, float]:
+    """Returns a curve of latencies; above q90 the spreads could let it rise with SM%, so it is raised to the left."""
+    if not any(isinstance(value, Mapping) for value in curve.values()):
+        return curve
+    found: dict[str, float] = {}
+    least = 0.0
+    for share in sorted(curve, key=int, reverse=True):
+        least = max(least, value_at(curve[share], quantile))
+        found[share] = least
+    return found

@@ -1,0 +1,102 @@
+"""Fitted curves find the law behind few measurements, and say how sure they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from solvers.curves import Measurement, Setting, clock_exponent, fit
+from solvers.curves.candidates import CANDIDATES
+from tests.solvers.curves.shapes import (
+    BATCHES,
+    CLOCK_MHZ,
+    LAWS,
+    SETTINGS,
+    SHARES,
+    campaign,
+    compute_bound,
+    launch_bound,
+    measured,
+)
+
+
+def errors(measurements: list[Measurement], law: str, method: str | None = None) -> list[float]:
+    """Returns the relative errors at settings that were not measured."""
+    curve = fit(measurements, CLOCK_MHZ, method)
+    seen = {measurement.setting for measurement in measurements}
+    left = [setting for setting in SETTINGS if setting not in seen]
+    means, _ = zip(*[(curve.mean_ms(s.batch, s.sm_percent, s.clock_mhz), s) for s in left], strict=True)
+    return [abs(mean / LAWS[law](setting) - 1.0) for mean, setting in zip(means, left, strict=True)]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_sixteen_measurements_find_the_law(law: str) -> None:
+    found = errors(campaign(LAWS[law]), law)
+    assert sum(found) / len(found) < 0.02
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_an_outlier_among_the_measurements_does_little(law: str) -> None:
+    done = campaign(LAWS[law])
+    spoilt = done[8]
+    done[8] = Measurement(spoilt.batch, spoilt.sm_percent, CLOCK_MHZ, 1.5 * spoilt.latency_ms, 0.0, 1)
+    found = errors(done, law)
+    assert sum(found) / len(found) < 0.06
+
+
+@pytest.mark.parametrize("method", CANDIDATES)
+def test_every_candidate_comes_near_a_plain_law(method: str) -> None:
+    found = errors(campaign(LAWS["power law"]), "power law", method)
+    assert sum(found) / len(found) < 0.1
+
+
+def test_more_measurements_make_the_curve_surer_and_better() -> None:
+    means, spreads = [], []
+    for most in (4, 8, 16):
+        done = campaign(launch_bound, most)
+        found = errors(done, "launch bound")
+        curve = fit(done, CLOCK_MHZ)
+        means.append(sum(found) / len(found))
+        spreads.append(sum(curve.told(SETTINGS)[1]))
+    assert means == sorted(means, reverse=True)
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_the_upper_quantile_covers_what_it_states_of_noisy_measurements() -> None:
+    below = total = 0
+    for law in LAWS:
+        for seed in range(4):
+            done = campaign(LAWS[law], noise=0.04, seed=seed)
+            curve = fit(done, CLOCK_MHZ)
+            seen = {measurement.setting for measurement in done}
+            for setting in SETTINGS:
+                if setting not in seen:
+                    upper = curve.quantile_ms(setting.batch, setting.sm_percent, setting.clock_mhz, 0.9)
+                    below += measured(setting, LAWS[law], 0.04, seed).latency_ms <= upper
+                    total += 1
+    assert 0.85 <= below / total <= 0.95
+
+
+def test_quantiles_rise_and_the_middle_is_the_mean() -> None:
+    curve = fit(campaign(compute_bound, noise=0.03), CLOCK_MHZ)
+    values = [curve.quantile_ms(4, 35, CLOCK_MHZ, quantile) for quantile in (0.1, 0.5, 0.9, 0.99)]
+    assert values == sorted(values)
+    assert values[1] == pytest.approx(curve.mean_ms(4, 35, CLOCK_MHZ))
+    with pytest.raises(ValueError, match="quantile 1 is outside"):
+        curve.quantile_ms(4, 35, CLOCK_MHZ, 1.0)
+
+
+def test_a_clock_slows_the_gpus_part() -> None:
+    settings = [
+        Setting(batch, share, clock) for batch in (1, 8, 32) for share in (10, 50, 100) for clock in (700, 1400)
+    ]
+    curve = fit([measured(setting, compute_bound) for setting in settings], CLOCK_MHZ)
+    slow, fast = (curve.mean_ms(16, 20, clock) for clock in (700, 1400))
+    assert slow / fast == pytest.approx(2.0, rel=0.05)
+    assert clock_exponent(curve, BATCHES, SHARES, 700) == pytest.approx(1.0, abs=0.1)
+    launched = fit([measured(setting, launch_bound) for setting in settings], CLOCK_MHZ)
+    assert launched.mean_ms(1, 100, 700) == pytest.approx(9.0, rel=0.05)
+
+
+def test_the_error_is_of_measurements_left_out() -> None:
+    quiet, noisy = (fit(campaign(compute_bound, noise=noise), CLOCK_MHZ) for noise in (0.0, 0.08))
+    assert quiet.error < noisy.error
