@@ -12,7 +12,7 @@ from benchmarks.accuracy.accuracy_row import AccuracyRow
 from benchmarks.accuracy.gavel import FILE, TYPES, GavelTable, family, read_gavel
 from benchmarks.accuracy.interference_baselines import AGAINST_ALONE, BETWEEN_LEVELS, Fit
 from benchmarks.accuracy.miso import read_miso
-from solvers.interference import InterferenceModel, Neighbour, Observation, SharedRun, Traits, fit
+from solvers.interference import InterferenceModel, Neighbour, SharedRun, SlowdownObservation, Traits, fit
 from solvers.interference.candidate import FittedInterference, Floats
 
 FAMILY_SPLITS, BATCH_SPLITS, MIX_FOLDS = 20, 4, 3
@@ -80,7 +80,7 @@ def _halves(
     )
 
 
-def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[Observation]) -> Floats:
+def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[SlowdownObservation]) -> Floats:
     """Returns errors of the predicted throughput, relative to the measured one."""
     predicted = np.maximum(fitted.log_slowdowns([each.run for each in judged]), 0.0)
     found: Floats = np.abs(np.exp(np.log([each.slowdown for each in judged]) - predicted) - 1)
@@ -88,7 +88,10 @@ def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[Obs
 
 
 def _choices(
-    fitted: FittedInterference | InterferenceModel, judged: Sequence[Observation], seen: frozenset[str], seed: int
+    fitted: FittedInterference | InterferenceModel,
+    judged: Sequence[SlowdownObservation],
+    seen: frozenset[str],
+    seed: int,
 ) -> Iterator[tuple[bool, bool]]:
     """Yields, for draws of GPUs whose residents are known, if the choice is near the best: for the resident; for both.
 
@@ -158,7 +161,7 @@ def _miso(data: Path) -> AccuracyRow:
     return _row("interference.miso", "miso", {name: np.concatenate(each) for name, each in errors.items()}, note)
 
 
-def _fitted(method: Fit, known: Sequence[Observation], traits: Traits) -> FittedInterference:
+def _fitted(method: Fit, known: Sequence[SlowdownObservation], traits: Traits) -> FittedInterference:
     return method(known, traits)
 
 

@@ -14,7 +14,7 @@ from cli.exits import Failed
 from cli.output import as_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
-    from solvers.interference import Neighbour, Observation
+    from solvers.interference import Neighbour, SlowdownObservation
     from solvers.interference.scalars import MeasuredScalars, SpreadValue
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
@@ -87,15 +87,15 @@ def _uncertain(value: SpreadValue, most: float = float("inf")) -> dict[str, Any]
     return {"mean": mean, "q90": q90, "n": value.samples, "source": "measured"}
 
 
-def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:
+def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:
     """Returns observations by GPU type: each latency over that of the same model, batch and SM% alone."""
-    from solvers.interference import Observation, SharedRun
+    from solvers.interference import SharedRun, SlowdownObservation
 
     alone: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
     for row in rows:
         if not row.neighbours:
             alone[row.gpu_type, row.model, row.batch, row.sm_percent].append(row.latency_ms)
-    found: dict[str, list[Observation]] = defaultdict(list)
+    found: dict[str, list[SlowdownObservation]] = defaultdict(list)
     for row in rows:
         if row.neighbours:
             times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent))
@@ -103,7 +103,7 @@ def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:
                 where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}"
                 raise Failed(f"{row.model} was not measured alone at {where}; add a line without neighbours")
             run = SharedRun(row.model, row.sm_percent, row.neighbours)
-            found[row.gpu_type].append(Observation(run, row.latency_ms * len(times) / sum(times), row.samples))
+            found[row.gpu_type].append(SlowdownObservation(run, row.latency_ms * len(times) / sum(times), row.samples))
     if not found:
         raise Failed("no line has neighbours; write them as MODEL:SM%, several with + between them")
     return dict(found)

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from solvers.interference import factors, likeness, papers
-from solvers.interference.candidate import Candidate, FittedInterference, Floats
-from solvers.interference.observation import Neighbour, Observation, SharedRun, Traits, WrongObservation
+from solvers.interference.candidate import FittedInterference, Floats, InterferenceCandidate
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 Thing = TypeVar("Thing")
 FOLDS = 4
@@ -23,16 +23,16 @@ LEAST_FAMILIES = 3
 SMALLEST_ERROR = 0.01  # of a logarithm: what is nearer counts as exact
 MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
 
-SCALAR = Candidate("scalar", factors.fit_scalar, takes_relative=True)
+SCALAR = InterferenceCandidate("scalar", factors.fit_scalar, takes_relative=True)
 CANDIDATES = (
     SCALAR,
-    Candidate("one factor", factors.fit_one_factor, takes_relative=True),
-    Candidate("two factors", factors.fit_two_factors, takes_relative=True),
-    Candidate("InSS", papers.fit_inss),
-    Candidate("OLTunes", papers.fit_affinity, needs_ratios=True),
-    Candidate("Mudi", papers.fit_mudi, needs_traits=True),
-    Candidate("likeness", likeness.fit, needs_traits=True, most_observations=1200),
-    Candidate("likeness of pairs", likeness.fit_with_pairs, needs_traits=True, most_observations=1200),
+    InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True),
+    InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True),
+    InterferenceCandidate("InSS", papers.fit_inss),
+    InterferenceCandidate("OLTunes", papers.fit_affinity, needs_ratios=True),
+    InterferenceCandidate("Mudi", papers.fit_mudi, needs_traits=True),
+    InterferenceCandidate("likeness", likeness.fit, needs_traits=True, most_observations=1200),
+    InterferenceCandidate("likeness of pairs", likeness.fit_with_pairs, needs_traits=True, most_observations=1200),
 )
 
 
@@ -68,9 +68,9 @@ class InterferenceModel:
 
     Each kind is chosen and fitted when it is first asked for."""
 
-    observations: Sequence[Observation]
+    observations: Sequence[SlowdownObservation]
     traits: Traits
-    candidates: Sequence[Candidate]
+    candidates: Sequence[InterferenceCandidate]
     seed: int
 
     @cached_property
@@ -140,9 +140,9 @@ class InterferenceModel:
 
 
 def fit(
-    observations: Sequence[Observation],
+    observations: Sequence[SlowdownObservation],
     traits: Traits | None = None,
-    candidates: Sequence[Candidate] = CANDIDATES,
+    candidates: Sequence[InterferenceCandidate] = CANDIDATES,
     seed: int = 0,
 ) -> InterferenceModel:
     """Fits the candidates that suit these observations of one GPU type, and chooses."""
@@ -153,7 +153,7 @@ def fit(
     return InterferenceModel(observations, known, suited, seed)
 
 
-def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observation]:
+def _sample(observations: Sequence[SlowdownObservation], seed: int) -> Sequence[SlowdownObservation]:
     """Returns whole mixes, enough to compare candidates on."""
     if len(observations) <= MOST_TO_COMPARE:
         return observations
@@ -163,7 +163,7 @@ def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observat
     return [each for each in observations if each.run.mix in kept]
 
 
-def _simplest(candidates: Sequence[Candidate], left: Mapping[str, Floats]) -> Candidate:
+def _simplest(candidates: Sequence[InterferenceCandidate], left: Mapping[str, Floats]) -> InterferenceCandidate:
     """Returns the first candidate, simple ones first, that the best does not surely beat: within a standard error."""
     judged = [each for each in candidates if len(left[each.name])] or list(candidates[:1])
     absolute = {each.name: np.maximum(np.abs(left[each.name]), SMALLEST_ERROR) for each in judged}
@@ -181,7 +181,10 @@ def _folds(things: Sequence[Thing], seed: int) -> list[set[Thing]]:
 
 
 def _left_out(
-    observations: Sequence[Observation], traits: Traits, candidate: Candidate, folds: Sequence[Sequence[bool]]
+    observations: Sequence[SlowdownObservation],
+    traits: Traits,
+    candidate: InterferenceCandidate,
+    folds: Sequence[Sequence[bool]],
 ) -> Floats:
     """Returns predicted - measured logarithms of what each fold leaves out."""
     found = [np.zeros(0)]
@@ -195,10 +198,10 @@ def _left_out(
 
 
 def _blended(
-    observations: Sequence[Observation],
-    sample: Sequence[Observation],
+    observations: Sequence[SlowdownObservation],
+    sample: Sequence[SlowdownObservation],
     traits: Traits,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[InterferenceCandidate],
     folds: Sequence[Sequence[bool]],
     families: int,
 ) -> ChosenInterference:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from solvers.interference.candidate import Floats
-from solvers.interference.observation import Observation, WrongObservation
+from solvers.interference.observation import SlowdownObservation, WrongObservation
 
 ROUNDS = 500
 STILL = 1e-10  # relative change of the squares at which the turns end
@@ -61,7 +61,7 @@ class ScalarTables:
 
 
 def pressure_and_sensitivity(
-    observations: Sequence[Observation], known: Mapping[str, KnownScalars] | None = None
+    observations: Sequence[SlowdownObservation], known: Mapping[str, KnownScalars] | None = None
 ) -> dict[str, MeasuredScalars]:
     """Returns what each model presses and feels; models that are `known` set the scale and are not in the answer."""
     if any(each.run.against is not None for each in observations):
@@ -92,7 +92,7 @@ def pressure_and_sensitivity(
     return found
 
 
-def _tables(observations: Sequence[Observation]) -> ScalarTables:
+def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     models = sorted({model for each in observations for model in each.run.models})
     sources = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
     places, rows = ({each: at for at, each in enumerate(group)} for group in (sources, models))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solvers.interference import CANDIDATES, Neighbour, Observation, SharedRun, Traits, WrongObservation, fit
+from solvers.interference import CANDIDATES, Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation, fit
 from tests.solvers.interference.families import alike_by_traits, declared_pairs, declared_slowdown, saturating_mixes
 
 
@@ -66,7 +66,7 @@ def test_quantiles_cover_what_was_left_out() -> None:
 def test_slowdowns_against_another_sm_percent_are_fitted_without_any_run_alone() -> None:
     mixes = {(each.run.mix, each.run.model, each.run.sm_percent): each.slowdown for each in saturating_mixes()}
     relative = [
-        Observation(
+        SlowdownObservation(
             SharedRun(each.run.model, each.run.sm_percent, each.run.neighbours, against=100),
             3.0 * each.slowdown / mixes[each.run.mix, each.run.model, 100],
         )
@@ -100,4 +100,4 @@ def test_nonsense_is_refused_by_name() -> None:
     with pytest.raises(WrongObservation, match=r"smPercent 0 of a's run is outside"):
         SharedRun("a", 0, ())
     with pytest.raises(WrongObservation, match="slowdown -1 of a"):
-        Observation(SharedRun("a", 10, ()), -1.0)
+        SlowdownObservation(SharedRun("a", 10, ()), -1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solvers.interference import Neighbour, Observation, SharedRun, WrongObservation
+from solvers.interference import Neighbour, SharedRun, SlowdownObservation, WrongObservation
 from solvers.interference.scalars import KnownScalars, pressure_and_sensitivity
 from tests.solvers.interference.families import PRESSURE, SENSITIVITY, declared_pairs
 
@@ -39,13 +39,13 @@ def test_a_model_that_is_known_sets_the_scale_and_stays_as_it_is() -> None:
 
 
 def test_what_was_not_measured_is_left_out() -> None:
-    found = pressure_and_sensitivity([Observation(SharedRun("a", 50, (Neighbour("b", 20),)), 1.2)])
+    found = pressure_and_sensitivity([SlowdownObservation(SharedRun("a", 50, (Neighbour("b", 20),)), 1.2)])
     assert found["a"].pressure == {}
     assert found["b"].sensitivity is None
 
 
 def test_faster_beside_others_is_no_negative_pressure() -> None:
-    found = pressure_and_sensitivity([Observation(SharedRun("a", 50, (Neighbour("b", 20),)), 0.9)])
+    found = pressure_and_sensitivity([SlowdownObservation(SharedRun("a", 50, (Neighbour("b", 20),)), 0.9)])
     assert found["b"].pressure[20].mean == 0
     with pytest.raises(WrongObservation, match="against the model alone"):
-        pressure_and_sensitivity([Observation(SharedRun("a", 50, (Neighbour("b", 20),), against=100), 0.9)])
+        pressure_and_sensitivity([SlowdownObservation(SharedRun("a", 50, (Neighbour("b", 20),), against=100), 0.9)])
