@@ -1,6 +1,6 @@
 """Profiles of variants on GPU types where they were never measured, learned from all Profiles there are (OLTunes, O1).
 
-They are for a first plan: latencies are the 0.9 quantile by the errors of pairs left out, until someone measures."""
+They are for a first plan, until someone measures: latencies are uncertain by the errors of pairs left out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from app.campaigns.profile import profile_name
 from app.manifests.model import API_VERSION, Kind, Manifest
+from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.factors import FactorSample, LearnedFactors, learned
 
 PAIR = ("model", "gpu type")
@@ -36,7 +37,7 @@ def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | Non
     if len(measured) < FEWEST_PAIRS:
         return None
     samples = [
-        _sample(spec, gpu_types, spec["gpuType"], int(batch), int(percent), float(_mean(latency_ms)))
+        _sample(spec, gpu_types, spec["gpuType"], int(batch), int(percent), value_at(latency_ms, MEAN_QUANTILE))
         for spec in measured.values()
         for batch, table in spec["latencyMs"].items()
         for percent, latency_ms in table.items()
@@ -45,7 +46,7 @@ def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | Non
     if found.errors is None:
         return None
     made = [
-        _profile(found, _other(measured, model, variant), gpu_types, gpu_type)
+        _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured))
         for model, variant in sorted({key[:2] for key in measured})
         for gpu_type in sorted(gpu_types)
         if (model, variant, gpu_type) not in measured
@@ -82,17 +83,22 @@ def _other(measured: Mapping[tuple[str, str, str], Mapping[str, Any]], model: st
 
 
 def _profile(
-    found: LearnedFactors, spec: Mapping[str, Any], gpu_types: Mapping[str, Mapping[str, Any]], gpu_type: str
+    found: LearnedFactors,
+    spec: Mapping[str, Any],
+    gpu_types: Mapping[str, Mapping[str, Any]],
+    gpu_type: str,
+    pairs: int,
 ) -> dict[str, Any]:
     above = exp(NINETY * (found.errors or (0.0,))[0])
-    latencies: dict[str, dict[str, float]] = {}
+    latencies: dict[str, dict[str, Any]] = {}
     for batch, table in spec["latencyMs"].items():
-        row: dict[str, float] = {}
+        row: dict[str, Any] = {}
         least = float("inf")  # a Profile's latency does not rise with SM%
         for percent in sorted(table, key=int):
             expected = found.learner.predict(_sample(spec, gpu_types, gpu_type, int(batch), int(percent)))[0]
-            least = min(least, exp(expected) * above)
-            row[str(percent)] = float(f"{least:.{DIGITS}g}")
+            least = min(least, exp(expected))
+            mean, q90 = (float(f"{value:.{DIGITS}g}") for value in (least, least * above))
+            row[str(percent)] = {"mean": mean, "q90": q90, "n": pairs, "source": "learned"}
         latencies[str(batch)] = row
     made = {**spec, "gpuType": gpu_type, "latencyMs": latencies}
     if "powerW" in spec:
@@ -108,10 +114,8 @@ def _profile(
 def _watts(power_w: Any, here: Mapping[str, Any], there: Mapping[str, Any]) -> Any:
     """Returns the watts as the same share of what the other GPU type may draw above idle."""
     share = (there["maxW"] - there["idleW"]) / max(1e-9, here["maxW"] - here["idleW"])
-    if isinstance(power_w, Mapping) and "mean" not in power_w:
-        return {percent: float(f"{share * _mean(value):.{DIGITS}g}") for percent, value in power_w.items()}
-    return float(f"{share * _mean(power_w):.{DIGITS}g}")
-
-
-def _mean(value: Any) -> float:
-    return float(value["mean"] if isinstance(value, Mapping) else value)
+    if isinstance(power_w, Mapping) and not is_uncertain(power_w):
+        return {
+            percent: float(f"{share * value_at(value, MEAN_QUANTILE):.{DIGITS}g}") for percent, value in power_w.items()
+        }
+    return float(f"{share * value_at(power_w, MEAN_QUANTILE):.{DIGITS}g}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.missing_data import DataMissing
-from solvers.interference import Neighbour, Observation, SharedRun, Traits
+from solvers.interference import Neighbour, SharedRun, SlowdownObservation, Traits
 
 FILE = Path("gavel") / "simulation_throughputs.json"
 TYPES = ("v100", "p100", "k80")
@@ -22,7 +22,7 @@ class GavelTable:
     """Steps a second alone by (model, GPU type), and slowdowns in pairs by GPU type."""
 
     alone: dict[tuple[str, str], float]
-    pairs: dict[str, tuple[Observation, ...]]
+    pairs: dict[str, tuple[SlowdownObservation, ...]]
 
     @property
     def models(self) -> list[str]:
@@ -61,7 +61,7 @@ def read_gavel(data: Path) -> GavelTable:
     pairs = {}
     for gpu_type in TYPES:
         pairs[gpu_type] = tuple(
-            Observation(SharedRun(model, 100, (Neighbour(other),)), alone[model, gpu_type] / both[0])
+            SlowdownObservation(SharedRun(model, 100, (Neighbour(other),)), alone[model, gpu_type] / both[0])
             for model, row in _single(table[gpu_type])
             for other, both in _single(row)
             if both[0] > 0

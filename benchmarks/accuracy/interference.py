@@ -12,7 +12,7 @@ from benchmarks.accuracy.accuracy_row import AccuracyRow
 from benchmarks.accuracy.gavel import FILE, TYPES, GavelTable, family, read_gavel
 from benchmarks.accuracy.interference_baselines import AGAINST_ALONE, BETWEEN_LEVELS, Fit
 from benchmarks.accuracy.miso import read_miso
-from solvers.interference import InterferenceModel, Neighbour, Observation, SharedRun, Traits, fit
+from solvers.interference import InterferenceModel, Neighbour, SharedRun, SlowdownObservation, Traits, fit
 from solvers.interference.candidate import FittedInterference, Floats
 
 FAMILY_SPLITS, BATCH_SPLITS, MIX_FOLDS = 20, 4, 3
@@ -34,6 +34,7 @@ def rows(data: Path) -> list[AccuracyRow]:
         _row(
             "interference.gavel.batches", str(FILE), batches, "as above, but models with another batch count as unseen"
         ),
+        _measured(table),
         chosen,
         _miso(data),
     ]
@@ -79,7 +80,7 @@ def _halves(
     )
 
 
-def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[Observation]) -> Floats:
+def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[SlowdownObservation]) -> Floats:
     """Returns errors of the predicted throughput, relative to the measured one."""
     predicted = np.maximum(fitted.log_slowdowns([each.run for each in judged]), 0.0)
     found: Floats = np.abs(np.exp(np.log([each.slowdown for each in judged]) - predicted) - 1)
@@ -87,7 +88,10 @@ def _errors(fitted: FittedInterference | InterferenceModel, judged: Sequence[Obs
 
 
 def _choices(
-    fitted: FittedInterference | InterferenceModel, judged: Sequence[Observation], seen: frozenset[str], seed: int
+    fitted: FittedInterference | InterferenceModel,
+    judged: Sequence[SlowdownObservation],
+    seen: frozenset[str],
+    seed: int,
 ) -> Iterator[tuple[bool, bool]]:
     """Yields, for draws of GPUs whose residents are known, if the choice is near the best: for the resident; for both.
 
@@ -114,6 +118,27 @@ def _is_near_best(predicted: Floats, truth: Floats) -> bool:
     return bool(truth[int(predicted.argmin())] <= truth.min() * (1 + NEAR_BEST))
 
 
+def _measured(table: GavelTable) -> AccuracyRow:
+    """Judges pairs left out of models that were measured beside others: what a vector adds to a scalar."""
+    errors: dict[str, list[Floats]] = {}
+    methods = set()
+    for gpu_type in TYPES:
+        traits, pairs = table.traits(gpu_type), table.pairs[gpu_type]
+        mixes = sorted({each.run.mix for each in pairs})
+        random.Random(0).shuffle(mixes)  # noqa: S311
+        for fold in range(MIX_FOLDS):
+            out = set(mixes[fold::MIX_FOLDS])
+            known = [each for each in pairs if each.run.mix not in out]
+            judged = [each for each in pairs if each.run.mix in out]
+            model = fit(known, traits)
+            methods.add(model.measured.method)
+            errors.setdefault(OURS, []).append(_errors(model, judged))
+            for name, each in AGAINST_ALONE.items():
+                errors.setdefault(name, []).append(_errors(each(known, traits), judged))
+    note = f"pairs left out of models that other pairs have; throughput; chosen: {', '.join(sorted(methods))}"
+    return _row("interference.gavel.measured", str(FILE), {k: np.concatenate(each) for k, each in errors.items()}, note)
+
+
 def _miso(data: Path) -> AccuracyRow:
     observations, traits = read_miso(data)
     mixes = sorted({each.run.mix for each in observations})
@@ -136,7 +161,7 @@ def _miso(data: Path) -> AccuracyRow:
     return _row("interference.miso", "miso", {name: np.concatenate(each) for name, each in errors.items()}, note)
 
 
-def _fitted(method: Fit, known: Sequence[Observation], traits: Traits) -> FittedInterference:
+def _fitted(method: Fit, known: Sequence[SlowdownObservation], traits: Traits) -> FittedInterference:
     return method(known, traits)
 
 

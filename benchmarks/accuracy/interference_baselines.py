@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.interference import Observation, SharedRun, Traits
+from solvers.interference import SharedRun, SlowdownObservation, Traits
 from solvers.interference.candidate import FittedInterference, Floats
 from solvers.interference.factor_layout import FactorShape
 from solvers.interference.factors import FittedFactors, fit, fit_scalar
@@ -34,7 +34,7 @@ class Additive:
         return found if self.of_logarithms else np.log(np.maximum(found, 1.0))
 
 
-def fit_additive(observations: Sequence[Observation], traits: Traits) -> Additive:
+def fit_additive(observations: Sequence[SlowdownObservation], traits: Traits) -> Additive:
     """Fits slowdown = 1 + the neighbours' constants by least squares."""
     beside, table = _counts(observations)
     target = np.array([each.slowdown - 1 for each in observations])
@@ -42,7 +42,7 @@ def fit_additive(observations: Sequence[Observation], traits: Traits) -> Additiv
     return Additive({}, dict(zip(beside, weights.tolist(), strict=True)), False)
 
 
-def fit_additive_by_level(observations: Sequence[Observation], traits: Traits) -> Additive:
+def fit_additive_by_level(observations: Sequence[SlowdownObservation], traits: Traits) -> Additive:
     """Fits logarithms of relative slowdowns as the model's constant at its SM% + the neighbours' constants."""
     beside, table = _counts(observations)
     own = sorted({(each.run.model, each.run.sm_percent) for each in observations})
@@ -55,7 +55,7 @@ def fit_additive_by_level(observations: Sequence[Observation], traits: Traits) -
     return Additive(dict(zip(own, found, strict=True)), dict(zip(beside, others, strict=True)), True)
 
 
-def _counts(observations: Sequence[Observation]) -> tuple[list[tuple[str, int]], Floats]:
+def _counts(observations: Sequence[SlowdownObservation]) -> tuple[list[tuple[str, int]], Floats]:
     beside = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
     index = {each: at for at, each in enumerate(beside)}
     table = np.zeros((len(observations), len(beside)))
@@ -82,7 +82,7 @@ def features(run: SharedRun, numbers: dict[str, Floats]) -> Floats:
     return np.array([1.0, *numbers[run.model], *beside])
 
 
-def fit_gpulet_by_level(observations: Sequence[Observation], traits: Traits) -> ByLevel:
+def fit_gpulet_by_level(observations: Sequence[SlowdownObservation], traits: Traits) -> ByLevel:
     """Fits the regression to relative slowdowns, each SM% by itself."""
     numbers = {model: np.asarray(values, dtype=float) for model, values in traits.numbers.items()}
     weights = {}
@@ -93,12 +93,12 @@ def fit_gpulet_by_level(observations: Sequence[Observation], traits: Traits) -> 
     return ByLevel(weights, numbers)
 
 
-def fit_linear_by_level(observations: Sequence[Observation], traits: Traits) -> FittedFactors:
+def fit_linear_by_level(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits 1 + sensitivity x pressures, both by SM%."""
     return fit(observations, FactorShape(1, sensitivity_by_level=True))
 
 
-Fit = Callable[[Sequence[Observation], Traits], FittedInterference]
+Fit = Callable[[Sequence[SlowdownObservation], Traits], FittedInterference]
 AGAINST_ALONE: dict[str, Fit] = {"additive": fit_additive, "linear": fit_scalar, "gpulet": fit_gpulet}
 BETWEEN_LEVELS: dict[str, Fit] = {
     "additive": fit_additive_by_level,

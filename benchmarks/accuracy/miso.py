@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.missing_data import DataMissing
-from solvers.interference import Neighbour, Observation, SharedRun, Traits
+from solvers.interference import Neighbour, SharedRun, SlowdownObservation, Traits
 
 LEVELS = (100, 50, 14)  # SM% limits of the rows
 IDLE = (0.8889, 1.0, 0.8889)  # speeds on MIG slices of what fills a mix up to seven; it is no job
 DIGITS = 4
 
 
-def read_miso(data: Path) -> tuple[list[Observation], Traits]:
+def read_miso(data: Path) -> tuple[list[SlowdownObservation], Traits]:
     """Returns slowdowns at 50 and 14 % against 100 % of each job in each distinct mix, and the jobs' speeds on slices.
 
     A job has no name: its speeds on MIG slices, alone there, tell it apart. Order within a mix does not count."""
@@ -36,7 +36,7 @@ def read_miso(data: Path) -> tuple[list[Observation], Traits]:
             for row in (1, 2):
                 neighbours = tuple(Neighbour(other, LEVELS[row]) for other in others)
                 run = SharedRun(job, LEVELS[row], neighbours, against=LEVELS[0])
-                observations.append(Observation(run, float(speeds[0] / speeds[row])))
+                observations.append(SlowdownObservation(run, float(speeds[0] / speeds[row])))
     return observations, Traits(numbers)
 
 

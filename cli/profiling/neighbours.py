@@ -14,12 +14,13 @@ from cli.exits import Failed
 from cli.output import as_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
-    from solvers.interference import Neighbour, Observation
+    from solvers.interference import Neighbour, SlowdownObservation
     from solvers.interference.scalars import MeasuredScalars, SpreadValue
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
 DIGITS = 4
+MOST_PRESSURE = 1.0  # that a Profile may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +73,29 @@ def _said(found: Mapping[str, Any]) -> str:
 
 
 def _entry(scalars: MeasuredScalars) -> dict[str, Any]:
-    """Returns the fields of a Profile, and their spread beside them."""
-    pressure = {str(sm_percent): round(each.mean, DIGITS) for sm_percent, each in scalars.pressure.items()}
-    spread: dict[str, Any] = {"pressure": {str(at): _spread(each) for at, each in scalars.pressure.items()}}
-    entry: dict[str, Any] = {"pressure": pressure} if pressure else {}
+    """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
+    entry: dict[str, Any] = {}
+    if scalars.pressure:
+        entry["pressure"] = {str(at): _uncertain(each, MOST_PRESSURE) for at, each in scalars.pressure.items()}
     if scalars.sensitivity:
-        entry["sensitivity"] = round(scalars.sensitivity.mean, DIGITS)
-        spread["sensitivity"] = _spread(scalars.sensitivity)
-    return {**entry, "spread": spread}
+        entry["sensitivity"] = _uncertain(scalars.sensitivity)
+    return entry
 
 
-def _spread(value: SpreadValue) -> dict[str, Any]:
-    return {
-        "mean": round(value.mean, DIGITS),
-        "q90": round(value.q90, DIGITS),
-        "n": value.samples,
-        "source": "measured",
-    }
+def _uncertain(value: SpreadValue, most: float = float("inf")) -> dict[str, Any]:
+    mean, q90 = (round(min(most, each), DIGITS) for each in (value.mean, value.q90))
+    return {"mean": mean, "q90": q90, "n": value.samples, "source": "measured"}
 
 
-def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:
+def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:
     """Returns observations by GPU type: each latency over that of the same model, batch and SM% alone."""
-    from solvers.interference import Observation, SharedRun
+    from solvers.interference import SharedRun, SlowdownObservation
 
     alone: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
     for row in rows:
         if not row.neighbours:
             alone[row.gpu_type, row.model, row.batch, row.sm_percent].append(row.latency_ms)
-    found: dict[str, list[Observation]] = defaultdict(list)
+    found: dict[str, list[SlowdownObservation]] = defaultdict(list)
     for row in rows:
         if row.neighbours:
             times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent))
@@ -107,7 +103,7 @@ def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[Observation]]:
                 where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}"
                 raise Failed(f"{row.model} was not measured alone at {where}; add a line without neighbours")
             run = SharedRun(row.model, row.sm_percent, row.neighbours)
-            found[row.gpu_type].append(Observation(run, row.latency_ms * len(times) / sum(times), row.samples))
+            found[row.gpu_type].append(SlowdownObservation(run, row.latency_ms * len(times) / sum(times), row.samples))
     if not found:
         raise Failed("no line has neighbours; write them as MODEL:SM%, several with + between them")
     return dict(found)
@@ -143,19 +139,25 @@ def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> Neighbour
             raise Failed(f"{where}: {what} {found:g} is outside {least:g}..{most:g}")
         return found
 
+    def whole(text: str | None, what: str, most: float) -> int:
+        found = number(text, what, most)
+        if found != int(found):
+            raise Failed(f"{where}: {what} {found:g} is no whole number")
+        return int(found)
+
     def beside(text: str) -> Neighbour:
         model, _, percent = text.strip().rpartition(":")
         if not model:
             raise Failed(f"{where}: neighbour {text!r} has no SM%; write MODEL:SM%")
-        return Neighbour(model, int(number(percent, "SM%", 100)))
+        return Neighbour(model, whole(percent, "SM%", 100))
 
     names = [each for each in (line["neighbours"] or "").split("+") if each.strip()]
     return NeighbourRow(
         line.get("gpuType") or gpu_type,
         (line["model"] or "").strip(),
-        int(number(line.get("batch") or "1", "batch", 256)),
-        int(number(line["smPercent"], "smPercent", 100)),
+        whole(line.get("batch") or "1", "batch", 256),
+        whole(line["smPercent"], "smPercent", 100),
         tuple(sorted(beside(each) for each in names)),
         number(line["latencyMs"], "latencyMs", 1e9, 1e-6),
-        int(number(line.get("samples") or "1", "samples", 1e9)),
+        whole(line.get("samples") or "1", "samples", 1e9),
     )

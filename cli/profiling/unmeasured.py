@@ -22,9 +22,5 @@ def predict(args: argparse.Namespace) -> list[dict[str, Any]]:
     if not print_data(answer, "json" if args.json else "text"):
         print("\n---\n".join(as_yaml(profile) for profile in found.manifests))
         learned = f"{len(found.manifests)} Profiles learned from {found.pairs}"
-        say(
-            plain(
-                f"{learned}; a pair left out is missed by {100 * found.error:.2g} %; latencies are their 0.9 quantile"
-            )
-        )
+        say(plain(f"{learned}; a pair left out is missed by {100 * found.error:.2g} %"))
     return found.manifests

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from solvers.interference.candidate import Candidate, FittedInterference
+from solvers.interference.candidate import FittedInterference, InterferenceCandidate
 from solvers.interference.choice import CANDIDATES, ChosenInterference, InterferenceModel, fit
-from solvers.interference.observation import Neighbour, Observation, SharedRun, Traits, WrongObservation
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 __all__ = [
     "CANDIDATES",
-    "Candidate",
     "ChosenInterference",
     "FittedInterference",
+    "InterferenceCandidate",
     "InterferenceModel",
     "Neighbour",
-    "Observation",
     "SharedRun",
+    "SlowdownObservation",
     "Traits",
     "WrongObservation",
     "fit",

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from solvers.interference.observation import Observation, SharedRun, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,17 +22,17 @@ class FittedInterference(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class InterferenceCandidate:
     """A way to model interference, and which observations it can be fitted to."""
 
     name: str
-    fit: Callable[[Sequence[Observation], Traits], FittedInterference]
+    fit: Callable[[Sequence[SlowdownObservation], Traits], FittedInterference]
     needs_traits: bool = False
     needs_ratios: bool = False  # compute to memory
     takes_relative: bool = False  # observations `against` another SM%
     most_observations: int | None = None
 
-    def suits(self, observations: Sequence[Observation], traits: Traits) -> bool:
+    def suits(self, observations: Sequence[SlowdownObservation], traits: Traits) -> bool:
         """Tells if it can be fitted to these observations."""
         if self.most_observations is not None and len(observations) > self.most_observations:
             return False

@@ -13,25 +13,26 @@ from typing import TypeVar
 import numpy as np
 
 from solvers.interference import factors, likeness, papers
-from solvers.interference.candidate import Candidate, FittedInterference, Floats
-from solvers.interference.observation import Neighbour, Observation, SharedRun, Traits, WrongObservation
+from solvers.interference.candidate import FittedInterference, Floats, InterferenceCandidate
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 Thing = TypeVar("Thing")
 FOLDS = 4
 LEAST_MIXES = 4  # with fewer different mixes the product's own formula is used
 LEAST_FAMILIES = 3
+SMALLEST_ERROR = 0.01  # of a logarithm: what is nearer counts as exact
 MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
 
-SCALAR = Candidate("scalar", factors.fit_scalar, takes_relative=True)
+SCALAR = InterferenceCandidate("scalar", factors.fit_scalar, takes_relative=True)
 CANDIDATES = (
     SCALAR,
-    Candidate("one factor", factors.fit_one_factor, takes_relative=True),
-    Candidate("two factors", factors.fit_two_factors, takes_relative=True),
-    Candidate("InSS", papers.fit_inss),
-    Candidate("OLTunes", papers.fit_affinity, needs_ratios=True),
-    Candidate("Mudi", papers.fit_mudi, needs_traits=True),
-    Candidate("likeness", likeness.fit, needs_traits=True, most_observations=1200),
-    Candidate("likeness of pairs", likeness.fit_with_pairs, needs_traits=True, most_observations=1200),
+    InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True),
+    InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True),
+    InterferenceCandidate("InSS", papers.fit_inss),
+    InterferenceCandidate("OLTunes", papers.fit_affinity, needs_ratios=True),
+    InterferenceCandidate("Mudi", papers.fit_mudi, needs_traits=True),
+    InterferenceCandidate("likeness", likeness.fit, needs_traits=True, most_observations=1200),
+    InterferenceCandidate("likeness of pairs", likeness.fit_with_pairs, needs_traits=True, most_observations=1200),
 )
 
 
@@ -67,9 +68,9 @@ class InterferenceModel:
 
     Each kind is chosen and fitted when it is first asked for."""
 
-    observations: Sequence[Observation]
+    observations: Sequence[SlowdownObservation]
     traits: Traits
-    candidates: Sequence[Candidate]
+    candidates: Sequence[InterferenceCandidate]
     seed: int
 
     @cached_property
@@ -84,7 +85,7 @@ class InterferenceModel:
 
     @cached_property
     def measured(self) -> ChosenInterference:
-        """Returns the candidate that predicts left-out mixes best."""
+        """Returns the simplest candidate that predicts left-out mixes as well as any."""
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
             return self.average
         sample = _sample(self.observations, self.seed)
@@ -92,7 +93,7 @@ class InterferenceModel:
         out = [[each.run.mix in fold for each in sample] for fold in folds]
         left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
-        best = min(self.candidates, key=lambda each: errors.get(each.name, float("inf")))
+        best = _simplest(self.candidates, left)
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
 
     @cached_property
@@ -139,9 +140,9 @@ class InterferenceModel:
 
 
 def fit(
-    observations: Sequence[Observation],
+    observations: Sequence[SlowdownObservation],
     traits: Traits | None = None,
-    candidates: Sequence[Candidate] = CANDIDATES,
+    candidates: Sequence[InterferenceCandidate] = CANDIDATES,
     seed: int = 0,
 ) -> InterferenceModel:
     """Fits the candidates that suit these observations of one GPU type, and chooses."""
@@ -152,7 +153,7 @@ def fit(
     return InterferenceModel(observations, known, suited, seed)
 
 
-def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observation]:
+def _sample(observations: Sequence[SlowdownObservation], seed: int) -> Sequence[SlowdownObservation]:
     """Returns whole mixes, enough to compare candidates on."""
     if len(observations) <= MOST_TO_COMPARE:
         return observations
@@ -162,13 +163,28 @@ def _sample(observations: Sequence[Observation], seed: int) -> Sequence[Observat
     return [each for each in observations if each.run.mix in kept]
 
 
+def _simplest(candidates: Sequence[InterferenceCandidate], left: Mapping[str, Floats]) -> InterferenceCandidate:
+    """Returns the first candidate, simple ones first, that the best does not surely beat: within a standard error."""
+    judged = [each for each in candidates if len(left[each.name])] or list(candidates[:1])
+    absolute = {each.name: np.maximum(np.abs(left[each.name]), SMALLEST_ERROR) for each in judged}
+    best = min(judged, key=lambda each: float(absolute[each.name].sum()))
+    for each in judged:
+        worse = absolute[each.name] - absolute[best.name]
+        if not len(worse) or worse.mean() <= worse.std() / np.sqrt(len(worse)):
+            return each
+    return best
+
+
 def _folds(things: Sequence[Thing], seed: int) -> list[set[Thing]]:
     order = np.random.default_rng(seed).permutation(len(things))
     return [{things[at] for at in order[fold::FOLDS]} for fold in range(min(FOLDS, len(things)))]
 
 
 def _left_out(
-    observations: Sequence[Observation], traits: Traits, candidate: Candidate, folds: Sequence[Sequence[bool]]
+    observations: Sequence[SlowdownObservation],
+    traits: Traits,
+    candidate: InterferenceCandidate,
+    folds: Sequence[Sequence[bool]],
 ) -> Floats:
     """Returns predicted - measured logarithms of what each fold leaves out."""
     found = [np.zeros(0)]
@@ -182,10 +198,10 @@ def _left_out(
 
 
 def _blended(
-    observations: Sequence[Observation],
-    sample: Sequence[Observation],
+    observations: Sequence[SlowdownObservation],
+    sample: Sequence[SlowdownObservation],
     traits: Traits,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[InterferenceCandidate],
     folds: Sequence[Sequence[bool]],
     families: int,
 ) -> ChosenInterference:

@@ -7,7 +7,7 @@ is the average model. Fitted by MAP: logarithms of the factors scatter around th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from solvers.interference.candidate import Floats
 from solvers.interference.factor_layout import Conditions, FactorLayout, FactorShape, Ints, conditions
-from solvers.interference.observation import Observation, SharedRun, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
 FIRST_NOISE, LEAST_NOISE = 0.1, 0.01  # standard deviation of a measured logarithm
 TINY = 1e-9
@@ -82,7 +82,7 @@ class FactorData:
     weights: Floats
 
 
-def _data(layout: FactorLayout, observations: Sequence[Observation]) -> FactorData:
+def _data(layout: FactorLayout, observations: Sequence[SlowdownObservation]) -> FactorData:
     runs = [each.run for each in observations]
     here = conditions(layout, [(r.model, r.sm_percent, [(n.model, n.sm_percent) for n in r.neighbours]) for r in runs])
     relative = [run for run in runs if run.against is not None]
@@ -99,8 +99,10 @@ def _data(layout: FactorLayout, observations: Sequence[Observation]) -> FactorDa
     return FactorData(here, there, is_relative, base, logs, weights / weights.mean())
 
 
-def fit(observations: Sequence[Observation], shape: FactorShape, seed: int = 0) -> FittedFactors:
+def fit(observations: Sequence[SlowdownObservation], shape: FactorShape, seed: int = 0) -> FittedFactors:
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
+    if all(len(each.run.neighbours) < 2 for each in observations):
+        shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
     layout = _layout(observations, shape)
     data = _data(layout, observations)
     start = 0.1 * np.random.default_rng(seed).standard_normal(layout.size)
@@ -131,7 +133,7 @@ def _bounds(layout: FactorLayout) -> list[tuple[float, float]]:
     return [*factors, *exponents, *([(-LARGEST_LOG, LARGEST_LOG)] * len(layout.bases))]
 
 
-def _layout(observations: Sequence[Observation], shape: FactorShape) -> FactorLayout:
+def _layout(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FactorLayout:
     models = sorted({model for each in observations for model in each.run.models})
     levels = {each.run.sm_percent for each in observations}
     levels |= {neighbour.sm_percent for each in observations for neighbour in each.run.neighbours}
@@ -202,16 +204,16 @@ def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> t
     return float(data.weights @ left**2 + prior @ x**2), found + 2 * prior * x
 
 
-def fit_scalar(observations: Sequence[Observation], traits: Traits) -> FittedFactors:
+def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits the product's formula: one pressure by SM%, one sensitivity."""
     return fit(observations, FactorShape())
 
 
-def fit_one_factor(observations: Sequence[Observation], traits: Traits) -> FittedFactors:
+def fit_one_factor(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits one factor whose sensitivity and exponent differ by SM%."""
     return fit(observations, FactorShape(1, True, True))
 
 
-def fit_two_factors(observations: Sequence[Observation], traits: Traits) -> FittedFactors:
+def fit_two_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits two factors, as compute and memory, with exponents by SM%."""
     return fit(observations, FactorShape(2, True, True))

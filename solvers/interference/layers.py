@@ -2,8 +2,8 @@
 
 Kernel regression on logarithms: jobs are alike where the counts of their layers by kind are alike, relative to how
 much those differ among the jobs that were measured. How far likeness reaches is chosen by leaving one job out; the
-widest reach is the mean of all. The plan is made with the 0.9 quantile of the errors left out: a promise must hold
-beside a job that is worse than jobs like it."""
+widest reach is the mean of all. `planned` is at the 0.9 quantile of the errors left out: a promise must hold beside
+a job that is worse than jobs like it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from solvers.interference.candidate import Floats
-from solvers.interference.observation import Observation, SharedRun, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
 SM_REACH = 50.0  # SM% over which an effect stays alike
 USUAL_LOG, LOG_SPREAD = -2.0, 3.0  # prior of the logarithm of a variance, relative to the data's
@@ -104,7 +104,7 @@ class FittedLikeness:
         return np.maximum(found, 0.0)  # a neighbour speeds nothing up
 
 
-def fit(observations: Sequence[Observation], traits: Traits, pairs: bool = False) -> FittedLikeness:
+def fit(observations: Sequence[SlowdownObservation], traits: Traits, pairs: bool = False) -> FittedLikeness:
     """Fits variances by maximum likelihood."""
     kernels = RunKernels(likeness(traits), pairs)
     runs = tuple(each.run for each in observations)

@@ -44,7 +44,7 @@ class SharedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class SlowdownObservation:
     """A measured slowdown: time beside neighbours / time alone (or `against`)."""
 
     run: SharedRun

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from solvers.interference.candidate import Floats
-from solvers.interference.observation import Observation, SharedRun, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
 ROUNDS = 30
 SMALL_RIDGE = 1e-6
@@ -32,7 +32,7 @@ class FittedRegression:
 
 
 def _regression(
-    observations: Sequence[Observation],
+    observations: Sequence[SlowdownObservation],
     features: Callable[[SharedRun], Floats],
     of_logarithms: bool = False,
     ridge: float = SMALL_RIDGE,
@@ -49,7 +49,7 @@ def _regression(
     )
 
 
-def fit_gpulet(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+def fit_gpulet(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedRegression:
     """gpulet: linear in solo numbers of the model and of its neighbours (there: L2 and DRAM use)."""
     numbers = {model: np.asarray(values, dtype=float) for model, values in traits.numbers.items()}
 
@@ -60,7 +60,7 @@ def fit_gpulet(observations: Sequence[Observation], traits: Traits) -> FittedReg
     return _regression(observations, features)
 
 
-def fit_mudi(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+def fit_mudi(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedRegression:
     """Mudi: the slope from cumulative numbers of layers (or other traits) of all neighbours, in logarithms."""
     numbers = {model: np.asarray(values, dtype=float) for model, values in traits.numbers.items()}
     table = np.array([numbers[model] for model in sorted(numbers)])
@@ -73,7 +73,7 @@ def fit_mudi(observations: Sequence[Observation], traits: Traits) -> FittedRegre
     return _regression(observations, features, True, ridge=0.01)
 
 
-def fit_affinity(observations: Sequence[Observation], traits: Traits) -> FittedRegression:
+def fit_affinity(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedRegression:
     """OLTunes: the sigmoid of differences of compute/memory ratios (9), averaged (10); the model's own ratio."""
     ratios = traits.compute_to_memory
     middle = float(np.median(list(ratios.values())))
@@ -107,7 +107,7 @@ class FittedL2:
         return np.log(np.maximum(found, LEAST_SLOWDOWN))
 
 
-def fit_inss(observations: Sequence[Observation], traits: Traits) -> FittedL2:
+def fit_inss(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedL2:
     """Fits InSS's coefficients in turns, each a least-squares problem without negative weights."""
     models = sorted({model for each in observations for model in each.run.models})
     index = {model: at for at, model in enumerate(models)}

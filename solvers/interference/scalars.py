@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from solvers.interference.candidate import Floats
-from solvers.interference.observation import Observation, WrongObservation
+from solvers.interference.observation import SlowdownObservation, WrongObservation
 
 ROUNDS = 500
 STILL = 1e-10  # relative change of the squares at which the turns end
@@ -61,7 +61,7 @@ class ScalarTables:
 
 
 def pressure_and_sensitivity(
-    observations: Sequence[Observation], known: Mapping[str, KnownScalars] | None = None
+    observations: Sequence[SlowdownObservation], known: Mapping[str, KnownScalars] | None = None
 ) -> dict[str, MeasuredScalars]:
     """Returns what each model presses and feels; models that are `known` set the scale and are not in the answer."""
     if any(each.run.against is not None for each in observations):
@@ -69,9 +69,11 @@ def pressure_and_sensitivity(
     given = known or {}
     tables = _tables([each for each in observations if each.run.neighbours])
     feels, presses = _in_turns(tables, given)
-    if not any(model in given for model, _ in tables.sources) and len(presses) and presses.max() > 0:
+    held = np.array([model in given for model, _ in tables.sources], dtype=bool)
+    if not held.any() and len(presses) and presses.max() > 0:
         feels, presses = feels * presses.max(), presses / presses.max()
-    feels_spread, presses_spread = _spreads(tables, given, feels, presses)
+        held[int(presses.argmax())] = True  # the scale: what is unsure of it is unsure of all others
+    feels_spread, presses_spread = _spreads(tables, given, held, feels, presses)
     found: dict[str, MeasuredScalars] = {}
     for at, model in enumerate(tables.models):
         mine = tables.victim == at
@@ -90,7 +92,7 @@ def pressure_and_sensitivity(
     return found
 
 
-def _tables(observations: Sequence[Observation]) -> ScalarTables:
+def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     models = sorted({model for each in observations for model in each.run.models})
     sources = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
     places, rows = ({each: at for at, each in enumerate(group)} for group in (sources, models))
@@ -134,15 +136,18 @@ def _in_turns(tables: ScalarTables, given: Mapping[str, KnownScalars]) -> tuple[
 
 
 def _spreads(
-    tables: ScalarTables, given: Mapping[str, KnownScalars], feels: Floats, presses: Floats
+    tables: ScalarTables,
+    given: Mapping[str, KnownScalars],
+    held: npt.NDArray[np.bool_],
+    feels: Floats,
+    presses: Floats,
 ) -> tuple[Floats, Floats]:
     """Returns standard deviations: residual variance x inverse of the squares' curvature, known values held."""
     count, own = len(tables.models), feels[tables.victim]
     slopes = np.zeros((len(tables.extra), count + len(presses)))
     slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ presses
     slopes[:, count:] = own[:, None] * tables.counts
-    held = [m in given for m in tables.models] + [m in given for m, _ in tables.sources]
-    slopes[:, held] = 0.0
+    slopes[:, [m in given for m in tables.models] + held.tolist()] = 0.0
     residual = tables.extra - own * (tables.counts @ presses)
     free = int(np.linalg.matrix_rank(slopes)) if len(slopes) else 0
     variance = float(tables.samples @ residual**2) / max(1, len(residual) - free)

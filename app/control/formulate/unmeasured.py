@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.control.domain.specs import Spec, unit_of
 from app.manifests.model import Manifest
+from app.manifests.uncertain import MEAN_QUANTILE, profile_at
 
 if TYPE_CHECKING:
     from solvers.interference.layers import PredictedValues
@@ -86,11 +87,11 @@ def _predict(jobs: Sequence[Manifest], question: LayerQuestion) -> PredictedValu
     from solvers.interference.layers import LayeredValues, predict_from_layers
 
     gpu_type, percents, layers = question
-    others = [_profiles(job).get(gpu_type, {}) for job in jobs]
+    others = [profile_at(_profiles(job).get(gpu_type, {}), MEAN_QUANTILE) for job in jobs]
     measured = {
         (
             tuple(sorted(each["layers"].items())),
-            (*(_at(each["pressure"], percent) for percent in percents), _mean(each["sensitivity"])),
+            (*(_at(each["pressure"], percent) for percent in percents), float(each["sensitivity"])),
         )
         for each in others
         if each.get("layers") and all(field in each for field in FIELDS)
@@ -100,24 +101,25 @@ def _predict(jobs: Sequence[Manifest], question: LayerQuestion) -> PredictedValu
 
 
 def _fields(values: PredictedValues, percents: Sequence[int], missing: Sequence[str]) -> Spec:
-    pressures = {
-        str(percent): min(MOST_PRESSURE, pressure) for percent, pressure in zip(percents, values.planned, strict=False)
+    """Returns what is missing as uncertain values, of which plans take the policy's quantile."""
+    found = [
+        {"mean": min(most, mean), "q90": min(most, q90), "n": values.jobs, "source": "learned"}
+        for mean, q90, most in zip(
+            values.expected, values.planned, [*([MOST_PRESSURE] * len(percents)), float("inf")], strict=True
+        )
+    ]
+    both: Spec = {
+        "pressure": {str(percent): value for percent, value in zip(percents, found, strict=False)},
+        "sensitivity": found[-1],
     }
-    both: Spec = {"pressure": pressures, "sensitivity": values.planned[-1]}
     return {field: both[field] for field in missing}
 
 
-def _mean(value: Any) -> float:
-    return float(value["mean"] if isinstance(value, Mapping) else value)
-
-
-def _at(pressure: Any, sm_percent: int) -> float:
+def _at(pressure: Mapping[str, float] | float, sm_percent: int) -> float:
     """Reads a pressure, one number or by SM%: linear between points, flat beyond them."""
     if not isinstance(pressure, Mapping):
         return float(pressure)
-    if "mean" in pressure:
-        return _mean(pressure)
-    points = sorted((int(percent), _mean(value)) for percent, value in pressure.items())
+    points = sorted((int(percent), float(value)) for percent, value in pressure.items())
     for (low, start), (high, end) in pairwise(points):
         if low <= sm_percent <= high:
             return start + (end - start) * (sm_percent - low) / (high - low)

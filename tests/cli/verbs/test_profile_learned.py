@@ -1,0 +1,87 @@
+"""`gpuwright profile neighbours` and `predict`: what measurements and Profiles say of what was not measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+PAIRS = """\
+gpuType,model,batch,smPercent,neighbours,latencyMs,samples
+v100-16gb,a/x,8,50,,20,30
+v100-16gb,b/x,8,50,,10,30
+v100-16gb,c/x,8,50,,40,30
+v100-16gb,a/x,8,50,b/x:50,22,30
+v100-16gb,a/x,8,50,c/x:50,24,30
+v100-16gb,b/x,8,50,a/x:50,11,30
+v100-16gb,b/x,8,50,c/x:50,14,30
+v100-16gb,c/x,8,50,a/x:50,42,30
+v100-16gb,c/x,8,50,b/x:50,44,30
+v100-16gb,a/x,8,50,b/x:50+c/x:50,26,30
+"""
+
+
+def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(PAIRS)
+    done = run("profile", "neighbours", str(path), "--json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)["gpuTypes"]
+    assert found["gpuType"] == "v100-16gb"
+    assert found["measurements"] == 7
+    # c presses 1, b half of it, a a quarter; b feels twice what a feels.
+    assert found["profiles"]["c/x"]["pressure"]["50"]["mean"] == 1
+    assert found["profiles"]["b/x"]["pressure"]["50"]["mean"] == pytest.approx(0.5, abs=0.01)
+    assert found["profiles"]["a/x"]["pressure"]["50"]["mean"] == pytest.approx(0.25, abs=0.01)
+    assert found["profiles"]["a/x"]["sensitivity"]["mean"] == pytest.approx(0.2, abs=0.01)
+    assert found["profiles"]["b/x"]["sensitivity"]["mean"] == pytest.approx(0.4, abs=0.01)
+    spread = found["profiles"]["b/x"]["sensitivity"]
+    assert spread["n"] == 60
+    assert spread["q90"] >= spread["mean"]
+    assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model,smPercent\n", "lacks the column neighbours"),
+        (PAIRS.replace("v100-16gb,b/x,8,50,,10,30\n", ""), "b/x was not measured alone at batch 8 and 50 %"),
+        (PAIRS.replace("c/x:50,24", "c/x,24"), "line 6: neighbour 'c/x' has no SM%"),
+        (PAIRS.replace("c/x:50,24", "c/x:500,24"), "line 6: SM% 500 is outside 1..100"),
+        (PAIRS.replace(",24,", ",fast,"), "line 6: latencyMs 'fast' is no number"),
+        (PAIRS.replace(",24,", ",nan,"), "line 6: latencyMs nan is outside"),
+        ("".join(PAIRS.splitlines(keepends=True)[:4]), "no line has neighbours"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    done = run("profile", "neighbours", str(path))
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""
+
+
+def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_path: Path) -> None:
+    done = run("profile", "predict", "examples/fleet.yaml", "--json")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["profiles"]
+    assert answer["left_out_error"] > 0
+    for profile in answer["profiles"]:
+        for row in profile["spec"]["latencyMs"].values():
+            points = [row[percent]["mean"] for percent in sorted(row, key=int)]
+            assert points == sorted(points, reverse=True)
+    path = tmp_path / "predicted.json"
+    path.write_text(json.dumps(answer["profiles"]))
+    assert run("validate", "-f", "examples/fleet.yaml", "-f", str(path)).code == 0
+
+
+def test_too_few_profiles_teach_nothing(run: Run, tmp_path: Path) -> None:
+    done = run("profile", "predict", "examples/morak.yaml")
+    assert done.code == 2
+    assert "too few Profiles to learn from" in done.err
+    assert "name the files to read" in run("profile", "predict").err
