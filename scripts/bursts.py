@@ -72,7 +72,7 @@ class Row:
             return math.sqrt(low * high)
         fall = math.log(missing / self.known[low]) / math.log(self.known[high] / self.known[low])
         at = min(max(fall, 0.02), 0.98)
-        return max(low * (high / low) ** at, low * (1 + CLOSE / 2))
+        return float(max(low * (high / low) ** at, low * (1 + CLOSE / 2)))
 
 
 def looked_at(batch: int) -> tuple[list[int], list[int]]:

@@ -67,7 +67,7 @@ class ExpectedLoad:
     high: float = 0.0
     observed_per_second: float = 0.0  # in the last cycle
     observed_seconds: float = 0.0  # how long it has been observed
-    reason: str = ""  # declared, held, risen, fallen
+    reason: str = ""  # declared, held, risen, fallen, silent, outlook
     variation: float = 0.0  # of its arrival rate by bursts, as measured, in classes
     burstiness: Mapping[int, float] = field(default_factory=dict)  # measured dispersion of counts, by SLOs a window
 

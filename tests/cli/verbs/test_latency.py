@@ -34,6 +34,20 @@ def test_a_person_reads_load_and_latency_too(capsys: pytest.CaptureFixture[str])
     assert "19.5 ms" in out
 
 
+def test_bursts_take_a_part_of_the_rate_or_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = []
+    for burstiness in ("1", "2", "4"):
+        _, out, _ = called([*QUESTION, "--slo-ms", "60", "--burstiness", burstiness, "--json"], capsys)
+        rates.append(json.loads(out)["ratePerSecond"])
+    assert rates[0] == pytest.approx(0.852 * 400, rel=5e-3)
+    assert rates[0] > rates[1] > rates[2] > 0.0
+    code, out, _ = called([*QUESTION, "--slo-ms", "60", "--burstiness", "50"], capsys)
+    assert (code, out) == (
+        0, "rate           0: one burst of arrivals with a dispersion of 50 is more than it serves within 60 ms\n"
+    )  # fmt: skip
+    assert "--burstiness 51 is outside 1..50" in called([*QUESTION, "--slo-ms", "60", "--burstiness", "51"], capsys)[2]
+
+
 def test_an_slo_that_no_batch_meets_is_an_answer_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called([*QUESTION, "--slo-ms", "19"], capsys)
     assert code == 0

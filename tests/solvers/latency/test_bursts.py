@@ -97,6 +97,23 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
             assert late <= (1.0 - percentile / 100.0) * (1.0 + 1e-6), (batch, variation, ratio, percentile, load)
 
 
+@pytest.mark.long
+def test_hardly_any_load_is_lost() -> None:
+    """Of the chain's load at most 3 %, for small batches at usual percentiles and SLOs of two execs or more."""
+    kept = []
+    for batch, variation, ratio, percentile in questions(scaled(1500, 80), seed=23, least_ratio=2.0):
+        if batch > 12 or percentile < 90.0:
+            continue
+        load = kernels.accepted_load(limits(percentile, [batch], variation).loads[batch], ratio)
+        if load < 0.05:
+            continue
+        beyond, missing = load / 0.97, 1.0 - percentile / 100.0
+        is_lost = beyond < 0.9995 and modulated.late_share(batch, beyond, weight_of(variation), ratio) <= missing
+        kept.append(not is_lost)
+    assert all(kept)
+    assert len(kept) >= scaled(1500, 80) / 8
+
+
 @pytest.mark.parametrize("variation", [0.01, 0.3, 3.0, 300.0])
 def test_a_looser_slo_and_less_variation_never_accept_less(variation: float) -> None:
     ratios = np.concatenate([np.linspace(1.01, 6.0, 500), np.geomspace(6.0, 1e4, 100)])

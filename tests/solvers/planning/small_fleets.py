@@ -49,6 +49,7 @@ def fleets(draw: st.DrawFn, most_services: int = 3, pricing: Literal["gpu", "nod
             rate_per_second=draw(st.floats(20, 500)),
             is_dedicated=draw(st.integers(0, 4)) == 0,
             gpu_types=draw(st.sampled_from([None, ("big",)])),
+            variation=draw(st.sampled_from([0.0, 0.0, 0.02, 0.4])),
         )
         services[service.name] = service
     gpus = draw(st.sampled_from([{"old": 2}, {"big": 1, "old": 1}, {"big": 2}] if pricing == "gpu" else NODES))
@@ -150,7 +151,7 @@ def _carried(problem: Problem, kind: str) -> NDArray[np.float64]:
                         beside = total - _at(profile.demand.pressure, sm)
                         exec_ms = _at(profile.latency_ms[batch], sm) * (1 + profile.demand.sensitivity * beside)
                         exec_ms *= slow**profile.demand.clock_exponent
-                        row[k] = _rate(batch, exec_ms, service.slo_ms, service.percentile) / service.rate_per_second
+                        row[k] = _rate(batch, exec_ms, service) / service.rate_per_second
                     rows.append(np.minimum(row, 1.0))
     return np.unique(np.array(rows), axis=0)
 
@@ -161,9 +162,10 @@ def _shapes(problem: Problem, service: Service, kind: str) -> list[tuple[Profile
 
 
 @cache
-def _rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> float:
+def _rate(batch: int, exec_ms: float, service: Service) -> float:
     """With the policy's margin of 5 % and utilization of 80 %."""
-    return min(latency.max_rate(batch, exec_ms * 1.05, slo_ms, percentile)[0], 800.0 * batch / exec_ms)
+    most, _ = latency.max_rate(batch, exec_ms * 1.05, service.slo_ms, service.percentile, service.variation)
+    return min(most, 800.0 * batch / exec_ms)
 
 
 def _at(curve: Curve, sm: int) -> float:

@@ -164,6 +164,7 @@ FORECASTS = {
     "held": "the forecast is unchanged, since the load stays inside its band",
     "risen": "the load has risen",
     "fallen": "the load has fallen",
+    "outlook": "its history says that it rises within ten minutes",
     "what_if": "as this what-if assumes",
 }
 

@@ -9,11 +9,12 @@ from datetime import datetime
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
+from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
-from solvers.forecast import Forecaster, ForecastTuning, Sample, expect
+from solvers.forecast import Forecast, Forecaster, ForecastTuning, Sample, expect
 
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
@@ -163,6 +164,17 @@ class Loads:
                     self._windows[service].rates[source].pop(name, None)
                 sender.services = set()
 
+    def _with_outlook(self, outlook: Outlook, found: Forecast, base: float) -> Forecast:
+        """Returns the forecast, no lower than the history is trusted to say; a fall to that must be worth its moves."""
+        if found.reason not in ("held", "risen", "fallen"):
+            return found
+        raised = outlook.raised(found.rate)
+        if raised <= found.rate:
+            return found
+        if found.reason == "fallen" and raised * (1 + self.settings.fall_band) > base:
+            raised = base
+        return replace(found, rate=raised, high=max(found.high, raised), reason="outlook")
+
     def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
@@ -192,9 +204,7 @@ class Loads:
             silent_seconds=silent,
             risen_seconds=now - risen_at,
         )
-        raised = window.outlook.raised(found.rate) if found.reason in ("held", "risen") else found.rate
-        if raised > found.rate:
-            found = replace(found, rate=raised, high=max(found.high, raised), reason="outlook")
+        found = self._with_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
         self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at)

@@ -1,8 +1,8 @@
 """What a service's history says of the next ten minutes, used where it has forecast them better than the plan did.
 
-Candidates with a day and a week (`solvers.forecast.contest`) state a rate that nine of ten times is not exceeded. Their
-pinball loss is compared with that of the rates that were planned for. A plan is only ever raised to such a rate: when
-it may fall is decided by what was observed, as before, so that steady and swinging loads change nothing more often.
+Candidates with a day and a week (`solvers.forecast.contest`) state a rate that is not exceeded nine of ten times. Their
+pinball loss is compared with that of the rates that were planned for. A plan is only raised to such a rate: what was
+observed decides when it may fall, as before, so that steady and swinging loads change nothing more often.
 """
 
 from __future__ import annotations

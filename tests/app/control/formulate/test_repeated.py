@@ -52,6 +52,20 @@ def formulated_afresh(snapshot: Snapshot) -> Question:
     return formulate(replace(snapshot, declared=(*snapshot.declared,)))
 
 
+def test_measured_bursts_are_planned_for_unless_more_are_declared() -> None:
+    name = "shop/a"
+    rate = formulate(FREE).problem.services[name].rate_per_second
+    steady = replace(FREE, expected={**FREE.expected, name: ExpectedLoad(rate)})
+    bursty = replace(steady, expected={**steady.expected, name: ExpectedLoad(rate, variation=0.3)})
+    assert formulate(steady).problem.services[name].variation == 0.0
+    assert formulate(bursty).problem.services[name].variation == 0.3  # another question, though its rates are the same
+    declared = tuple(
+        replace(item, spec={**item.spec, "burstiness": 20.0}) if (item.tenant, item.name) == ("shop", "a") else item
+        for item in bursty.declared
+    )
+    assert formulate(replace(bursty, declared=declared)).problem.services[name].variation > 0.3
+
+
 def test_an_unchanged_fleet_has_its_last_question_with_its_verdict_at_the_time_of_now() -> None:
     first = formulate(RUNNING)
     verdict = first.verdict

@@ -1,0 +1,70 @@
+"""A day that repeats raises the plan before the load rises; a plan that forecasts well is left alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from app.control.observe.loads.loads import Loads
+from app.control.observe.loads.outlook import LEARNED_STEPS, STEP_SECONDS, Outlook
+from solvers.forecast import Forecast, Sample
+
+BUCKET_SECONDS = 100.0
+
+
+def followed(outlook: Outlook, days: int, rate_at: Callable[[int], float], planned_at: Callable[[int], float]) -> None:
+    per_step = int(STEP_SECONDS / BUCKET_SECONDS)
+    for step in range(days * 144):
+        for part in range(per_step):
+            at = step * STEP_SECONDS + (part + 0.5) * BUCKET_SECONDS
+            outlook.add(Sample(at, BUCKET_SECONDS, rate_at(step) * BUCKET_SECONDS), planned_at(step))
+
+
+def office(step: int) -> float:
+    """A load that starts at eight, and is the same each day but for a per cent of noise."""
+    noise = 1 + 0.01 * math.sin(7.3 * step)
+    return noise * (1000.0 if 48 <= step % 144 < 108 else 100.0)
+
+
+def last(step: int) -> float:
+    return office(max(step - 1, 0)) * 1.05
+
+
+def test_a_rise_that_comes_every_day_is_planned_for_before_it_comes() -> None:
+    outlook = Outlook()
+    followed(outlook, 9, office, last)
+    eight = 9 * 144 + 48
+    for step in range(9 * 144, eight + 1):  # the first bucket of a step makes its forecast
+        outlook.add(Sample(step * STEP_SECONDS + 50, 400.0, office(step) * 400), last(step))
+        if step == eight - 4:
+            assert outlook.raised(105.0) == 105.0
+    assert outlook.losses[0] < outlook.losses[1]
+    assert outlook.raised(105.0) > 500.0
+
+
+def test_nothing_is_raised_before_a_day_is_known() -> None:
+    outlook = Outlook()
+    followed(outlook, 1, office, lambda _: 1.0)
+    assert outlook.steps < LEARNED_STEPS
+    assert outlook.raised(1.0) == 1.0
+
+
+def test_a_plan_that_forecasts_better_is_left_alone() -> None:
+    outlook, random = Outlook(), np.random.default_rng(1)
+    rates = 300.0 * np.exp(np.cumsum(random.normal(0, 0.05, 4 * 144)))
+    followed(outlook, 4, lambda step: float(rates[step]), lambda step: float(rates[min(step, len(rates) - 1)]) * 1.01)
+    assert outlook.losses[0] > outlook.losses[1]
+    assert outlook.raised(1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("upper", "base", "expected"), [(200.0, 210.0, 210.0), (150.0, 210.0, 150.0), (101.0, 210.0, 100.0)]
+)
+def test_a_plan_falls_to_the_outlook_only_where_that_is_worth_it(upper: float, base: float, expected: float) -> None:
+    outlook = Outlook(steps=LEARNED_STEPS, upper=upper, losses=(1.0, 2.0))
+    found = Loads()._with_outlook(outlook, Forecast(100.0, 90.0, 115.0, "fallen"), base)
+    assert found.rate == expected
+    assert found.high >= found.rate
