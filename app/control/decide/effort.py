@@ -9,4 +9,5 @@ from solvers.planning.plan import Changes
 
 def effort(question: Question, changes: Changes) -> float:
     """Returns what the starts, moves and resizes must be worth beside their churn."""
-    return changes.made * change_price(question.verdict.cost.resource, len(question.plan_in_force.instances))
+    policy, instances = question.problem.policy, question.plan_in_force.instances
+    return changes.made * change_price(policy.move_price, question.verdict.cost.resource, len(instances))

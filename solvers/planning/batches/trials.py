@@ -49,7 +49,7 @@ class BatchTrials:
         self._serial = len(plan.instances) + len(problem.state.running if problem.state else ())
         self._offers = _offer_numbers(self.board)
         self.is_right = self._verdict.is_right and not broken
-        self._change_price = change_price(self._verdict.cost.resource, len(plan.instances))
+        self._change_price = change_price(problem.policy.move_price, self._verdict.cost.resource, len(plan.instances))
 
     def measure(self, group: BatchGroup) -> Batch | None:
         """Returns what a batch saves and costs; None if it saves too little or breaks a rule."""

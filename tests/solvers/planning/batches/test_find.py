@@ -55,7 +55,7 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.is_right, after.violations
         assert after.cost.total == pytest.approx(before.cost.total - batch.saved_per_hour)
         assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
-        price = change_price(before.cost.resource, len(plan.instances))
+        price = change_price(problem.policy.move_price, before.cost.resource, len(plan.instances))
         assert after.changes.made * price <= batch.effort + 1e-9
 
 
