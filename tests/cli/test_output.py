@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.columns import fastest
 from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, span
 
 
@@ -57,3 +58,7 @@ def test_columns_line_up_also_when_a_later_page_is_wider(capsys: pytest.CaptureF
         "a-long-name   5m",
         "名前          -",
     ]
+
+
+def test_the_fastest_latency_of_a_profile_counts_uncertain_values_by_their_mean() -> None:
+    assert fastest({"1": {"10": 9.0, "100": {"mean": 4.0, "q90": 5.0}}}) == "4 ms"
