@@ -96,7 +96,33 @@ def explain_plan(
             "certificate": body["certificate"],
         }
 
-    return answer(ctx.database.read(read))
+    found = ctx.database.read(read)
+    if granted is not Reach.OWN:
+        found |= _worth_profiling(ctx, who, found)
+    return answer(found)
+
+
+def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dict[str, Any]:
+    """Adds the services whose uncertain profiles cost money; without an uncertain profile, nothing is asked."""
+
+    def order() -> Any:
+        from app.control.answer.explain.question import Explain
+        from app.control.answer.explain.uncertainty import states_spread
+
+        snapshot, plan = ctx.database.read(lambda read: questions.read_recorded(read, found["generation"]))
+        return Explain(snapshot, plan, "profiling", "") if states_spread(snapshot) else None
+
+    try:
+        asked = with_solvers(order)
+    except HttpProblem:  # its snapshot is no longer kept, or there are no solvers here: the rest is still told
+        return {}
+    if asked is None:
+        return {"worthProfiling": []}
+    try:
+        told = questions.ask(ctx, who, asked, SECONDS)
+    except HttpProblem as problem:
+        return {"sentences": [*found["sentences"], f"what profiling could save is not known now: {problem.detail}"]}
+    return {"sentences": [*found["sentences"], *told["sentences"]], "worthProfiling": told["worthProfiling"]}
 
 
 def _none_yet(connection: Connection, granted: Reach) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from math import inf
 from statistics import NormalDist
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -68,13 +69,11 @@ FIELDS = frozenset(UncertainValue.model_fields)
 
 def is_uncertain(value: object) -> bool:
     """Returns True for a value with a spread; the keys of a table are shares or batches."""
-    return isinstance(value, Mapping) and not FIELDS.isdisjoint(value)
+    return isinstance(value, dict) and not FIELDS.isdisjoint(value)
 
 
 def _form(value: object) -> str:
-    if isinstance(value, UncertainValue):
-        return "<uncertain>"
-    return "<uncertain>" if isinstance(value, dict) else "<number>"
+    return "<uncertain>" if value.__class__ is dict else "<number>"  # of every cell of a table: it has to be quick
 
 
 def _form_or_table(value: object) -> str:
@@ -136,7 +135,7 @@ Watts: TypeAlias = Annotated[
 
 def value_at(value: Any, quantile: float) -> float:
     """Returns a quantile of a value as it was written: normal on the logarithm, through the mean at 0.5 and q90."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return float(value)
     mean, upper = float(value["mean"]), float(value["q90"])
     if mean == upper or quantile in (MEAN_QUANTILE, Q90):
@@ -158,22 +157,23 @@ def profile_at(profile: Mapping[str, Any], quantile: float) -> Mapping[str, Any]
     """Returns the profile, of a model or in a job, with numbers only: each the quantile of its value."""
     plain = dict(profile)
     for field, value in profile.items():
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             continue
         if field == "latencyMs":
             plain[field] = {batch: _falling(curve, quantile) for batch, curve in value.items()}
         elif is_uncertain(value) and field in SCALARS | TABLES:
             of = 1.0 - quantile if field in FALLING else quantile
-            plain[field] = min(value_at(value, of), MOST.get(field, float("inf")))
+            plain[field] = min(value_at(value, of), MOST.get(field, inf))
         elif field in TABLES:
-            most = MOST.get(field, float("inf"))
-            plain[field] = {key: min(value_at(item, quantile), most) for key, item in value.items()}
+            most = MOST.get(field, inf)
+            if any(item.__class__ is dict for item in value.values()):
+                plain[field] = {key: min(value_at(item, quantile), most) for key, item in value.items()}
     return plain
 
 
 def _falling(curve: Mapping[str, Any], quantile: float) -> Mapping[str, float]:
     """Returns a curve of latencies; above q90 the spreads could let it rise with SM%, so it is raised to the left."""
-    if not any(isinstance(value, Mapping) for value in curve.values()):
+    if not any(value.__class__ is dict for value in curve.values()):
         return curve
     found: dict[str, float] = {}
     least = 0.0

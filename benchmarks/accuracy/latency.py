@@ -28,6 +28,10 @@ MOST = 16  # measurements, which the figure without a count is for
 WITHHELD_SHARE = 0.2
 QUANTILE = 0.9
 CHOSEN = "chosen settings, linear interpolation"
+ALONE = {  # candidates that know no physics, on the measurements of ours
+    "chosen settings, interpolation of logarithms": "table",
+    "chosen settings, InSS's local regression": "local regression",
+}
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +89,8 @@ def chosen_settings(table: Table, seed: int, most: int) -> list[Setting]:
 
 
 def _judged(table: Table, chosen: Sequence[Setting], seed: int) -> Judged:
-    curve = fit([_measured(setting, table) for setting in chosen], CLOCK_MHZ)
+    measurements = [_measured(setting, table) for setting in chosen]
+    curve = fit(measurements, CLOCK_MHZ)
     left, latencies = _left_out(table, chosen)
     means, deviations = (np.array(told) for told in curve.told(left))
     errors = {"ours": _errors(np.exp(means), latencies)}
@@ -93,6 +98,9 @@ def _judged(table: Table, chosen: Sequence[Setting], seed: int) -> Judged:
     errors[CHOSEN] = _errors(
         BASELINES["random settings, linear interpolation"](chosen, _latencies(table, chosen), left), latencies
     )
+    for name, method in ALONE.items():
+        alone, _ = fit(measurements, CLOCK_MHZ, method).told(left)
+        errors[name] = _errors(np.exp(np.array(alone)), latencies)
     settings = sorted(table)
     drawn = np.random.default_rng(1000 + seed).permutation(len(settings))[: len(chosen)]
     random = [settings[index] for index in drawn]

@@ -48,5 +48,11 @@ def test_the_policys_margin_is_the_one_that_counts() -> None:
     assert slo_condition(service(4), MODEL, PROFILES, {}).status == "False"
 
 
+def test_the_policys_quantile_of_an_uncertain_profile_is_the_one_that_counts() -> None:
+    uncertain = [{**PROFILES[0], "latencyMs": {"1": {"100": {"mean": 3.0, "q90": 5.0}}}}]
+    assert slo_condition(service(4), MODEL, uncertain).status == "False"
+    assert slo_condition(service(4), MODEL, uncertain, {"profileQuantile": 0.5}).status == "True"
+
+
 def test_a_model_without_profiles_has_none() -> None:
     assert slo_condition(service(4), MODEL, []).reason is SloReason.NO_PROFILE

@@ -10,7 +10,13 @@ from app.control.answer.explain.instance import InstanceWhy, describe_alternativ
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
 from app.control.answer.explain.service import describe_service, why_service
-from app.control.answer.explain.uncertainty import UncertaintyWhy, describe_uncertainty, why_uncertain
+from app.control.answer.explain.uncertainty import (
+    UncertaintyWhy,
+    describe_profiling,
+    describe_uncertainty,
+    rank_profiling,
+    why_uncertain,
+)
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -21,17 +27,19 @@ from solvers.planning.problem import Instance
 
 @dataclass(frozen=True, slots=True)
 class Explain(Aside):
-    """The question why a service, an instance or a job of a recorded plan is as it is."""
+    """The question why a service, an instance or a job of a recorded plan is as it is, or what profiling could save."""
 
     snapshot: Snapshot
     plan: Plan
-    what: Literal["service", "instance", "job"]
+    what: Literal["service", "instance", "job", "profiling"]
     name: str
 
     def answered(self) -> dict[str, Any]:
         """Returns the explanation on the wire; `missing` says what the plan does not have."""
         question = formulate(self.snapshot)
         plan = add_predictions(question.problem, drop_left_out(question.problem, self.plan))
+        if self.what == "profiling":
+            return _profiling(question, plan, self.snapshot)
         if self.what == "job":
             return _job(question, plan, self.name, self.snapshot)
         if self.what == "service":
@@ -50,7 +58,8 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
         return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
     why = why_service(question.problem, plan, name)
     sentences = describe_service(question.problem, why)
-    uncertain = why_uncertain(question.problem, plan, name, snapshot)
+    found = why_uncertain(question.problem, plan, snapshot, name)
+    uncertain = found.get(name, UncertaintyWhy((), 0.0, 0.0))
     sentences += describe_uncertainty(uncertain)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
@@ -91,6 +100,17 @@ def _uncertainty(why: UncertaintyWhy) -> dict[str, Any]:
                 "source": spread.source,
             }
             for spread in why.spreads
+        ],
+    }
+
+
+def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
+    ranked = rank_profiling(why_uncertain(question.problem, plan, snapshot))
+    return {
+        "sentences": describe_profiling(ranked),
+        "worthProfiling": [
+            {"service": name, "couldSavePerHour": why.could_save_per_hour, "costPerHour": why.cost_per_hour}
+            for name, why in ranked
         ],
     }
 

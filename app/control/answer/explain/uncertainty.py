@@ -12,7 +12,7 @@ from typing import Any
 
 from app.control.answer.explain.instance import batches_at
 from app.control.answer.explain.shares import costs_of_instances
-from app.control.answer.explain.wording import money, ms
+from app.control.answer.explain.wording import count, money, ms
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import profile_key, quantile_of
 from app.control.formulate.problem import curve
@@ -22,6 +22,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 
 CAMPAIGN_MEASUREMENTS = 16  # of one more profiling
+NAMED_SERVICES = 5  # in sentences on a plan
 NAMED_SPREADS = 2  # in sentences; the answer has all
 LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which nothing is said
 
@@ -59,25 +60,53 @@ class UncertaintyWhy:
         return self.could_save_per_hour > LEAST_SAVED_SHARE * self.cost_per_hour
 
 
-def why_uncertain(problem: Problem, plan: Plan, name: str, snapshot: Snapshot) -> UncertaintyWhy:
-    """Compares each instance at the planned quantile with itself at the mean; latencies only."""
+def why_uncertain(problem: Problem, plan: Plan, snapshot: Snapshot, only: str = "") -> dict[str, UncertaintyWhy]:
+    """Compares each instance at the planned quantile with itself at the mean; latencies only.
+
+    Returns what is found by service: of all services, or of `only` one.
+    """
     policy = next((item.spec for item in snapshot.declared if item.kind == "Policy"), {})
     quantile = quantile_of(policy)
     profiles = {profile_key(item.spec): item.spec for item in snapshot.declared if item.kind == "Profile"}
     costs = costs_of_instances(problem, plan)
-    spreads: dict[tuple[str, int, float], ExecSpread] = {}
-    saved = cost = 0.0
+    found: dict[str, UncertaintyWhy] = {}
     for instance in plan.instances:
-        if instance.service != name:
+        name = instance.service
+        if only and name != only:
             continue
-        cost += costs[instance.id]
+        known = found.get(name, UncertaintyWhy((), 0.0, 0.0))
+        cost, saved, spreads = costs[instance.id], 0.0, known.spreads
         gpu_type = problem.nodes[instance.node].gpu_type
-        profile = profiles.get(f"{problem.services[name].model}/{instance.variant}/{gpu_type}")
-        spread = exec_spread(profile, instance.batch, float(instance.sm_percent), quantile) if profile else None
+        profile = profiles.get(f"{problem.services[name].model}/{instance.variant}/{gpu_type}", {"latencyMs": {}})
+        spread = exec_spread(profile, instance.batch, float(instance.sm_percent), quantile)
         if spread is not None:
-            spreads[gpu_type, instance.batch, float(instance.sm_percent)] = spread
-            saved += costs[instance.id] * _spare_share(problem, instance, profile or {}, quantile)
-    return UncertaintyWhy(tuple(spreads.values()), saved, cost)
+            saved = cost * _spare_share(problem, instance, profile, quantile)
+            spreads = spreads if spread in spreads else (*spreads, spread)
+        found[name] = UncertaintyWhy(spreads, known.could_save_per_hour + saved, known.cost_per_hour + cost)
+    return found
+
+
+def states_spread(snapshot: Snapshot) -> bool:
+    """Returns True if a latency of any profile is uncertain."""
+    rows = (row for item in snapshot.declared if item.kind == "Profile" for row in item.spec["latencyMs"].values())
+    return any(is_uncertain(value) for row in rows for value in row.values())
+
+
+def rank_profiling(found: Mapping[str, UncertaintyWhy]) -> list[tuple[str, UncertaintyWhy]]:
+    """Returns the services that are worth profiling, the one that could save most first."""
+    worth = [(name, why) for name, why in found.items() if why.is_worth_profiling]
+    return sorted(worth, key=lambda pair: (-pair[1].could_save_per_hour, pair[0]))
+
+
+def describe_profiling(ranked: Sequence[tuple[str, UncertaintyWhy]]) -> list[str]:
+    """Names the services that are worth profiling."""
+    sentences = [
+        f"worth profiling: {name}: {CAMPAIGN_MEASUREMENTS} more measurements could save up to "
+        f"{money(why.could_save_per_hour)} an hour"
+        for name, why in ranked[:NAMED_SERVICES]
+    ]
+    more = len(ranked) - NAMED_SERVICES
+    return sentences + ([f"and {count(more, 'more service')} worth profiling"] if more > 0 else [])
 
 
 def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ExecSpread | None:

@@ -26,6 +26,17 @@ def test_a_file_is_read_like_the_spec_of_a_profile(tmp_path: Path) -> None:
     assert profile.start_seconds == 2
 
 
+def test_of_an_uncertain_value_the_mean_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    spread = {"mean": 20, "q90": 25, "n": 16, "source": "measured"}
+    spec = {"latencyMs": {"1": {"10": spread, "100": 10}}, "memoryGib": {"1": {"mean": 1, "q90": 2}}}
+    file.write_text(json.dumps(spec | {"startSeconds": {"mean": 3, "q90": 4}}))
+    profile = read_file(file)
+    assert profile.exec_seconds(1, 10) == pytest.approx(0.020)
+    assert profile.needs_gib(1) == 1
+    assert profile.start_seconds == 3
+
+
 def test_words_say_the_same_as_a_file() -> None:
     assert read_words("1:10=20,100=10;9:10=100,50=60,100=50") == (
         (1.0, ((10.0, 20.0), (100.0, 10.0))),

@@ -10,6 +10,7 @@ import pytest
 from app.control.answer.explain.question import Explain
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
+from app.control.record.encoding import join_snapshot, snapshot_parts
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, solve
 from tests.app.control.answer.whatif.worlds import snapshot
@@ -78,3 +79,20 @@ def test_a_certain_profile_has_no_spread() -> None:
 def test_a_wider_spread_costs_more() -> None:
     saved = [explained(uncertain(times))[1]["uncertainty"]["couldSavePerHour"] for times in (1.05, 1.2, 1.5)]
     assert saved == sorted(saved)
+
+
+def test_services_worth_profiling_are_named_the_dearest_first() -> None:
+    of = uncertain(1.2)
+    plan = solve(formulate(of).problem, QUICK)
+    answer = Explain(of, plan, "profiling", "").answered()
+    (worth,) = answer["worthProfiling"]
+    assert worth["service"] == "shop/search"
+    assert 0 < worth["couldSavePerHour"] < worth["costPerHour"]
+    assert answer["sentences"][0].startswith("worth profiling: shop/search: 16 more measurements could save up to")
+
+
+def test_the_record_of_a_plan_keeps_the_spread() -> None:
+    of = uncertain(1.2)
+    again = join_snapshot(snapshot_parts(of))
+    assert [item.spec for item in again.declared] == [item.spec for item in of.declared]
+    assert formulate(again).problem.profiles == formulate(of).problem.profiles
