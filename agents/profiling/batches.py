@@ -38,6 +38,7 @@ class BatchTimes:
     spread_ms: float
     samples: int
     source: str  # whose clock: server, client
+    busy_share: float = 1.0  # of the time of the loop: between two batches the copy waits for the client
 
     @property
     def noise(self) -> float:
@@ -74,7 +75,7 @@ def time_batches(
         if split >= LEAST_BATCHES and split > MOST_SPLIT_SHARE * (split + len(seconds)):
             raise LoopFailed("the server divides the requests of a batch, so a batch of this size was not measured")
         if len(seconds) >= FEWEST_BATCHES and _is_enough(seconds, elapsed, effort):
-            return _times(seconds, "server" if counts else "client")
+            return _times(seconds, "server" if counts else "client", elapsed)
         if elapsed > 4 * effort.most_seconds:
             raise LoopFailed(f"only {len(seconds)} batches ended within {elapsed:.0f} s")
 
@@ -94,8 +95,9 @@ def _is_enough(seconds: list[float], elapsed: float, effort: TimingEffort) -> bo
         return True
     if len(seconds) < LEAST_BATCHES or elapsed < effort.least_seconds:
         return False
-    return _times(seconds, "").noise <= NOISE_PART * effort.accuracy
+    return _times(seconds, "", elapsed).noise <= NOISE_PART * effort.accuracy
 
 
-def _times(seconds: list[float], source: str) -> BatchTimes:
-    return BatchTimes(1000 * fmean(seconds), 1000 * stdev(seconds), len(seconds), source)
+def _times(seconds: list[float], source: str, elapsed: float) -> BatchTimes:
+    busy_share = min(1.0, sum(seconds) / elapsed) if elapsed > 0 else 1.0
+    return BatchTimes(1000 * fmean(seconds), 1000 * stdev(seconds), len(seconds), source, busy_share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -19,7 +19,8 @@ from agents.profiling.seat import ProfilingSeat
 from agents.seams.device import DeviceError, GpuDevice
 
 READ_SECONDS = 0.25  # between two readings of the device
-SETTLE_SECONDS = 1.5  # after which a reading of power covers nothing but the closed loop
+SETTLE_SECONDS = 2.0  # after which a reading of power covers nothing but the closed loop
+LEAST_BUSY_SHARE = 0.1  # below it, what the device draws says too little about a busy copy
 STILL_SHARE = 0.99  # of the reading before: power that falls more slowly is that of an idle GPU
 
 Check = Callable[[], str]  # returns why to break off; empty: go on
@@ -61,7 +62,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
     check()
     idle_w = _idle_power(seat, gpu)
     with locked_clock(task, gpu, seat), warm_copy(task, gpu, seat, check) as warm:
-        busy = BusyReadings(seat, gpu, min(SETTLE_SECONDS, task.least_seconds / 2))
+        busy = BusyReadings(seat, gpu, min(SETTLE_SECONDS, task.least_seconds / 1.5))
 
         def each(elapsed: float) -> None:
             check()
@@ -79,7 +80,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
         source=times.source,
         memory_gib=memory_gib,
         idle_w=idle_w,
-        power_w=fmean(busy.power_w) if busy.power_w else 0.0,
+        power_w=_busy_power(busy.power_w, idle_w, times.busy_share),
         sm_clock_mhz=fmean(busy.clock_mhz) if busy.clock_mhz else 0.0,
         start_seconds=warm.start_seconds,
     )
@@ -120,6 +121,16 @@ def _idle_power(seat: ProfilingSeat, gpu: GpuDevice) -> float:
         if not is_falling or time.monotonic() > until:
             return least
         time.sleep(READ_SECONDS)
+
+
+def _busy_power(readings: Sequence[float], idle_w: float, busy_share: float) -> float:
+    """Returns the power of a copy that is always busy; 0 if it is not known.
+
+    In the loop the copy waits for the client between two batches, and draws nothing then.
+    """
+    if not readings or busy_share < LEAST_BUSY_SHARE:
+        return 0.0
+    return idle_w + max(0.0, fmean(readings) - idle_w) / busy_share
 
 
 def _memory(warm: WarmCopy, seat: ProfilingSeat) -> float:
