@@ -48,7 +48,7 @@ LEVELS = (1.0, 0.5, 1 / 7)
 V100, A100 = ("v100", 40.0, 300.0, 1530.0), ("a100", 55.0, 400.0, 1410.0)
 SETTLE_SECONDS = 30
 RIGHT = 1.001  # times the predicted time is still as predicted
-INTERFERENCE_SHARES = (1.0, 0.5, 0.25, 0.0)
+INTERFERENCE_SHARES = (1.0, 0.5, 0.0)
 Floats = NDArray[np.float64]
 
 
