@@ -160,7 +160,8 @@ def plan_draws(
         yield {"draw": seed, "measured": measured, "knowing": cheapest, "ratio": rows[-1], "tries": knowing}
     for name in ("complete", "judged", "served"):
         found = [row[name] for row in rows if name in row]
-        yield {"against": name, "draws": len(found), "median": float(np.median(found)), "worst": max(found)}
+        if found:
+            yield {"against": name, "draws": len(found), "median": float(np.median(found)), "worst": max(found)}
 
 
 def counting_on(world: DeclaredFiles, quantile: float | None) -> DeclaredFiles:

@@ -159,9 +159,10 @@ class LightNode:
     def resident(self, copy: NodeCopy) -> SimulatedResident:
         problem, wanted, busy = self.truth.problem, copy.wanted, self.work[copy.id].busy_share
         if copy.served:
-            profile = problem.profiles.get(key := self.key(copy))
-            demand = profile.demand if profile else Demand()
-            return SimulatedResident(demand, wanted.sm_percent, key, largest_batch(copy), busy)
+            found = problem.profiles.get(key := self.key(copy))
+            return SimulatedResident(
+                found.demand if found else Demand(), wanted.sm_percent, key, largest_batch(copy), busy
+            )
         job = problem.jobs.get(wanted.owner)
         demand = job.profiles[self.gpu_type].demand if job and self.gpu_type in job.profiles else Demand()
         return SimulatedResident(demand, wanted.sm_percent, ("job", wanted.owner, self.gpu_type), 1, busy)
