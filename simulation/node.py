@@ -189,8 +189,6 @@ class LightNode:
     def totals(self) -> dict[str, CopyTotals]:
         return {copy.id: self.work[copy.id].totals(copy) for copy in self.alive()}
 
-    # Helpers.
-
     def _turn_the_minute(self) -> None:
         minute = _minute_of(self.date())
         if minute != self.minute.began:
