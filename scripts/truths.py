@@ -197,7 +197,7 @@ def tried(world: DeclaredFiles, physics: Physics, seconds: int, work: int) -> di
     fleet = SimulatedFleet(truth, clock, seed=physics.seed)
     carry_out(fleet, plan)
     until = SETTLE_SECONDS + max((starts for starts in truth.start_seconds.values()), default=0.0)
-    before = {}
+    before: dict[str, tuple[int, int]] = {}
     while clock.seconds < until + seconds:
         clock.advance(1.0)
         fleet.tick()
