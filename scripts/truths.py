@@ -48,7 +48,7 @@ LEVELS = (1.0, 0.5, 1 / 7)
 V100, A100 = ("v100", 40.0, 300.0, 1530.0), ("a100", 55.0, 400.0, 1410.0)
 SETTLE_SECONDS = 30
 RIGHT = 1.001  # times the predicted time is still as predicted
-INTERFERENCE_SHARES = (1.0, 0.5, 0.25, 0.0)
+INTERFERENCE_SHARES = (1.0, 0.5, 0.0)
 Floats = NDArray[np.float64]
 
 
@@ -160,7 +160,8 @@ def plan_draws(
         yield {"draw": seed, "measured": measured, "knowing": cheapest, "ratio": rows[-1], "tries": knowing}
     for name in ("complete", "judged", "served"):
         found = [row[name] for row in rows if name in row]
-        yield {"against": name, "draws": len(found), "median": float(np.median(found)), "worst": max(found)}
+        if found:
+            yield {"against": name, "draws": len(found), "median": float(np.median(found)), "worst": max(found)}
 
 
 def counting_on(world: DeclaredFiles, quantile: float | None) -> DeclaredFiles:
@@ -196,7 +197,7 @@ def tried(world: DeclaredFiles, physics: Physics, seconds: int, work: int) -> di
     fleet = SimulatedFleet(truth, clock, seed=physics.seed)
     carry_out(fleet, plan)
     until = SETTLE_SECONDS + max((starts for starts in truth.start_seconds.values()), default=0.0)
-    before = {}
+    before: dict[str, tuple[int, int]] = {}
     while clock.seconds < until + seconds:
         clock.advance(1.0)
         fleet.tick()

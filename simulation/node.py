@@ -25,7 +25,7 @@ from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
 from agents.seams.device import GpuReading
 from simulation.clock import Clock
-from simulation.copies import CopyWork
+from simulation.copies import CopyWork, largest_batch
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from solvers.planning.problem import Demand, ProfileKey
 
@@ -149,7 +149,7 @@ class LightNode:
         return self.uuids.index(copy.gpu)
 
     def key(self, copy: NodeCopy) -> ProfileKey:
-        return (copy.wanted.model, copy.wanted.variant, self.gpu_type)
+        return copy.wanted.model, copy.wanted.variant, self.gpu_type
 
     def clock_mhz(self, gpu: int) -> float:
         gpus = {gpu_plan.index: gpu_plan for gpu_plan in self.memory.assignment.gpus} if self.memory.assignment else {}
@@ -157,17 +157,15 @@ class LightNode:
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
     def resident(self, copy: NodeCopy) -> SimulatedResident:
-        problem, wanted = self.truth.problem, copy.wanted
-        busy = self.work[copy.id].busy_share
+        problem, wanted, busy = self.truth.problem, copy.wanted, self.work[copy.id].busy_share
         if copy.served:
-            key = self.key(copy)
-            profile = problem.profiles.get(key)
-            batch = wanted.batch.planned if wanted.batch else 1.0
-            return SimulatedResident(profile.demand if profile else Demand(), wanted.sm_percent, key, batch, busy)
+            found = problem.profiles.get(key := self.key(copy))
+            return SimulatedResident(
+                found.demand if found else Demand(), wanted.sm_percent, key, largest_batch(copy), busy
+            )
         job = problem.jobs.get(wanted.owner)
-        found = job.profiles.get(self.gpu_type) if job else None
-        key_of_job = ("job", wanted.owner, self.gpu_type)
-        return SimulatedResident(found.demand if found else Demand(), wanted.sm_percent, key_of_job, 1.0, busy)
+        demand = job.profiles[self.gpu_type].demand if job and self.gpu_type in job.profiles else Demand()
+        return SimulatedResident(demand, wanted.sm_percent, ("job", wanted.owner, self.gpu_type), 1, busy)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
         """Reads a device: its power, and how busy it was since the last read."""
@@ -190,8 +188,6 @@ class LightNode:
 
     def totals(self) -> dict[str, CopyTotals]:
         return {copy.id: self.work[copy.id].totals(copy) for copy in self.alive()}
-
-    # Helpers.
 
     def _turn_the_minute(self) -> None:
         minute = _minute_of(self.date())

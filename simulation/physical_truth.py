@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.fleet_truth import UNKNOWN_MS, FleetTruth, SimulatedResident
-from simulation.truth import KnownFigures, LoadKey, Physics, Running
+from simulation.truth import KnownFigures, LoadKey, Physics, RunningLoad
 from solvers.planning.problem import Problem, ProfileKey
 
 
@@ -37,7 +37,7 @@ class PhysicalTruth(FleetTruth):
         """Returns the time of one batch while all neighbours are busy."""
         if key not in self.physics:
             return UNKNOWN_MS
-        group = [Running(key, batch, sm_percent), *_running(neighbours)]
+        group = [RunningLoad(key, batch, sm_percent), *_running(neighbours)]
         return self.physics.together(group, clock_mhz).times_ms[0] * self.wrong.get(key, 1.0)
 
     def batches_ms(
@@ -52,7 +52,7 @@ class PhysicalTruth(FleetTruth):
     ) -> NDArray[np.float64] | None:
         if key not in self.physics:
             return None
-        mine = Running(key, batch, sm_percent)
+        mine = RunningLoad(key, batch, sm_percent)
         found = self.physics.sample_ms(mine, _running(neighbours), clock_mhz, random, count)
         return found * self.wrong.get(key, 1.0)
 
@@ -67,7 +67,7 @@ class PhysicalTruth(FleetTruth):
         key = job_key(job, gpu_type)
         if key not in self.physics:
             return 0.0
-        mine = Running(key, 1.0, sm_percent)
+        mine = RunningLoad(key, 1.0, sm_percent)
         beside = _running(neighbours)
         alone = self.physics.together([mine], clock_mhz).times_ms[0]
         together = self.physics.together([mine, *beside], clock_mhz).times_ms[0] if beside else alone
@@ -97,9 +97,9 @@ def job_key(job: str, gpu_type: str) -> LoadKey:
     return ("job", job, gpu_type)
 
 
-def _running(residents: Sequence[SimulatedResident]) -> list[Running]:
+def _running(residents: Sequence[SimulatedResident]) -> list[RunningLoad]:
     return [
-        Running(resident.key, resident.batch, resident.sm_percent, resident.busy)
+        RunningLoad(resident.key, resident.batch, resident.sm_percent, resident.busy)
         for resident in residents
         if resident.key
     ]

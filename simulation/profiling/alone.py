@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simulation.truth import LoadKey, Physics, Running
+from simulation.truth import LoadKey, Physics, RunningLoad
 from solvers.curves import Measurement, Setting, fit, next_setting, table
 
 SPREAD_SHARE = 0.01  # of single batches
@@ -45,7 +45,7 @@ def measure_alone(
     found: list[tuple[Measurement, float]] = []
 
     def measure(setting: Setting) -> None:
-        group = physics.together((Running(key, setting.batch, setting.sm_percent),), setting.clock_mhz)
+        group = physics.together((RunningLoad(key, setting.batch, setting.sm_percent),), setting.clock_mhz)
         noise = SPREAD_SHARE / SAMPLES**0.5 * random.standard_normal() if most is not None else 0.0
         time_ms = group.times_ms[0] * (1 + noise)
         measured = Measurement(

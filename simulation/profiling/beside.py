@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.truth import LoadKey, Physics, Running
+from simulation.profiling.alone import SPREAD_SHARE
+from simulation.truth import LoadKey, Physics, RunningLoad
 
 ROUNDS = 40
 KNOTS = (10.0, 20.0, 40.0, 100.0)  # SM% at which pressure is found; linear between them
@@ -21,7 +22,7 @@ MOST_PRESSURE = 1.0
 class Meeting:
     """A group that ran together: the slowdown of each against alone."""
 
-    members: tuple[Running, ...]
+    members: tuple[RunningLoad, ...]
     slow: tuple[float, ...]
 
 
@@ -48,7 +49,8 @@ def meet(
             group = [key, *(others[place] for place in random.choice(len(others), count, replace=False))]
             shares = _shares(len(group), random)
             members = tuple(
-                Running(one, int(random.choice(batches[one])), share) for one, share in zip(group, shares, strict=True)
+                RunningLoad(one, int(random.choice(batches[one])), share)
+                for one, share in zip(group, shares, strict=True)
             )
             together = physics.together(members).times_ms
             alone = [physics.together((one,)).times_ms[0] for one in members]
@@ -76,7 +78,7 @@ def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: floa
     pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
     most = sensitive
     if quantile is not None and len(slow):
-        most = _covering(mine, rows @ pressures.ravel(), slow, sensitive, quantile)
+        most = sensitive * _covering(sensitive[mine] * (rows @ pressures.ravel()), slow, quantile)
     return {
         key: Neighbourly(
             tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
@@ -131,18 +133,11 @@ def _non_negative(
     return np.maximum(weights, 1e-6)
 
 
-def _covering(
-    mine: NDArray[np.int64],
-    pressed: NDArray[np.float64],
-    slow: NDArray[np.float64],
-    sensitive: NDArray[np.float64],
-    quantile: float,
-) -> NDArray[np.float64]:
-    """Raises each sensitivity until it covers its share of what was measured."""
-    raised = sensitive.copy()
-    for place in range(len(sensitive)):
-        here = (mine == place) & (pressed > 1e-6)
-        if here.any():
-            needed = float(np.quantile(slow[here] / pressed[here], quantile))
-            raised[place] = max(sensitive[place], min(needed, 20 * sensitive[place] + 1e-3))
-    return raised
+def _covering(pressed: NDArray[np.float64], slow: NDArray[np.float64], quantile: float) -> float:
+    """Returns the factor on expected slowdowns that covers this share of all that were measured, but for noise.
+
+    It is one factor for a kind of GPU: of a single model too few are measured to know a quantile.
+    """
+    noise = SPREAD_SHARE * (1 + slow)
+    needed = (slow - noise) / np.maximum(pressed, 1e-9)
+    return max(1.0, float(np.quantile(needed, quantile)))

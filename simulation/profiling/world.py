@@ -26,7 +26,7 @@ class ProfilingEffort:
     quantile: float | None  # of the meetings that its largest sensitivity covers; None: the mean counts
 
 
-SIXTEEN = ProfilingEffort(16, 8, 0.9)
+SIXTEEN = ProfilingEffort(16, 16, 0.9)
 COMPLETE = ProfilingEffort(None, 60, None)
 
 

@@ -7,6 +7,6 @@ Neighbours take from each other what they share; slowdowns saturate and do not a
 from __future__ import annotations
 
 from simulation.truth.fitting import KnownFigures, LoadKey
-from simulation.truth.physics import Physics, Running
+from simulation.truth.physics import Physics, RunningLoad
 
-__all__ = ["KnownFigures", "LoadKey", "Physics", "Running"]
+__all__ = ["KnownFigures", "LoadKey", "Physics", "RunningLoad"]

@@ -20,7 +20,7 @@ MOST_KEPT = 200_000  # groups of neighbours whose paces are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningLoad:
     """A model as it runs on a GPU, and the part of the time in which it is busy."""
 
     key: LoadKey
@@ -84,16 +84,21 @@ class Physics:
 
     def alone_ms(self, key: LoadKey, batch: float, sm_percent: float, clock_mhz: float = 0.0) -> float:
         """Returns the time of one batch with the GPU to itself."""
-        return self.together((Running(key, batch, sm_percent),), clock_mhz).times_ms[0]
+        return self.together((RunningLoad(key, batch, sm_percent),), clock_mhz).times_ms[0]
 
-    def together(self, group: Sequence[Running], clock_mhz: float = 0.0) -> Group:
+    def together(self, group: Sequence[RunningLoad], clock_mhz: float = 0.0) -> Group:
         """Returns the times and watts of a group on one GPU while all of it is busy."""
         gpu = self.gpu(group[0].key[-1])
         clock_share = min(1.0, clock_mhz / gpu.top_clock_mhz) if clock_mhz else 1.0
         return self._group(tuple((one.key, one.batch, one.sm_percent) for one in group), clock_share)
 
     def sample_ms(
-        self, mine: Running, others: Sequence[Running], clock_mhz: float, random: np.random.Generator, count: int
+        self,
+        mine: RunningLoad,
+        others: Sequence[RunningLoad],
+        clock_mhz: float,
+        random: np.random.Generator,
+        count: int,
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Returns times of single batches: each neighbour is busy for as much of them as of its time."""
         if not others:
@@ -105,7 +110,7 @@ class Physics:
             found[place] = self.together((mine, *active), clock_mhz).times_ms[0]
         return found
 
-    def watts(self, gpu_type: str, residents: Sequence[Running], clock_mhz: float = 0.0) -> float:
+    def watts(self, gpu_type: str, residents: Sequence[RunningLoad], clock_mhz: float = 0.0) -> float:
         """Returns the mean power of a GPU whose residents are busy for parts of the time."""
         gpu = self.gpu(gpu_type)
         if not residents:

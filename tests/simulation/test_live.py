@@ -1,13 +1,18 @@
-"""A simulated fleet of `gpuwright up` is heard again after a restart of everything."""
+"""A simulated fleet of `gpuwright up` is heard again after a restart of everything, and its truth is as before."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from sqlalchemy import text
 
+from app.manifests.offline import DeclaredFiles
 from app.store.database.database import Database
 from simulation.live import Live
+from simulation.truth import Physics
 from simulation.world import put
-from tests.simulation.worlds import small
+from tests.simulation.worlds import profile, small
 
 NODE = "node-0"
 
@@ -36,5 +41,26 @@ def test_reports_count_after_a_restart_although_an_earlier_run_sent_more_of_them
         second = Live(database, frozenset({NODE}), frozenset())
         report(second, 1)
         assert newest(database) > before
+    finally:
+        database.close()
+
+
+def test_a_made_truth_survives_a_restart_after_which_profiles_say_something_else(
+    database_url: str, tmp_path: Path
+) -> None:
+    database = Database(database_url, pool_size=2, direct=True)
+    key, memory = ("a", "fp16", "v100-16gb"), tmp_path / "truth.json"
+    try:
+        put(database, small(gpus=2))
+        live = Live(database, frozenset({NODE}), frozenset(), physics=Physics(3), memory=memory)
+        live.tick()
+        before = live.fleet.truth.exec_ms(key, 8, 40, [])
+        slower = profile("a", speed=0.5)["spec"]
+        others = {name: one for name, one in small(gpus=2).manifests.items() if name.name == "a-v100-16gb"}
+        put(database, DeclaredFiles({name: replace(one, spec=slower) for name, one in others.items()}))
+        again = Live(database, frozenset({NODE}), frozenset(), physics=Physics(3), memory=memory)
+        again.tick()
+        assert again.fleet.truth.problem.profiles[key].latency_ms[8][0][1] == 192.0
+        assert again.fleet.truth.exec_ms(key, 8, 40, []) == before
     finally:
         database.close()

@@ -88,6 +88,14 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "1 fault in" in refused(capsys, "-f", f"{tmp_path}/wrong.yaml")
 
 
+def test_a_truth_that_cannot_be_is_refused(fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--truth measured needs --data" in refused(capsys, "-f", fleet, "--truth", "measured")
+    missing = refused(capsys, "-f", fleet, "--truth", "measured", "--data", str(tmp_path))
+    assert f"cannot read {tmp_path}/hasgpu/" in missing
+    assert "--profiles measured needs --truth" in refused(capsys, "-f", fleet, "--profiles", "measured")
+    assert "invalid choice: 'mine'" in refused(capsys, "-f", fleet, "--truth", "mine")
+
+
 def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
     fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from simulation.measure.loads import named_load
 from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
+from simulation.truths import PLANNER, TruthOrder
 from simulation.world import of_documents
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
@@ -19,17 +20,17 @@ FIELDS = {
 OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
 
 
-def order() -> SimulationOrder:
+def order(truth: TruthOrder = PLANNER) -> SimulationOrder:
     documents = [gpu_type(), policy(mode="advisory"), node("node-0"), model("a"), profile("a")]
     documents += [model("b"), profile("b")]
     world = of_documents([*documents, service("a", 60.0), service("b", 30.0, mode="approve")])
-    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, work=2, tick_seconds=10.0)
+    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth)
 
 
-def run(postgres: DatabaseServer) -> SimulationReport:
+def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER) -> SimulationReport:
     url = postgres.create()
     try:
-        return simulate(url, order())
+        return simulate(url, order(truth))
     finally:
         postgres.drop(url)
 
@@ -61,6 +62,13 @@ def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:
         assert simulate(url, asked).figures["reclaims"] == {"notices": 1, "emptied": 1, "short": 0}
     finally:
         postgres.drop(url)
+
+
+def test_a_made_truth_on_measured_profiles_is_reported_and_served(postgres: DatabaseServer) -> None:
+    figures = run(postgres, TruthOrder("made", seed=2, profiles="measured")).figures
+    assert figures["truth"] == {"name": "made", "seed": 2, "profiles": "measured"}
+    assert min(shares["worstHour"] for shares in figures["attainment"].values()) > 0.95
+    assert 0 < figures["boundPerHour"] <= figures["heldPerHour"]
 
 
 def test_every_decision_of_a_simulated_world_is_carried_out() -> None:

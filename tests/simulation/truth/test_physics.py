@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulation.truth import KnownFigures, Physics, Running
+from simulation.truth import KnownFigures, Physics, RunningLoad
 from simulation.truth.memory import recall, remember
 
 POINTS = {
@@ -54,7 +54,7 @@ def test_more_sms_are_never_slower_and_larger_batches_and_lower_clocks_never_fas
 @pytest.mark.parametrize("seed", SEEDS)
 def test_neighbours_slow_each_other_and_slowdowns_do_not_add_up(seed: int) -> None:
     made = physics(seed)
-    group = [Running(key, 32, 25) for key in MODELS]
+    group = [RunningLoad(key, 32, 25) for key in MODELS]
     alone = [made.together([one]).times_ms[0] for one in group]
     together = [now / then for now, then in zip(made.together(group).times_ms, alone, strict=True)]
     assert all(slow >= 1 - 1e-9 for slow in together)
@@ -67,7 +67,7 @@ def test_slowdowns_by_bandwidth_saturate() -> None:
     """However many neighbours press, each has its part, so n equal loads take at most about n times as long."""
     made = physics(3)
     for count in (2, 4):
-        group = [Running(key, 32, 100 // count) for key in MODELS[:count]]
+        group = [RunningLoad(key, 32, 100 // count) for key in MODELS[:count]]
         for one, now in zip(group, made.together(group).times_ms, strict=True):
             assert now / made.together([one]).times_ms[0] < count + 1
 
@@ -87,13 +87,13 @@ def test_what_is_declared_later_changes_nothing() -> None:
 
 def test_an_idle_neighbour_slows_nothing_and_a_busy_one_always() -> None:
     made, random = physics(2), np.random.default_rng(1)
-    mine = Running(A, 32, 40)
+    mine = RunningLoad(A, 32, 40)
     alone = made.together([mine]).times_ms[0]
-    busy = made.together([mine, Running(MODELS[1], 32, 40)]).times_ms[0]
-    idle = made.sample_ms(mine, [Running(MODELS[1], 32, 40, busy=0.0)], 1530, random, 16)
+    busy = made.together([mine, RunningLoad(MODELS[1], 32, 40)]).times_ms[0]
+    idle = made.sample_ms(mine, [RunningLoad(MODELS[1], 32, 40, busy=0.0)], 1530, random, 16)
     assert idle.tolist() == [alone] * 16
-    assert made.sample_ms(mine, [Running(MODELS[1], 32, 40, busy=1.0)], 1530, random, 16).tolist() == [busy] * 16
-    half = made.sample_ms(mine, [Running(MODELS[1], 32, 40, busy=0.5)], 1530, random, 400).mean()
+    assert made.sample_ms(mine, [RunningLoad(MODELS[1], 32, 40, busy=1.0)], 1530, random, 16).tolist() == [busy] * 16
+    half = made.sample_ms(mine, [RunningLoad(MODELS[1], 32, 40, busy=0.5)], 1530, random, 400).mean()
     assert alone < half < busy
 
 
@@ -101,11 +101,11 @@ def test_an_idle_neighbour_slows_nothing_and_a_busy_one_always() -> None:
 def test_power_follows_activity_and_clock_and_stays_within_the_limit(seed: int) -> None:
     made = physics(seed)
     assert made.watts("v100", []) == 40
-    one = Running(A, 32, 50, busy=0.5)
-    full = Running(A, 32, 100)
+    one = RunningLoad(A, 32, 50, busy=0.5)
+    full = RunningLoad(A, 32, 100)
     assert 40 < made.watts("v100", [one]) < made.watts("v100", [full]) <= 300
     assert made.watts("v100", [full], 900) < made.watts("v100", [full])
-    assert made.watts("v100", [Running(key, 32, 25) for key in MODELS]) <= 300
+    assert made.watts("v100", [RunningLoad(key, 32, 25) for key in MODELS]) <= 300
 
 
 def test_a_gpu_at_its_limit_of_power_is_slower() -> None:
@@ -130,6 +130,6 @@ def test_impossible_figures_are_refused() -> None:
     with pytest.raises(ValueError, match="no times"):
         KnownFigures({})
     with pytest.raises(ValueError, match=r"outside 0\.\.1"):
-        physics(0).together([Running(A, 8, 120)])
+        physics(0).together([RunningLoad(A, 8, 120)])
     with pytest.raises(ValueError, match="W idle"):
         Physics(0).add_gpu("x", 50.0, 40.0, 1000.0)
