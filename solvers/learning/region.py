@@ -21,7 +21,7 @@ NOISE_CLIP = 4.0  # variances: what a single outlier may show of the noise
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RatioSample:
     """The logarithm of measured over declared in a minute: the median of so many instances."""
 
     at: datetime
@@ -46,7 +46,7 @@ class Region:
     since: datetime | None = None  # its first sample, or the first after it changed
     at: datetime | None = None  # its last sample that was not refused
     changes: int = 0  # how often it has begun again
-    recent: tuple[Sample, ...] = ()
+    recent: tuple[RatioSample, ...] = ()
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ def new_region(
     return Region(batch, sm_percent, impacts, is_full)
 
 
-def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Region:
+def update_region(before: Region, sample: RatioSample, tuning: FilterTuning) -> Region:
     """Returns the region after a sample."""
     recent = tuple(kept for kept in before.recent if (sample.at - kept.at).total_seconds() <= tuning.recent_seconds)
     recent = (*recent, sample)[-tuning.most_recent :]
@@ -113,7 +113,7 @@ def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Regio
     return replace(known, mean=before.mean + gain * innovation, variance=variance)
 
 
-def _noise(before: Region, sample: Sample, tuning: FilterTuning) -> float:
+def _noise(before: Region, sample: RatioSample, tuning: FilterTuning) -> float:
     """Returns the variance of a sample, by the difference of two in a row: a lasting change raises it only once."""
     if not before.recent:
         return before.noise
@@ -122,7 +122,7 @@ def _noise(before: Region, sample: Sample, tuning: FilterTuning) -> float:
     return max(noise, tuning.least_noise**2)
 
 
-def _begun(known: Region, samples: Sequence[Sample], tuning: FilterTuning) -> Region:
+def _begun(known: Region, samples: Sequence[RatioSample], tuning: FilterTuning) -> Region:
     """Returns the region as its first samples show it: their median, which one outlier among them does not move."""
     values = [each.value for each in samples]
     middle = median(values)
@@ -131,7 +131,7 @@ def _begun(known: Region, samples: Sequence[Sample], tuning: FilterTuning) -> Re
     return replace(known, mean=middle, noise=noise, variance=MEDIAN_VARIANCE * noise / len(values))
 
 
-def _has_changed(before: Region, last: Sequence[Sample], predicted: float, tuning: FilterTuning) -> bool:
+def _has_changed(before: Region, last: Sequence[RatioSample], predicted: float, tuning: FilterTuning) -> bool:
     """Returns whether all of the last samples lie on one side, and their median further away than noise explains.
 
     Each has to be at least half as far away as their median: two outliers in a row, after a usual sample, are none.

@@ -9,7 +9,7 @@ from math import exp, log
 
 import pytest
 
-from solvers.learning import FilterTuning, Region, Sample, new_region, update_region
+from solvers.learning import FilterTuning, RatioSample, Region, new_region, update_region
 from tests.support.soak import scaled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ def after(region: Region, values: Iterable[float], start: int = 0, instances: in
     """The region after each minute with such a logarithm."""
     found = []
     for minute, value in enumerate(values, start=start):
-        region = update_region(region, Sample(NOON + timedelta(minutes=minute), value, instances), TUNING)
+        region = update_region(region, RatioSample(NOON + timedelta(minutes=minute), value, instances), TUNING)
         found.append(region)
     return found
 
