@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", metavar="K", type=whole(1), default=3, help="fleets; default 3")
     parser.add_argument("--slower", metavar="F", type=positive, default=1.2, help="times as long; default 1.2")
     parser.add_argument("--minutes", metavar="M", type=whole(1), default=90, help="after the change; default 90")
-    parser.add_argument(
-        "--change", choices=("range", "all"), help="what turns slower; by default both, one after the other"
-    )
+    parser.add_argument("--change", choices=("range", "all"), help="what turns slower; default both in turn")
     parser.add_argument("--before", metavar="M", type=whole(1), default=40, help="minutes before it; default 40")
     parser.add_argument("--load", metavar="L", type=positive, default=0.5, help="of the fleet; default 0.5")
     parser.add_argument(
