@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", metavar="K", type=whole(1), default=3, help="fleets; default 3")
     parser.add_argument("--slower", metavar="F", type=positive, default=1.2, help="times as long; default 1.2")
     parser.add_argument("--minutes", metavar="M", type=whole(1), default=90, help="after the change; default 90")
+    parser.add_argument("--change", choices=("range", "all"), help="what turns slower; default both in turn")
+    parser.add_argument("--before", metavar="M", type=whole(1), default=40, help="minutes before it; default 40")
     parser.add_argument("--load", metavar="L", type=positive, default=0.5, help="of the fleet; default 0.5")
     parser.add_argument(
         "--gpu-type", metavar="T", choices=GPU_TYPES, default=GPU_TYPES[0], help=f"of all GPUs; default {GPU_TYPES[0]}"
@@ -60,7 +62,9 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         problem = of_one_type(family(args.family, args.gpus, args.services, seed), args.gpu_type, args.gpus, args.load)
         world = load([Input("family", msgspec.json.encode(manifests(problem)), "json")])
         for kind, choose in (("range", one_range(args.slower)), ("all", all_at_once(args.slower))):
-            order = DriftOrder(world, choose, after_seconds=60.0 * args.minutes, seed=seed)
+            if args.change not in (None, kind):
+                continue
+            order = DriftOrder(world, choose, 60.0 * args.before, 60.0 * args.minutes, seed)
             for name, law in (("one factor", ScalarCorrection()), ("regions", update_correction)):
                 with own_database("gpuwright-drift-", say) as url:
                     found = run_drift(url, order, law)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from solvers.learning.fit import CurveFit, fit_curve, inflate_others
-from solvers.learning.region import Region, Sample, new_region, update_region
+from solvers.learning.region import RatioSample, Region, new_region, update_region
 from solvers.learning.tuning import FilterTuning, PriorTuning
 
 __all__ = [
     "CurveFit",
     "FilterTuning",
     "PriorTuning",
+    "RatioSample",
     "Region",
-    "Sample",
     "fit_curve",
     "inflate_others",
     "new_region",

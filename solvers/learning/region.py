@@ -21,7 +21,7 @@ NOISE_CLIP = 4.0  # variances: what a single outlier may show of the noise
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RatioSample:
     """The logarithm of measured over declared in a minute: the median of so many instances."""
 
     at: datetime
@@ -44,8 +44,9 @@ class Region:
     minutes: int = 0
     refused: int = 0  # of the last samples, in a row
     since: datetime | None = None  # its first sample, or the first after it changed
-    at: datetime | None = None  # its last sample
-    recent: tuple[Sample, ...] = ()
+    at: datetime | None = None  # its last sample that was not refused
+    changes: int = 0  # how often it has begun again
+    recent: tuple[RatioSample, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,8 +71,8 @@ class Region:
         return self.batch, self.sm_percent
 
     def counts(self, tuning: FilterTuning) -> bool:
-        """Returns whether it has enough samples."""
-        return self.n >= tuning.fewest and self.minutes >= tuning.fewest_minutes
+        """Returns whether it has enough samples. One that has changed has shown so often enough."""
+        return self.changes > 0 or (self.n >= tuning.fewest and self.minutes >= tuning.fewest_minutes)
 
 
 def new_region(
@@ -80,7 +81,7 @@ def new_region(
     return Region(batch, sm_percent, impacts, is_full)
 
 
-def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Region:
+def update_region(before: Region, sample: RatioSample, tuning: FilterTuning) -> Region:
     """Returns the region after a sample."""
     recent = tuple(kept for kept in before.recent if (sample.at - kept.at).total_seconds() <= tuning.recent_seconds)
     recent = (*recent, sample)[-tuning.most_recent :]
@@ -98,12 +99,13 @@ def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Regio
     innovation = sample.value - before.mean
     likely = predicted + before.noise
     known = replace(known, noise=_noise(before, sample, tuning))
-    last = _last(recent, tuning)
-    if last and _has_changed(before, last, predicted, tuning):
+    last = recent[-tuning.fewest_minutes :]
+    if len(last) == tuning.fewest_minutes and _has_changed(before, last, predicted, tuning):
+        n = sum(each.instances for each in last)
         begun = _begun(known, last, tuning)
-        return replace(begun, since=last[0].at, refused=0, n=sum(each.instances for each in last), minutes=len(last))
+        return replace(begun, since=last[0].at, changes=before.changes + 1, refused=0, n=n, minutes=len(last))
     if innovation**2 > tuning.refused_deviations**2 * likely:
-        return replace(known, variance=predicted, n=before.n, minutes=before.minutes, refused=before.refused + 1)
+        return replace(before, recent=recent, noise=known.noise, refused=before.refused + 1)
     known = replace(known, refused=0)
     gain = max(predicted / likely, 1.0 / tuning.memory_minutes)
     # A filter that still averages over a few minutes only is as uncertain as their mean.
@@ -111,7 +113,7 @@ def update_region(before: Region, sample: Sample, tuning: FilterTuning) -> Regio
     return replace(known, mean=before.mean + gain * innovation, variance=variance)
 
 
-def _noise(before: Region, sample: Sample, tuning: FilterTuning) -> float:
+def _noise(before: Region, sample: RatioSample, tuning: FilterTuning) -> float:
     """Returns the variance of a sample, by the difference of two in a row: a lasting change raises it only once."""
     if not before.recent:
         return before.noise
@@ -120,7 +122,7 @@ def _noise(before: Region, sample: Sample, tuning: FilterTuning) -> float:
     return max(noise, tuning.least_noise**2)
 
 
-def _begun(known: Region, samples: Sequence[Sample], tuning: FilterTuning) -> Region:
+def _begun(known: Region, samples: Sequence[RatioSample], tuning: FilterTuning) -> Region:
     """Returns the region as its first samples show it: their median, which one outlier among them does not move."""
     values = [each.value for each in samples]
     middle = median(values)
@@ -129,17 +131,7 @@ def _begun(known: Region, samples: Sequence[Sample], tuning: FilterTuning) -> Re
     return replace(known, mean=middle, noise=noise, variance=MEDIAN_VARIANCE * noise / len(values))
 
 
-def _last(recent: Sequence[Sample], tuning: FilterTuning) -> tuple[Sample, ...]:
-    """Returns the fewest last samples that can prove a change; none if there are too few."""
-    instances = 0
-    for count, sample in enumerate(reversed(recent), start=1):
-        instances += sample.instances
-        if count >= tuning.fewest_minutes and instances >= tuning.fewest:
-            return tuple(recent[len(recent) - count :])
-    return ()
-
-
-def _has_changed(before: Region, last: Sequence[Sample], predicted: float, tuning: FilterTuning) -> bool:
+def _has_changed(before: Region, last: Sequence[RatioSample], predicted: float, tuning: FilterTuning) -> bool:
     """Returns whether all of the last samples lie on one side, and their median further away than noise explains.
 
     Each has to be at least half as far away as their median: two outliers in a row, after a usual sample, are none.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class FilterTuning:
     """Of a region's filter. Logarithms of measured over declared; a minute is one sample."""
 
-    fewest: int = 5  # minutes of instances before a region counts, or before a change is believed
-    fewest_minutes: int = 3  # different ones
+    fewest: int = 5  # minutes of instances before a region counts
+    fewest_minutes: int = 3  # different ones, also before a change is believed
     memory_minutes: int = 20  # that a filter averages over under a steady noise
     refused_deviations: float = 3.5  # a sample further away is an outlier, until more agree with it
     changed_deviations: float = 5.0  # of the last samples' median: the region itself has changed

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 from app.access import Principal, Reach, Scope
 from app.api.explain import hide_neighbours
+from app.control.domain.snapshot import Correction, LatencyFactor
+from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.rows import to_row
 from app.store.database import lease
 from app.store.database.database import Database
-from app.store.plans import plans
+from app.store.plans import corrections, plans
 from tests.support.server import RunningServer
+from tests.support.world import model, profile
 
 WHY = "why this GPU: lab/x pay for it, so the job costs nothing there"
 JOB = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
@@ -26,6 +31,31 @@ def test_a_tenant_is_not_told_whose_services_pay_for_the_gpu_of_its_job() -> Non
 def test_why_its_job_waits_is_told_to_a_tenant() -> None:
     waits = JOB | {"reason": "of 4 GPUs it has a profile for: 4 with too few SM% left"}
     assert hide_neighbours(waits, TENANT, Reach.OWN)["reason"] == waits["reason"]
+
+
+def test_a_profile_says_what_was_declared_and_what_was_learned(server: RunningServer) -> None:
+    reply = server.request("POST", "/api/v1/apply", [model("learned", tenants=["lab"]), profile("learned")])
+    assert reply.status == 200, reply.text
+    name = profile("learned")["metadata"]["name"]
+    path = f"/api/v1/explain/profiles/{name}"
+    declared = server.request("GET", path).json
+    assert {point["source"] for point in declared["regions"]} == {"declared"}
+    spec = profile("learned")["spec"]
+    batch, curve = next(iter(spec["latencyMs"].items()))
+    points = tuple(LatencyFactor(int(batch), int(sm), 1.2) for sm in curve)
+    known = ProfileCorrection("/".join(spec[field] for field in ("model", "variant", "gpuType")), Correction(points))
+    database = Database(server.database_url, pool_size=1)
+    try:
+        row = to_row(known, datetime(2026, 1, 1, tzinfo=UTC))
+        database.write(lambda connection: corrections.keep(connection, [row]))
+    finally:
+        database.close()
+    learned = server.request("GET", path).json
+    assert {point["factor"] for point in learned["regions"] if point["batch"] == int(batch)} == {1.2}
+    assert "1.20 times as long" in learned["sentences"][1]
+    assert server.request("GET", path, token=server.token("viewer", tenant="lab")).status == 200
+    assert server.request("GET", path, token=server.token("viewer", tenant="shop")).status == 404
+    assert server.request("GET", "/api/v1/explain/profiles/none").status == 404
 
 
 def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningServer) -> None:

@@ -78,6 +78,11 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     plan = run("explain", "plan")
     assert plan.lines[0].startswith("plan 1 (full, reason: first_plan)")
     assert "lately:" in plan.lines
+    names = [item["metadata"]["name"] for item in json.loads(run("get", "profiles", "-o", "json").out)]
+    profile = run("explain", "profile", names[0])
+    assert profile.lines[0].startswith(f"profile {names[0]}: ")
+    assert " ".join(profile.lines[1].split()) == "BATCH SM% DECLARED MS FACTOR PLANNED MS N AT SOURCE"
+    assert run("explain", "profile", "none").code != 0
     assert run("explain", "plan", "seven").code == 2
     assert run("explain", "service").code == 2
 

@@ -24,7 +24,7 @@ def order(truth: TruthOrder = PLANNER) -> SimulationOrder:
     documents = [gpu_type(), policy(mode="advisory"), node("node-0"), model("a"), profile("a")]
     documents += [model("b"), profile("b")]
     world = of_documents([*documents, service("a", 60.0), service("b", 30.0, mode="approve")])
-    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth)
+    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth=truth)
 
 
 def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER) -> SimulationReport:

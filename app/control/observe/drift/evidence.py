@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
-from solvers.learning import Region, Sample, inflate_others, new_region, update_region
+from solvers.learning import RatioSample, Region, inflate_others, new_region, update_region
 
 RegionKey: TypeAlias = tuple[int, int, bool, tuple[str, ...]]
 
@@ -33,7 +33,7 @@ def update_regions(
         impacts = observations[-1].impacts
         region = replace(known.get(key) or new_region(key[0], key[1], impacts, key[2]), impacts=impacts)
         value = median(log(observation.exec_ratio or 1.0) for observation in observations)
-        known[key] = update_region(region, Sample(at, value, len(observations)), settings.filter)
+        known[key] = update_region(region, RatioSample(at, value, len(observations)), settings.filter)
     inflated = inflate_others(before, list(known.values()), settings.prior)
     newest = sorted(inflated, key=lambda region: region.at or oldest)[-settings.most_regions :]
     return tuple(sorted(newest, key=_key_of))

@@ -83,6 +83,16 @@ def test_a_minute_in_which_a_new_assignment_came_does_not_count() -> None:
     assert [observation.at for observation in watched(at_second={175: {"generation": 2}})] == [at(180)]
 
 
+def test_a_new_assignment_that_changes_neither_its_batch_nor_its_clock_does_not_matter() -> None:
+    known = {"requested": {"batch": 8.0, "smPercent": 30.0}, "applied": {"batch": 8.0}}
+    clock = {"index": 0, "requested": {"clockMhz": 1500}, "applied": {"clockMhz": 1500}}
+    every = {second: {"gpus": [clock], "generation": 1 + (second > 150)} for second in range(5, 300, 10)}
+    assert [found.at for found in watched(at_second=every, minute_fields=known)] == [at(120), at(180)]
+    slower = {**clock, "applied": {"clockMhz": 1200}}
+    every |= {second: {"gpus": [slower], "generation": 2} for second in range(155, 300, 10)}
+    assert [found.at for found in watched(at_second=every, minute_fields=known)] == [at(180)]
+
+
 def test_an_instance_in_another_shape_than_planned_does_not_count() -> None:
     assert watched(minute_fields={"smPercent": 40}) == []
     assert watched(minute_fields={"applied": {"batch": 4}}) == []

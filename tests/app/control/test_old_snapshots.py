@@ -1,0 +1,32 @@
+"""Snapshots from before corrections knew places are replayed with the factor that they held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import msgspec
+
+from app.control.domain.corrected import factor_at
+from app.control.domain.snapshot import Correction, LatencyFactor, Snapshot
+from app.control.record.encoding import join_snapshot, snapshot_parts
+
+SNAPSHOT = Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 1)
+
+
+def test_what_was_believed_is_in_the_snapshot() -> None:
+    believed = Correction((LatencyFactor(8, 30, 1.2), LatencyFactor(8, 100, 1.0)), 1.5, 1.1, 0.9)
+    snapshot = replace(SNAPSHOT, corrections={"resnet/fp16/v100": believed})
+    assert join_snapshot(snapshot_parts(snapshot)) == snapshot
+
+
+def test_one_factor_of_an_older_snapshot_holds_for_the_whole_curve() -> None:
+    parts = snapshot_parts(SNAPSHOT)
+    older = {"latency_factor": 1.15, "memory_factor": 1.08, "power_factor": 1.0}
+    bodies = [
+        msgspec.json.encode({"corrections": {"resnet/fp16/v100": older}}) if b'"corrections"' in part else part
+        for part in parts
+    ]
+    found = join_snapshot(bodies).corrections["resnet/fp16/v100"]
+    assert factor_at(found, 8, 30) == factor_at(found, 1, 100) == 1.15
+    assert (found.sensitivity_factor, found.memory_factor) == (1.0, 1.08)
