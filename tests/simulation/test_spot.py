@@ -204,13 +204,23 @@ def test_a_node_that_is_still_there_stays_empty_until_the_notice_is_withdrawn(da
         assert (facts.draining_gpus, facts.reclaimed_at) == ((), None)
 
 
-def test_a_job_leaves_with_what_it_has_done(database_url: str) -> None:
+def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(database_url: str) -> None:
     with simulated(database_url, world("spot-0", "spot-1", "spot-2", rates={"a": 200.0}, jobs=True)) as simulation:
         settle(simulation)
         (name,) = job_nodes(simulation)
         cloud = SpotCloud(simulation)
         cloud.give_notice(name)
-        for _ in simulation.seconds(NOTICE_SECONDS - 5):
+        simulation.advance(2)
+        view = simulation.planner.store.view()
+        assert view.plan is not None
+        assert view.plan.lane == "fast"
+        placed = {node for node, wanted in view.target.items() for line in wanted.instances if line.job}
+        assert placed and name not in placed, "the least change places the job elsewhere"
+        generation = view.plan.generation
+        record = simulation.database.read(lambda connection: record_of(connection, generation))
+        assert record is not None
+        assert replay(from_json(to_json(record)), Inline()).is_identical
+        for _ in simulation.seconds(NOTICE_SECONDS - 7):
             cloud.tick()
         (other,) = job_nodes(simulation)
         assert other != name

@@ -24,6 +24,7 @@ from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import step_base
+from app.control.fast.leaving import place_leaving_jobs
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.record.records import read_plan, snapshot_of
@@ -132,6 +133,8 @@ def _repeated(record: Record, question: Question, solver: ReplaySolver) -> Decis
 def _followed_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
     around, asked = _asked(record, question)
     answer = solver.follow(*follow_rates(asked), seconds=SECONDS)
+    if record.lane is PlanningLane.FAST and answer.plan is not None:
+        answer = replace(answer, plan=place_leaving_jobs(around, asked, answer.plan))
     return _decided(record, question, around, asked, answer, solver)
 
 

@@ -14,7 +14,9 @@ from app.control.domain.snapshot import Snapshot
 from app.control.domain.times import start_seconds
 from app.control.fast.recording_solver import FollowingSolver
 from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.plan import Plan
 
 SECONDS = 2.0  # for the least change: two minutes are left
 
@@ -30,13 +32,38 @@ def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptB
     answer = solver.follow(*follow_rates(question), seconds=SECONDS)
     if answer.plan is None:
         return None
-    if own := answer.plan.certificate:
+    plan = place_leaving_jobs(snapshot, question, answer.plan)
+    answer = replace(answer, plan=plan)
+    if own := plan.certificate:
         certificate = with_bound(own, question.problem, kept_bound, snapshot.at)
-        answer = replace(answer, plan=replace(answer.plan, certificate=certificate))
+        answer = replace(answer, plan=replace(plan, certificate=certificate))
     decision = draft_changes(snapshot, question, answer, PlanningLane.FAST, Reason.RECLAIM_NOTICE)
     if decision.answer.outcome is SolveOutcome.WRONG:
         return None
     return _acted(snapshot, hold_back(snapshot, question, decision))
+
+
+def place_leaving_jobs(snapshot: Snapshot, question: Question, plan: Plan) -> Plan:
+    """Returns the plan with the jobs that leave the nodes placed elsewhere; where nothing has room, they wait."""
+    places = reclaimed_gpus(snapshot.nodes)
+    leaving = {
+        line.owner
+        for node, wanted in snapshot.in_force.items()
+        for line in wanted.instances
+        if line.job and (node, line.gpu) in places
+    }
+    running = {placed.job for placed in plan.jobs}
+    if not (leaving - running) & question.problem.jobs.keys():
+        return plan
+    from solvers.planning.jobs import place_jobs  # compiled loops; rarely needed here
+
+    jobs = {name: job for name, job in question.problem.jobs.items() if name in leaving | running}
+    found = place_jobs(replace(question.problem, jobs=jobs), plan.instances, work=0)
+    if not running <= {placed.job for placed in found.jobs}:
+        return plan  # no job gives way in haste
+    placed = {job.job for job in found.jobs}
+    unplaced = tuple(line for line in plan.unplaced if line.job not in placed)
+    return replace(plan, instances=found.instances, jobs=found.jobs, unplaced=unplaced)
 
 
 def runs_there(snapshot: Snapshot) -> bool:
