@@ -27,7 +27,6 @@ from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
 from app.manifests.uncertain import profile_at
-from solvers.latency.bursts import variation_of
 from solvers.planning.availability import ANYWHERE, Availability
 from solvers.planning.problem import (
     Curve,
@@ -184,8 +183,17 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         is_dedicated=spec.get("isolation") == "dedicated",
         priority=spec.get("priority", PRIORITIES["Service"]),
         availability=_availability(spec),
-        variation=variation_of(spec.get("burstiness", 1.0), spec["ratePerSecond"], spec["slo"]["latencyMs"]),
+        variation=_variation(spec),
     )
+
+
+def _variation(spec: Spec) -> float:
+    """Returns the variation of the arrival rate, 0 for Poisson arrivals: then nothing compiled is needed."""
+    if spec.get("burstiness", 1.0) == 1.0:
+        return 0.0
+    from solvers.latency.bursts import variation_of
+
+    return variation_of(spec["burstiness"], spec["ratePerSecond"], spec["slo"]["latencyMs"])
 
 
 def _availability(spec: Spec) -> Availability:

@@ -181,7 +181,7 @@ def histories(town: Ledger, seed: int, events: int, count: int) -> list[History]
 
 def forgotten(town: Ledger) -> None:
     """Nothing of what happened is there any more: what is looked through for the next ones does not grow."""
-    town.run(f"TRUNCATE object, reference, change, price, {', '.join(row[0] for row in town.rows(OF_NODES))}")
+    town.run(f"TRUNCATE object, reference, change, price, {', '.join(row[0] for row in town.rows(OF_NODES))} CASCADE")
 
 
 # Tables that speak of nodes.
