@@ -16,6 +16,7 @@ from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Ob
 from solvers.curves.shapes import Prior, Shape
 
 DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
+TAIL = 1.5332 / 1.2816  # 0.9 quantiles of that t and of the normal distribution, whose deviation is stated instead
 BATCH_DOUBLINGS = 1.5  # over which the unexplained part of a batch is alike
 SHARE_DOUBLINGS = 1.0
 STEP_DEVIATIONS = 1.0  # the longest step of a parameter
@@ -60,7 +61,7 @@ class Fitted:
 
     def predict(self, at: CurvePlaces) -> CurvePrediction:
         mean, covariance, _ = self.covariance(at)
-        noise = np.full(len(at), self.unexplained.noise**2)
+        noise = np.full(len(at), (TAIL * self.unexplained.noise) ** 2)
         return CurvePrediction(mean, np.maximum(np.diag(covariance), 0.0), noise)
 
 
