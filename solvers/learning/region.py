@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import pi, sqrt
+from math import expm1, inf, pi, sqrt
 from statistics import median
 
 from solvers.learning.tuning import FilterTuning
@@ -17,6 +17,8 @@ from solvers.learning.tuning import FilterTuning
 DAY_SECONDS = 86400.0
 MEDIAN_VARIANCE = pi / 2  # of a median of normal samples, over that of their mean
 GUESSED_SCALE = 1.4826  # of the median deviation of normal samples
+MOST_NOISE_MINUTES = 20  # the estimate of the noise forgets older ones
+MOST_EXPONENT = 100.0
 NOISE_CLIP = 4.0  # variances: what a single outlier may show of the noise
 
 
@@ -47,6 +49,7 @@ class Region:
     at: datetime | None = None  # its last sample that was not refused
     changes: int = 0  # how often it has begun again
     recent: tuple[RatioSample, ...] = ()
+    noise_minutes: int = 0  # that the noise was estimated from; a change of the mean keeps them
 
     @property
     def name(self) -> str:
@@ -64,6 +67,16 @@ class Region:
         idle = max(0.0, (now - self.at).total_seconds()) if self.at else 0.0
         doubt = (self.recent[-1].value - self.mean) ** 2 if self.refused > 1 else 0.0
         return self.variance + tuning.drift_per_day**2 * idle / DAY_SECONDS + doubt
+
+    def mean_deviations(self, normal: float) -> float:
+        """Returns how many deviations of its mean are as unlikely as so many of a normal one.
+
+        That is Student's t, by Wallace's approximation: a noise that a few minutes show may be far too small."""
+        freedom = min(self.noise_minutes, MOST_NOISE_MINUTES)  # of the differences, and of the noise assumed first
+        if freedom < 1:
+            return inf
+        shrunk = (freedom - 5 / 6) / (freedom - 2 / 3 + 0.1 / freedom) ** 2
+        return sqrt(freedom * expm1(min(normal**2 * shrunk, MOST_EXPONENT)))
 
     @property
     def place(self) -> tuple[int, int]:
@@ -92,6 +105,7 @@ def update_region(before: Region, sample: RatioSample, tuning: FilterTuning) -> 
         at=sample.at,
         n=before.n + sample.instances,
         minutes=before.minutes + 1,
+        noise_minutes=before.noise_minutes + 1,
     )
     if not before.counts(tuning) or not before.variance:
         return _begun(known, recent, tuning)
@@ -118,7 +132,8 @@ def _noise(before: Region, sample: RatioSample, tuning: FilterTuning) -> float:
     if not before.recent:
         return before.noise
     between = (sample.value - before.recent[-1].value) ** 2 / 2
-    noise = before.noise + tuning.noise_share * (min(between, NOISE_CLIP * before.noise) - before.noise)
+    share = max(tuning.noise_share, 1.0 / (before.noise_minutes + 1))  # an average of the first ones
+    noise = before.noise + share * (min(between, NOISE_CLIP * before.noise) - before.noise)
     return max(noise, tuning.least_noise**2)
 
 

@@ -46,7 +46,7 @@ def _beyond_planned(region: Region, believed: Correction, wanted: Correction) ->
 
 
 def _band(region: Region, settings: DriftTuning) -> float:
-    return log(1 + settings.dead_band) + settings.band_deviations * sqrt(region.variance)
+    return log(1 + settings.dead_band) + region.mean_deviations(settings.band_deviations) * sqrt(region.variance)
 
 
 def differs(believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:

@@ -14,7 +14,7 @@ class DriftTuning:
     lowest: float = 0.7
     highest: float = 1.5
     dead_band: float = 0.03  # the margin of plans covers more than this
-    band_deviations: float = 3.0  # of a region's mean, beyond the dead band
+    band_deviations: float = 3.5  # of a region's mean, beyond the dead band: it is looked at each minute
     quantum: float = 0.01
     most_step: float = 0.15  # of the current factor of power or memory
     step_seconds: float = 300.0  # between two steps
