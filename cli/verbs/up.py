@@ -65,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
-    order = truth_order(args)
     with _ended_by_signals() as serving:
         settings = settings_from(args)
+        order = truth_order(args)
         with _database(data_dir, settings) as url:
             settings = replace(settings, database_url=url, database_direct=_direct(settings))
             log = _write_logs(data_dir, settings)

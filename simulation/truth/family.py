@@ -17,7 +17,7 @@ DECLARED_ERROR_SHARE = 0.06  # by how much a model's declared times are off, as 
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ModelTraits:
     """What a model is like beyond its times: drawn, because no profile tells it."""
 
     move_ratio: float  # moving over computing, at a full batch on the whole GPU
@@ -55,10 +55,10 @@ def draw_gpu(seed: int, name: str, idle_w: float, max_w: float, top_clock_mhz: f
     )
 
 
-def draw_traits(seed: int, model: str) -> Traits:
+def draw_traits(seed: int, model: str) -> ModelTraits:
     """Draws what a model is like on any GPU."""
     drawn = generator(seed, "traits", model)
-    return Traits(
+    return ModelTraits(
         move_ratio=float(np.exp(drawn.normal(np.log(0.6), 0.8))),
         fixed_share=drawn.uniform(0.3, 0.9),
         l2_need=drawn.uniform(0.05, 0.9),

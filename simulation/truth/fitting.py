@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulation.truth.family import Traits
+from simulation.truth.family import ModelTraits
 from simulation.truth.load import GpuPhysics, PhysicalLoad, times
 
 LoadKey: TypeAlias = tuple[str, ...]  # names of a model; the last is the kind of GPU
@@ -32,7 +32,7 @@ class KnownFigures:
             raise ValueError("no times are known")
 
 
-def fit_load(known: KnownFigures, gpu: GpuPhysics, traits: Traits) -> PhysicalLoad:
+def fit_load(known: KnownFigures, gpu: GpuPhysics, traits: ModelTraits) -> PhysicalLoad:
     """Returns the load whose times are nearest to the known ones, in their logarithms, of those with these traits."""
     places = [(batch, percent / 100, ms) for batch, curve in known.points.items() for percent, ms in curve]
     wanted = np.log([ms for _, _, ms in places])
@@ -53,7 +53,7 @@ def fit_load(known: KnownFigures, gpu: GpuPhysics, traits: Traits) -> PhysicalLo
     return replace(load, compute_w=compute_w, move_w=move_w)
 
 
-def _load(guess: Floats, traits: Traits, largest: int, shortest: float) -> PhysicalLoad:
+def _load(guess: Floats, traits: ModelTraits, largest: int, shortest: float) -> PhysicalLoad:
     """Returns the load of a guess: logarithms of what a request and a batch compute, of launching and filling."""
     computing, computing_fixed, launch, fill, grows = (float(value) for value in np.exp(guess))
     whole = computing_fixed + computing * largest  # moving of the largest batch is in its drawn ratio to computing
@@ -84,7 +84,7 @@ def _slope_and_rest(points: Points) -> tuple[float, float]:
     return slope, max(work[least] - slope * least, 0.05 * work[least])
 
 
-def _powers(load: PhysicalLoad, gpu: GpuPhysics, busy_w: float, largest: int, traits: Traits) -> tuple[float, float]:
+def _powers(load: PhysicalLoad, gpu: GpuPhysics, busy_w: float, largest: int, traits: ModelTraits) -> tuple[float, float]:
     """Returns the watts of computing and moving, so that a full batch on the whole GPU draws what is known."""
     part = times(load, gpu, largest, FULL)
     whole = busy_w or 0.75 * (gpu.max_w - gpu.idle_w)

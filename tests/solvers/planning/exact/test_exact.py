@@ -24,7 +24,7 @@ from tests.solvers.planning.small_fleets import fleets, least_cost
 from tests.support.soak import SOAK, scaled
 
 few = settings(
-    deadline=None, max_examples=400 if SOAK else 40, derandomize=True, suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=400 if SOAK else 60, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
