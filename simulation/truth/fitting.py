@@ -84,7 +84,9 @@ def _slope_and_rest(points: Points) -> tuple[float, float]:
     return slope, max(work[least] - slope * least, 0.05 * work[least])
 
 
-def _powers(load: PhysicalLoad, gpu: GpuPhysics, busy_w: float, largest: int, traits: ModelTraits) -> tuple[float, float]:
+def _powers(
+    load: PhysicalLoad, gpu: GpuPhysics, busy_w: float, largest: int, traits: ModelTraits
+) -> tuple[float, float]:
     """Returns the watts of computing and moving, so that a full batch on the whole GPU draws what is known."""
     part = times(load, gpu, largest, FULL)
     whole = busy_w or 0.75 * (gpu.max_w - gpu.idle_w)
