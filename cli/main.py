@@ -117,6 +117,8 @@ More:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    # Our matrices are small: threads that share them take many times as long, and change the last digits.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     verbose = "-v" in words or "--verbose" in words
     try:
         if sys.stdout is None:  # closed by the caller
