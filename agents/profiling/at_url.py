@@ -32,7 +32,7 @@ class NoAddress(LoopFailed):
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """The batch of a server as it was found, and the largest that may be set; 1 if it lets nobody set any."""
+    """The batch of a server as it was found, and the largest that may be set; 1 if it cannot be set."""
 
     batch: int
     timeout_ms: float

@@ -1,4 +1,4 @@
-"""The settings that a campaign measures unless it is told otherwise, and its effort."""
+"""The settings that a campaign measures unless others are asked for, and its effort."""
 
 from __future__ import annotations
 

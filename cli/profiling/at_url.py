@@ -58,7 +58,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
 def _measure(args: argparse.Namespace, server: ModelAtUrl, journal: MeasurementJournal) -> None:
     found = server.batch_range()
     if found.largest == 1:
-        say("the server lets nobody set its batch, so only batch 1 is measured")
+        say("the batch of the server cannot be set, so only batch 1 is measured")
     try:
         _measure_all(args, server, found, journal)
     finally:

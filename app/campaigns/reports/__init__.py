@@ -10,6 +10,6 @@ __all__ = ["Figures", "ReportRefused", "ToolReport", "read_report"]
 
 
 def read_report(report: ToolReport) -> list[Figures]:
-    """Returns the figures of a report, whose form is told by its content. Raises ReportRefused."""
+    """Returns the figures of a report, whose form its content shows. Raises ReportRefused."""
     text = report.text.lstrip("\ufeff")
     return read_genai_perf(report) if text.lstrip().startswith(("{", "[")) else read_triton(report)
