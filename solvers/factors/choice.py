@@ -26,9 +26,7 @@ class LearnedFactors:
     errors: tuple[float, ...] | None
 
 
-def learned(
-    samples: Sequence[FactorSample], pair: tuple[str, str], theta: float = 0.5, seed: int = 0
-) -> LearnedFactors:
+def learned(samples: Sequence[FactorSample], pair: tuple[str, str], seed: int = 0) -> LearnedFactors:
     """Learns these samples. `pair`: the two categories whose combinations may be unmeasured."""
     keys = [tuple(sample.categories[kind] for kind in pair) for sample in samples]
     pairs = sorted(set(keys))
@@ -40,10 +38,10 @@ def learned(
             out = {pairs[at] for at in order[fold::FOLDS]}
             seen = [sample for sample, key in zip(samples, keys, strict=True) if key not in out]
             judged = [sample for sample, key in zip(samples, keys, strict=True) if key in out]
-            learner = FactorLearner(len(samples[0].targets), rates, theta, seed).fit(seen)
+            learner = FactorLearner(len(samples[0].targets), rates, seed).fit(seen)
             squares += [np.subtract(learner.predict(each), each.targets) ** 2 for each in judged]
         found = np.sqrt(np.mean(squares, axis=0))
         if errors is None or float(found @ found) < float(errors @ errors):
             best, errors = rates, found
-    learner = FactorLearner(len(samples[0].targets), best, theta, seed).fit(samples)
+    learner = FactorLearner(len(samples[0].targets), best, seed).fit(samples)
     return LearnedFactors(learner, None if errors is None else tuple(errors.tolist()))

@@ -42,7 +42,7 @@ def predict(places: Array, values: Array, weights: Array, bias: float) -> float:
 
 
 @njit(
-    "float64(int64[:, ::1], float64[:, ::1], float64[::1], int64[::1], float64[:, ::1], float64[:, ::1], "
+    "void(int64[:, ::1], float64[:, ::1], float64[::1], int64[::1], float64[:, ::1], float64[:, ::1], "
     "float64[:, ::1], float64[::1], float64[::1])",
     makes_arrays=True,
 )
@@ -56,14 +56,13 @@ def learn(
     weights: Array,
     bias: Array,
     rates: Array,
-) -> float:
-    """Updates the state by the samples in this order; returns the mean squared error before each update.
+) -> None:
+    """Updates the state by the samples in this order.
 
     `bias`: its value, z and n. `rates`: eta, zeta, l1 and l2 of w, l2 of V."""
     eta, zeta, l1, l2, l2_factors = rates[0], rates[1], rates[2], rates[3], rates[4]
     width, columns = places.shape[1], weights.shape[1]
     sums = np.zeros(columns)
-    squared = 0.0
     for sample in order:
         found = bias[0]
         for at in range(width):
@@ -77,7 +76,6 @@ def learn(
                 squares += part * part
             found += 0.5 * (sums[factor] * sums[factor] - squares)
         error = found - targets[sample]
-        squared += error * error
         step = ((bias[2] + error * error) ** 0.5 - bias[2] ** 0.5) / eta
         bias[1] += error - step * bias[0]
         bias[2] += error * error
@@ -100,4 +98,3 @@ def learn(
                     weights[place, factor] = weight(z[place, factor], n[place, factor], eta, zeta, 0.0, l2_factors)
                 else:
                     weights[place, factor] = weight(z[place, factor], n[place, factor], eta, zeta, l1, l2)
-    return squared / max(1, len(order))

@@ -1,7 +1,7 @@
-"""A factorization machine that learns online, one for each target of a sample (OLTunes, 3.3.1).
+"""A factorization machine trained by FTRL-Proximal, one for each target of a sample (OLTunes, 3.3.1).
 
 Features are categories (one-hot: the model, the GPU type, the batch) and numbers (their logarithms are up to the
-caller). The learner keeps what it has seen; when its error on new samples passes theta it learns all of it again."""
+caller)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from solvers.factors import kernels
 Floats = npt.NDArray[np.float64]
 
 FIRST_FACTOR = 0.1  # size of a factor's random start: at 0 its slope would stay 0
-ERRORS_KEPT = 0.9  # of the running squared error, at each new sample
 
 
 @dataclass(frozen=True)
@@ -45,39 +44,33 @@ class LearningRates:
 
 
 class FactorLearner:
-    """Predicts the targets of configurations never measured; learns from each sample as it comes."""
+    """Predicts the targets of configurations never measured."""
 
-    def __init__(self, targets: int = 1, rates: LearningRates | None = None, theta: float = 0.5, seed: int = 0) -> None:
+    def __init__(self, targets: int = 1, rates: LearningRates | None = None, seed: int = 0) -> None:
         self.rates = rates or LearningRates()
-        self.theta = theta  # standard deviations of the target
-        self.retrained = 0
         self._draw = np.random.default_rng(seed)
         self._index: dict[tuple[str, str], int] = {}
-        self._samples: list[FactorSample] = []
         self._centre, self._scale = np.zeros(targets), np.ones(targets)
         self._number_scale: dict[str, tuple[float, float]] = {}
         self._machines = [_empty(self.rates.rank) for _ in range(targets)]
-        self._error = np.zeros(targets)
 
     def fit(self, samples: Sequence[FactorSample]) -> FactorLearner:
         """Forgets everything and learns these samples in several passes, each in a random order."""
-        self._samples = list(samples)
-        self._retrain()
-        return self
-
-    def observe(self, sample: FactorSample) -> None:
-        """Learns one sample at once; learns all of them again if the running error passes theta."""
-        self._samples.append(sample)
-        if not self._index:
-            self._retrain()
-            return
-        places, values = self._rows([sample])
+        targets = np.array([sample.targets for sample in samples])
+        self._centre = targets.mean(0)
+        self._scale = np.where(targets.std(0) > 0, targets.std(0), 1.0)
+        for kind in sorted({kind for sample in samples for kind in sample.numbers}):
+            found = np.array([sample.numbers[kind] for sample in samples if kind in sample.numbers])
+            self._number_scale[kind] = (float(found.mean()), float(found.std()) or 1.0)
+        self._index = {}
+        self._machines = [_empty(self.rates.rank) for _ in self._machines]
+        places, values = self._rows(samples)
         for target, machine in enumerate(self._machines):
-            wanted = (sample.targets[target] - self._centre[target]) / self._scale[target]
-            squared = machine.learn(places, values, np.array([wanted]), np.zeros(1, dtype=np.int64), self.rates)
-            self._error[target] = ERRORS_KEPT * self._error[target] + (1 - ERRORS_KEPT) * squared
-        if self._error.max() > self.theta**2:
-            self._retrain()
+            wanted = (targets[:, target] - self._centre[target]) / self._scale[target]
+            for _ in range(self.rates.passes):
+                order = self._draw.permutation(len(wanted)).astype(np.int64)
+                machine.learn(places, values, wanted, order, self.rates)
+        return self
 
     def predict(self, sample: FactorSample) -> tuple[float, ...]:
         """Returns the targets expected there."""
@@ -86,25 +79,6 @@ class FactorLearner:
             float(self._centre[target] + self._scale[target] * machine.predict(places[0], values[0]))
             for target, machine in enumerate(self._machines)
         )
-
-    def _retrain(self) -> None:
-        self.retrained += 1
-        targets = np.array([sample.targets for sample in self._samples])
-        self._centre = targets.mean(0)
-        self._scale = np.where(targets.std(0) > 0, targets.std(0), 1.0)
-        kinds = sorted({kind for sample in self._samples for kind in sample.numbers})
-        for kind in kinds:
-            found = np.array([sample.numbers[kind] for sample in self._samples if kind in sample.numbers])
-            self._number_scale[kind] = (float(found.mean()), float(found.std()) or 1.0)
-        self._index = {}
-        self._machines = [_empty(self.rates.rank) for _ in self._machines]
-        places, values = self._rows(self._samples)
-        for target, machine in enumerate(self._machines):
-            wanted = (targets[:, target] - self._centre[target]) / self._scale[target]
-            for _ in range(self.rates.passes):
-                order = self._draw.permutation(len(wanted)).astype(np.int64)
-                squared = machine.learn(places, values, wanted, order, self.rates)
-            self._error[target] = squared
 
     def _rows(self, samples: Sequence[FactorSample], learns: bool = True) -> tuple[kernels.Array, Floats]:
         """Returns numbers and values of features; a category that was never seen is left out of a prediction."""
@@ -145,10 +119,8 @@ class FactorMachine:
 
     def learn(
         self, places: kernels.Array, values: Floats, targets: Floats, order: kernels.Array, rates: LearningRates
-    ) -> float:
-        return float(
-            kernels.learn(places, values, targets, order, self.z, self.n, self.weights, self.bias, rates.as_array())
-        )
+    ) -> None:
+        kernels.learn(places, values, targets, order, self.z, self.n, self.weights, self.bias, rates.as_array())
 
     def predict(self, places: kernels.Array, values: Floats) -> float:
         return float(kernels.predict(places, values, self.weights, float(self.bias[0])))

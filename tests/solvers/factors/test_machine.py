@@ -45,24 +45,8 @@ def test_factors_say_more_than_the_sum_of_a_model_and_a_gpu_type() -> None:
     assert error(FactorLearner(2).fit(KNOWN)) < 0.8 * error(plain)
 
 
-def test_each_sample_is_learned_as_it_comes() -> None:
-    learner = FactorLearner(2, theta=100.0)
-    for each in KNOWN * 20:
-        learner.observe(each)
-    assert learner.retrained == 1
-    assert error(learner) < 0.4
-
-
-def test_it_learns_again_when_its_error_passes_theta() -> None:
-    learner = FactorLearner(2, theta=0.5).fit(KNOWN)
-    for each in KNOWN:  # all twice as slow since a driver changed
-        learner.observe(FactorSample(each.categories, each.numbers, (each.targets[0] + 2, each.targets[1] - 2)))
-    assert learner.retrained > 1
-
-
-def test_the_first_sample_is_enough_to_predict_and_a_new_model_is_no_fault() -> None:
-    learner = FactorLearner(2)
-    learner.observe(KNOWN[0])
+def test_one_sample_is_enough_to_predict_and_a_new_model_is_no_fault() -> None:
+    learner = FactorLearner(2).fit(KNOWN[:1])
     assert learner.predict(KNOWN[0]) == pytest.approx(KNOWN[0].targets, abs=0.05)
     assert all(np.isfinite(learner.predict(FactorSample({"model": "new"}))))
 

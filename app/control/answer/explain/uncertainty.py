@@ -24,7 +24,7 @@ from solvers.planning.problem import Instance, Problem
 CAMPAIGN_MEASUREMENTS = 16  # of one more profiling
 NAMED_SERVICES = 5  # in sentences on a plan
 NAMED_SPREADS = 2  # in sentences; the answer has all
-LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which nothing is said
+LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which it is not named
 
 
 @dataclass(frozen=True, slots=True)
