@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 from sqlalchemy import Connection
 
-from agents.contract.assignments import Assignment
+from agents.contract.assignments import AssignedInstance, Assignment
 from app.control.tell.slo import WindowCounts
 from app.store.database import clock
 from app.store.fleet import assignments, loads
@@ -21,22 +21,19 @@ UNSERVED_FOR = timedelta(seconds=60)  # what the fast lane leaves for a moment, 
 LONGEST_WAIT = timedelta(minutes=30)  # for a GPU to become empty
 
 
-def services_on(connection: Connection, node: str, gpu: int | None = None) -> set[str]:
-    """Returns the services that are assigned to a node, or to one of its GPUs."""
-    stored = assignments.of_node(connection, node)
-    if stored is None:
-        return set()
-    assignment = msgspec.json.decode(stored[1], type=Assignment)
-    return {line.owner for line in assignment.instances if line.service and gpu in (None, line.gpu)}
+def services_on(connection: Connection, node: str) -> set[str]:
+    """Returns the services that are assigned to a node."""
+    return {line.owner for line in _assigned(connection, node) if line.service}
 
 
 def occupants(connection: Connection, node: str, gpu: int) -> list[str]:
     """Returns the services and jobs that are assigned to a GPU."""
+    return sorted({line.owner for line in _assigned(connection, node) if line.gpu == gpu})
+
+
+def _assigned(connection: Connection, node: str) -> tuple[AssignedInstance, ...]:
     stored = assignments.of_node(connection, node)
-    if stored is None:
-        return []
-    lines = msgspec.json.decode(stored[1], type=Assignment).instances
-    return sorted({line.owner for line in lines if line.gpu == gpu})
+    return () if stored is None else msgspec.json.decode(stored[1], type=Assignment).instances
 
 
 def attainments(connection: Connection, services: Collection[str], within: timedelta = WINDOW) -> dict[str, float]:
