@@ -49,7 +49,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     if problem.policy.power_budget_w is not None:
         placement.spend()
     placed = _placed(placement)
-    places = {job.place for job in placed}
+    places = {job.place for job in (*placed, *(problem.state.jobs if problem.state else ()))}
     gpus = gpus_with(problem, [instance for instance in instances if instance.place in places], placed)
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
