@@ -117,14 +117,14 @@ def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
 def relaxed(problem: Problem, name: str, text: str) -> Problem | None:
     """Applies the change in `text` to the problem; None if it names hardware."""
     job = problem.jobs[name]
-    if text.startswith("deadline: "):
-        job = replace(job, deadline=datetime.fromisoformat(text.removeprefix("deadline: ")))
-    elif "has room for it" in text:
+    if deadline := re.match(r"deadline: (\S+)", text):
+        job = replace(job, deadline=datetime.fromisoformat(deadline[1]))
+    if "has room for it" in text:
         if price := re.search(r"maxPricePerHour: ([\d.]+)", text):
             job = replace(job, max_price_per_hour=float(price[1]))
         if priority := re.search(r"priority: (\d+)", text):
             job = replace(job, priority=int(priority[1]))
-    else:
+    if job == problem.jobs[name]:
         return None
     return replace(problem, jobs={**problem.jobs, name: job})
 
