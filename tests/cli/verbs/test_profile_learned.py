@@ -57,9 +57,10 @@ def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_
     found = json.loads(done.out)["gpuTypes"][0]["profiles"]
     assert found["b/x"]["sensitivity"]["mean"] == pytest.approx(0.4, abs=0.01)
     path.write_text("\n".join(row for row in path.read_text().splitlines() if ",1020,b/x,8,50,," not in row))
-    assert "b/x was not measured alone at batch 8 and 50 % on v100-16gb at 1020 MHz" in run(
-        "profile", "neighbours", str(path)
-    ).err
+    assert (
+        "b/x was not measured alone at batch 8 and 50 % on v100-16gb at 1020 MHz"
+        in run("profile", "neighbours", str(path)).err
+    )
 
 
 @pytest.mark.parametrize(
