@@ -11,7 +11,7 @@ from simulation.physical_truth import learn
 from simulation.profiling import COMPLETE, SIXTEEN, profiled
 from simulation.profiling.alone import measure_alone
 from simulation.profiling.beside import meet
-from simulation.truth import Physics
+from simulation.truth import LoadKey, Physics
 from tests.simulation.worlds import small
 
 KEY = ("a", "fp16", "v100-16gb")
@@ -55,7 +55,7 @@ def test_a_power_limit_is_no_slowdown_by_neighbours() -> None:
         made, problem = Physics(1), build_problem(small())
         made.add_gpu("v100-16gb", 40.0, most_w, 1530.0)
         learn(made, problem)
-        batches = {key: sorted(profile.latency_ms) for key, profile in problem.profiles.items()}
+        batches: dict[LoadKey, list[int]] = {key: sorted(one.latency_ms) for key, one in problem.profiles.items()}
         met = meet(made, batches, 12, np.random.default_rng(0))
         slowest.append(max(slow for meeting in met for slow in meeting.slow))
     unlimited, limited = slowest
