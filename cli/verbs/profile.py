@@ -22,7 +22,7 @@ ends: the same command follows it. It stops by itself when the SLO of a service 
 At a URL, a server that runs already (gpuwright-serve) is asked from here; only what it lets change is measured.
 
 `neighbours` reads latencies measured alone and beside others (CSV: model, smPercent, neighbours as MODEL:SM% with +
-between them, latencyMs; also gpuType, batch, samples) and gives pressure and sensitivity with their spread.
+between them, latencyMs; also gpuType, batch, samples, clockMhz) and gives pressure and sensitivity with their spread.
 `predict` learns from the Profiles in files what other GPU types would measure, for a first plan.
 
 Examples:

@@ -23,6 +23,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import pinned_instances, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
+from app.manifests.uncertain import MEAN_QUANTILE
 from solvers.planning.problem import (
     Demand,
     Limit,
@@ -85,6 +86,11 @@ def with_declared_profiles(problem: Problem, snapshot: Snapshot) -> Problem:
     return replace(problem, profiles=whole.profiles)
 
 
+def mean_profiles(snapshot: Snapshot) -> Mapping[ProfileKey, Profile]:
+    """Returns the profiles as declared, of uncertain values the means."""
+    return _whole(_WorldIdentity(snapshot.declared), frozenset(_usable_gpus(snapshot)), MEAN_QUANTILE).profiles
+
+
 class _WorldIdentity:
     """A world compared by identity: comparing thousands of manifests would cost more than it saves."""
 
@@ -98,12 +104,13 @@ class _WorldIdentity:
         return isinstance(other, _WorldIdentity) and self.declared is other.declared
 
 
-@lru_cache(maxsize=2)
-def _whole(world: _WorldIdentity, usable: frozenset[str]) -> Problem:
+@lru_cache(maxsize=4)
+def _whole(world: _WorldIdentity, usable: frozenset[str], quantile: float | None = None) -> Problem:
     """Returns the problem of all manifests with the usable nodes. Most cycles ask for the same world again."""
     manifests = [Manifest(Kind(item.kind), item.tenant, item.name, item.spec) for item in world.declared]
     there = (item for item in manifests if item.kind is not Kind.NODE or item.name in usable)
-    return build_problem(DeclaredFiles({item.key: item for item in there if item.kind is not Kind.STATE}))
+    world_there = DeclaredFiles({item.key: item for item in there if item.kind is not Kind.STATE})
+    return build_problem(world_there, quantile)
 
 
 def _services(
