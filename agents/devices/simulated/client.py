@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from agents.devices.simulated.limits import ClientLimits, read_limits
 from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, CudaRefusal
+from agents.devices.simulated.speeds import PlayedLoad
 from agents.host.wire import connect
 
 SOCKET = "device.sock"
@@ -69,6 +70,7 @@ class SimulatedClient:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._connection: socket.socket | None = None
         self._rest = b""
+        self._load: PlayedLoad | None = None
 
     def hold(self, memory_gib: float) -> None:
         """Holds this much device memory from now on; CudaRefusal, and no change, when there is not enough.
@@ -78,9 +80,21 @@ class SimulatedClient:
         self._ask({"memoryGib": memory_gib})
         self.memory_gib = memory_gib
 
-    def busy(self, fraction: float) -> None:
-        """Reports which part of the last second the device worked for this client; a lost report does no harm."""
-        self._ask({"busy": min(1.0, max(0.0, fraction))})
+    def busy(self, fraction: float, batch: int = 1) -> Mapping[str, float]:
+        """Reports which part of the last second the device worked for this client; a lost report does no harm.
+
+        Returns as `play` does.
+        """
+        return self._times({"busy": min(1.0, max(0.0, fraction)), "batch": float(batch)})
+
+    def play(self, load: PlayedLoad) -> Mapping[str, float]:
+        """Tells what this client plays; returns the milliseconds of its batches, by size. Empty: as it says itself."""
+        self._load = load
+        return self._times({"load": load.words})
+
+    def _times(self, words: Mapping[str, Any]) -> Mapping[str, float]:
+        times = (self._ask(words) or {}).get("timesMs")
+        return times if isinstance(times, dict) else {}
 
     def close(self) -> None:
         self._closed = True
@@ -141,25 +155,34 @@ class SimulatedClient:
             time.sleep(0.05)
             try:
                 self.open()
+                self._introduce()
                 return ""
             except (OSError, CudaRefusal, ValueError) as error:
                 reason = str(error)
         return f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s: {reason}"
 
-    def _ask(self, words: dict[str, float]) -> None:
+    def _introduce(self) -> None:
+        """Tells a daemon that came back what this client plays; its times come with the next report."""
+        connection = self._connection
+        if self._load is not None and connection is not None:
+            connection.sendall(json.dumps({"load": self._load.words}).encode() + b"\n")
+            self._line(connection)
+
+    def _ask(self, words: Mapping[str, Any]) -> Mapping[str, Any] | None:
         with self._speaking:
             while not self._answers.empty():
                 self._answers.get()  # of a caller that gave up, or of a lost connection
             connection = self._connection
             if connection is None:
-                return
+                return None
             try:
                 connection.sendall(json.dumps(words).encode() + b"\n")
                 answer = self._answers.get(timeout=ANSWER_SECONDS)
             except (OSError, queue.Empty):
-                return
+                return None
         if answer is not None:
             _raise_refusal(answer)
+        return answer
 
     def _line(self, connection: socket.socket) -> dict[str, Any] | None:
         while b"\n" not in self._rest:

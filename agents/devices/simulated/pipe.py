@@ -15,6 +15,7 @@ from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.peer import BACKLOG_CONNECTIONS, Peer
 from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, CudaRefusal
+from agents.devices.simulated.speeds import PlayedLoad
 from agents.host.wire import listen, peer_pid
 
 HELLO_SECONDS = 3.0
@@ -154,11 +155,16 @@ class _Client:
             raise CudaRefusal(TERMINATED, "terminated")
         if "memoryGib" in words:
             self._machine.hold(self._uuid, context, _number(words, "memoryGib", 0.0))
+        elif "load" in words:
+            context.load = PlayedLoad.read(words["load"])
         elif "busy" in words:
             self._machine.busy(self._uuid, context, _number(words, "busy", 0.0))
+            if context.load is not None:
+                context.load.batch = min(context.load.largest_batch, max(1, int(_number(words, "batch", 1.0))))
         else:
-            raise ValueError("expected memoryGib or busy")
-        return {}
+            raise ValueError("expected memoryGib, load or busy")
+        times = {} if "memoryGib" in words else self._machine.times_ms(self._uuid, context)
+        return {"timesMs": times} if times else {}
 
     def _say(self, words: dict[str, Any]) -> None:
         self.peer.say(json.dumps(words).encode())
