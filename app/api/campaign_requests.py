@@ -49,9 +49,13 @@ class CampaignBody(Wire):
     ] = ACCURACY_SHARE
     most: Annotated[int, Field(ge=2, le=MOST_SETTINGS, description="Most measurements")] = MOST_MEASUREMENTS
     neighbours: Annotated[
-        tuple[Annotated[str, Field(max_length=127)], ...],
-        Field(max_length=MOST_NEIGHBOUR_MODELS, description="MODEL[/VARIANT], to measure it beside; none: alone"),
-    ] = ()
+        list[Annotated[str, Field(max_length=127)]],
+        Field(
+            default_factory=list,
+            max_length=MOST_NEIGHBOUR_MODELS,
+            description="MODEL[/VARIANT], to measure it beside; none: alone",
+        ),
+    ]
     batches: Annotated[Batches | None, Field(description="By default 1..32; beside neighbours 1 and 8")] = None
     sm_percents: Annotated[Shares | None, Field(description="By default 10..100; beside neighbours 20, 40, 60")] = None
     clocks_mhz: Annotated[Clocks | None, Field(description="By default the highest of the GPU type")] = None

@@ -86,12 +86,11 @@ class Stub:
             self.sm_count = self._context.sm_count
             self._sm_percent = float(self._environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or 100.0)
             return
-        self._client = attach(self._environ, self.memory_gib)
+        self._client = attach(self._environ, self.memory_gib, load=self._load)
         if self._client:
             self.sm_count = self._client.sm_count
             self._sm_percent = self._client.limits.sm_percent
-            if self._load:
-                self._follow(self._client.play(self._load))
+            self._follow(self._client.times_ms)
             threading.Thread(target=self._tell, name="busy", daemon=True).start()
 
     def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None:

@@ -88,7 +88,8 @@ def main(words: list[str] | None = None) -> int:
     if args.file:
         backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
     else:
-        held_gib, load = args.memory_gib or profile.needs_gib(most), PlayedLoad(args.name, args.latency, most)
+        held_gib = args.memory_gib or profile.needs_gib(most)
+        load = PlayedLoad(args.name, args.latency, most) if args.latency else None
         backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", load)
     start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
     try:
