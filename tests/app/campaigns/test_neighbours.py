@@ -18,7 +18,7 @@ from tests.support.caller import until
 from tests.support.server import RunningServer
 from tests.support.world import profile
 
-BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": 0.2}
+BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": 0.03}
 SPEC = {
     "kinds": ["v100-16gb"], "gpu_type": "v100-16gb", "idle_w": 40, "max_w": 300, "top_clock_mhz": 1530, "truth": "made",
     "seed": 3, "data": "", "memory": "", "plays": {},
