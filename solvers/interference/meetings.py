@@ -67,10 +67,9 @@ def next_meeting(
     if not waiting or len(held) >= most:
         return None
     rule = _Rule.of(meetings, observations)
-    met = {_company(meeting) for meeting in held}
-    pairs = [meeting for meeting in waiting if len(meeting.guests) == 2 and _company(meeting) not in met]
+    unmet = _unmet(waiting, held)
     is_foreseen = sqrt(2.0 / pi) * float(np.sqrt(rule.variances).mean()) <= accuracy
-    if is_foreseen and not pairs:
+    if is_foreseen and not unmet:
         return None
     known = Counter(guest for meeting in held for guest in meeting.guests)
 
@@ -78,7 +77,19 @@ def next_meeting(
         gain = rule.gain(meeting.runs) / len(meeting.guests)  # more copies take longer
         return round(gain, DIGITS), -sum(known[guest] for guest in meeting.guests)
 
-    return max(pairs or waiting, key=worth)  # the first of equals
+    return max(unmet or waiting, key=worth)  # the first of equals
+
+
+def _unmet(waiting: Sequence[Meeting], held: Sequence[Meeting]) -> list[Meeting]:
+    """Returns pairs of models that have not met; once all have, meetings with a share that has not pressed on any.
+
+    Two models that leave each other alone at small shares would else count as known at large ones too.
+    """
+    met = {_company(meeting) for meeting in held}
+    if pairs := [meeting for meeting in waiting if len(meeting.guests) == 2 and _company(meeting) not in met]:
+        return pairs
+    pressed = {(guest.model, guest.sm_percent) for meeting in held for guest in meeting.guests}
+    return [m for m in waiting if any((guest.model, guest.sm_percent) not in pressed for guest in m.guests)]
 
 
 def _company(meeting: Meeting) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +18,13 @@ from tests.app.campaigns.running import LATENCY, ask, asked, declare_model
 from tests.support.agents import ROOT, AgentProcess, running_agent
 from tests.support.caller import until
 from tests.support.server import RunningServer
+from tests.support.soak import scaled
 from tests.support.world import profile
 
 BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": 0.03}
+MOST = 3
+KILLS = scaled(20, 3)
+LONGEST_PAUSE_SECONDS = 12.0  # a meeting takes about that long
 SPEC = {
     "kinds": ["v100-16gb"], "gpu_type": "v100-16gb", "idle_w": 40, "max_w": 300, "top_clock_mhz": 1530, "truth": "made",
     "seed": 3, "data": "", "memory": "", "plays": {},
@@ -76,17 +82,31 @@ def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_p
     assert api.request("POST", "/api/v1/apply", ended["profiles"]).status == 200
 
 
-def test_a_killed_agent_goes_on_and_counts_each_meeting_once(api: RunningServer, tmp_path: Path) -> None:
+def test_killed_at_random_moments_each_meeting_counts_once_and_no_copy_is_left(
+    api: RunningServer, tmp_path: Path
+) -> None:
+    rng = random.Random(7)
     with agent_with_truth(api, tmp_path / "agent") as agent:
         declare_two(api)
-        campaign = asked(api, **BESIDE, gpu=0, most=2)
+        campaign = asked(api, **BESIDE, gpu=0, most=MOST)
         until(lambda: len(agent.copies()) == 2, seconds=60)
-        agent.end(signal.SIGKILL)
-        agent.start()
+        seen: dict[int, dict[str, Any]] = {}
+        for number in range(KILLS):
+            if number % 3 == 2:
+                api.restart()
+            else:
+                agent.end(signal.SIGKILL)
+                agent.start()
+            time.sleep(rng.uniform(0.0, LONGEST_PAUSE_SECONDS))
+            for found in campaign.read()["measurements"]:
+                assert seen.setdefault(found["sequence"], found) == found, "what was measured stays as it was"
         ended = campaign.until_ended(agent)
         until(lambda: not agent.copies(), seconds=60)
     assert ended["state"] == "done", ended["message"]
-    assert [found["sequence"] for found in ended["measurements"]] == [1, 2]
+    assert [found["sequence"] for found in ended["measurements"]] == list(range(1, len(ended["measurements"]) + 1))
+    assert [found for found in ended["measurements"] if seen.get(found["sequence"], found) != found] == []
+    settings = [json.dumps(found["setting"], sort_keys=True) for found in ended["measurements"]]
+    assert 2 <= len(settings) == len(set(settings)) <= MOST, "each meeting is measured once"
 
 
 def test_a_neighbour_needs_a_profile_and_room_for_both(api: RunningServer, tmp_path: Path) -> None:
