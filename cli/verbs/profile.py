@@ -132,7 +132,7 @@ def _import(args: argparse.Namespace) -> int:
     from cli.profiling.imported import import_files
 
     if not args.files:
-        raise Failed("name the files to import: CSV of perf_analyzer or model analyzer, or JSON of genai-perf")
+        raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
     profiles = import_files(args)
     if args.apply:
         _apply(args, profiles)
