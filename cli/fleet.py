@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
+    from simulation.truth import Physics
     from simulation.truths import TruthOrder
 
 KEPT = "fleet.json"
@@ -44,6 +45,7 @@ class DeclaredFleet:
     load: tuple[str, ...] = ()  # of the real node, as simulation.load_generator takes it
     real_services: tuple[str, ...] = ()
     truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
+    driver: dict[str, Any] | None = None  # the same for the real node's GPUs, as simulation.truth_driver takes it
 
 
 def fleet_file() -> Path:
@@ -62,7 +64,6 @@ def declared(
     import msgspec
 
     from simulation import world as worlds
-    from simulation.real_times import with_real_times
 
     path = data_dir / KEPT
     if path.exists():
@@ -80,8 +81,7 @@ def declared(
         made = _with_real(world)
     physics = order.physics() if order else None
     if order and physics is not None:
-        made = replace(made, truth=order.words)
-        world = with_real_times(world, physics)
+        made = replace(made, truth=order.words, driver=_driver(world, made, order, physics, data_dir / MEMORY))
     worlds.put(database, world)
     path.write_text(json.dumps(asdict(made)))
     return made
@@ -119,6 +119,42 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
             real.append((name, f"{name}=/v1/models/{models[model]}:infer={manifest.spec['ratePerSecond']}"))
     load, services = tuple(words for _, words in real), tuple(name for name, _ in real)
     return DeclaredFleet(tuple(nodes), node, nodes.get(node), load, services)
+
+
+def _driver(
+    world: DeclaredFiles, fleet: DeclaredFleet, order: TruthOrder, physics: Physics, memory: Path
+) -> dict[str, Any] | None:
+    """Returns the truth of the real node's GPUs, and keeps the scale of the declared models for it."""
+    from app.control.formulate.problem import build_problem
+    from app.manifests.model import Kind
+    from simulation.physical_truth import learn
+    from simulation.truth.memory import remember
+
+    problem = build_problem(world)
+    learn(physics, problem)
+    remember(physics, memory)
+    if fleet.real_spec is None:
+        return None
+    gpu_type = problem.gpu_types[fleet.real_spec["gpuType"]]
+    plays = {}
+    for manifest in world.of(Kind.MODEL):
+        variants: Any = manifest.spec["variants"]
+        for variant in variants:
+            runtime = variant.get("runtime") or {}
+            if runtime.get("template") == REAL_TEMPLATE:
+                plays[runtime["args"]["model"]] = (manifest.name, variant["name"])
+    return {
+        "kinds": [REAL_KIND] * int(fleet.real_spec["gpus"]),
+        "gpu_type": gpu_type.name,
+        "idle_w": gpu_type.idle_w,
+        "max_w": gpu_type.max_w,
+        "top_clock_mhz": gpu_type.top_clock_mhz,
+        "truth": order.name,
+        "seed": order.seed,
+        "data": str(order.data or ""),
+        "memory": str(memory),
+        "plays": plays,
+    }
 
 
 def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
@@ -168,6 +204,7 @@ def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path
         "spec": dict(fleet.real_spec or {}),
         "kind": REAL_KIND,
         "load": list(fleet.load),
+        "driver": fleet.driver,
     }
     path.write_text(json.dumps(order))
     return path

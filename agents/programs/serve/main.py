@@ -22,6 +22,7 @@ import asyncio  # noqa: E402
 if _HIDDEN:
     del sys.modules["ssl"]
 
+from agents.devices.simulated.speeds import PlayedLoad  # noqa: E402
 from agents.programs.serve.backends import Backend, LoadedModel, Stub, Threaded  # noqa: E402
 from agents.programs.serve.profile import ProfileError, StubProfile, read_file, read_words  # noqa: E402
 from agents.programs.serve.server import ModelServer, ServerSettings  # noqa: E402
@@ -87,7 +88,9 @@ def main(words: list[str] | None = None) -> int:
     if args.file:
         backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
     else:
-        backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
+        held_gib = args.memory_gib or profile.needs_gib(most)
+        load = PlayedLoad(args.name, args.latency, most) if args.latency else None
+        backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", load)
     start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
