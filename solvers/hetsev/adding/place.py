@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.hetsev.adding.rooms import FreeRooms, Room, Seat
-from solvers.hetsev.adding.shapes import ProfileShapes, Shape, Surroundings, cheapest, smallest
+from solvers.hetsev.adding.shapes import ProfileShapes, Shape, Surroundings, cheapest, least_sm, rates, smallest
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, Problem, ProfileKey, Service
+from solvers.planning.search.tables import Floats
 
 LOOKS = 16  # GPUs that are paid already, and as many others, for each instance
 LEAST_PART = 0.1  # of what an instance should carry: one that carries less is not worth its process
 SAME_SHARE = 1e-9
+
+
+@dataclass
+class Menu:
+    """What a service may run on a type of GPU in one variant, and the GPUs that are open to it."""
+
+    of: ProfileShapes
+    gpu_type: str
+    carried: Floats  # [batch, SM%], alone
+    gpus: NDArray[np.int64]
 
 
 class Placer:
@@ -28,6 +39,7 @@ class Placer:
     def __init__(self, problem: Problem, rooms: FreeRooms, shapes: Mapping[ProfileKey, ProfileShapes]) -> None:
         self.problem, self.rooms, self.looked_at = problem, rooms, 0
         self._shapes = shapes
+        self._number = {place: at for at, place in enumerate(rooms.places)}
         self._price = {
             kind: min((node.price_per_hour for node in problem.nodes.values() if node.gpu_type == kind), default=inf)
             for kind in problem.gpu_types
@@ -37,47 +49,60 @@ class Placer:
         """Returns new instances for what is missing, as far as there is room."""
         added: list[Seat] = []
         wanted = service.min_instances - running  # so many at least, where there is none
+        menus = [menu for kind in self._price for menu in self._menus(service, kind)]
         for whole in (True, False):
-            closed: set[str] = set()
+            open_ = list(menus)
             while missing > NONE_UNSERVED_SHARE * service.rate_per_second or (0 < len(added) < wanted):
                 part = max(missing, service.rate_per_second / service.min_instances if wanted > len(added) else 0.0)
-                choice = self._choice(service, part, closed)
+                choice = self._choice(service, part, open_)
                 if choice is None:
                     break
-                kind, number = choice
-                number = max(number, wanted - len(added))
-                seat = self._one(service, kind, part / number, whole=whole, serial=len(added))
+                menu, number = choice
+                seat = self._one(service, menu, part / max(number, wanted - len(added)), whole, len(added))
                 if seat is None:
-                    closed.add(kind)
+                    open_.remove(menu)
                     continue
                 added.append(seat)
                 missing -= seat.line.rate_per_second
+                last = self._number[seat.line.place]
+                for other in menus:
+                    other.gpus = self.rooms.still_open(service, other.gpus, last)
         return added
 
-    def _choice(self, service: Service, missing: float, closed: set[str]) -> tuple[str, int] | None:
-        """Returns the type of GPU and the number of instances that HetSev's heuristic starts."""
-        kinds = []
-        for name, kind in self.problem.gpu_types.items():
-            if name in closed or self._price[name] == inf:
+    def _menus(self, service: Service, gpu_type: str) -> Iterator[Menu]:
+        """Yields what the service may run on a type of GPU, by variant."""
+        if self._price[gpu_type] == inf:
+            return
+        kind = self.problem.gpu_types[gpu_type]
+        alone = Surroundings(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
+        for of in self._offers(service, gpu_type):
+            carried = rates(self.problem.policy, service, of, alone)
+            if carried.any():
+                yield Menu(of, gpu_type, carried, self.rooms.open_to(service, gpu_type, of.template))
+
+    def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
+        """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
+        kinds: dict[str, tuple[InstanceType, Menu]] = {}
+        for menu in menus:
+            memory_gib = self.problem.gpu_types[menu.gpu_type].memory_gib
+            best = cheapest(service, menu.of, menu.carried, missing, memory_gib)
+            if best is None or not len(menu.gpus):
                 continue
-            alone = Surroundings(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
-            shapes = [cheapest(self.problem.policy, service, of, missing, alone) for of in self._offers(service, name)]
-            best = max((shape for shape in shapes if shape), key=lambda shape: shape.rate_per_second, default=None)
-            if best is None:
-                continue
-            share = max(best.sm_percent / 100, best.memory_gib / kind.memory_gib)
-            kinds.append(
-                InstanceType(
-                    name=name,
-                    throughput_per_second=best.rate_per_second,
-                    exec_ms=0.0,  # every shape keeps the SLO
-                    gpu_memory_gib=(1.0 if service.is_dedicated else share) * kind.memory_gib,
-                    price_per_gib=self._price[name] / kind.memory_gib,
-                    most=int(self.rooms.open_to(service, name, None).sum()),
-                )
+            share = 1.0 if service.is_dedicated else max(best.sm_percent / 100, best.memory_gib / memory_gib)
+            name = f"{menu.gpu_type} {menu.of.profile.variant}"
+            kind = InstanceType(
+                name=name,
+                throughput_per_second=best.rate_per_second,
+                exec_ms=0.0,  # every shape of a menu keeps the SLO
+                gpu_memory_gib=share * memory_gib,
+                price_per_gib=self._price[menu.gpu_type] / memory_gib,
+                most=len(menu.gpus),
             )
-        problem = ScalingProblem(missing, ScalingPromise(service.slo_ms, service.percentile), tuple(kinds))
-        return greedy.out(problem, {kind.name: 0 for kind in kinds}, 1.0)
+            kinds[name] = (kind, menu)
+        types = tuple(kind for kind, _ in kinds.values())
+        problem = ScalingProblem(missing, ScalingPromise(service.slo_ms, service.percentile), types)
+        choice = greedy.out(problem, dict.fromkeys(kinds, 0), 1.0)
+        return (kinds[choice[0]][1], choice[1]) if choice else None
 
     def _offers(self, service: Service, gpu_type: str) -> Iterator[ProfileShapes]:
         if service.gpu_types is not None and gpu_type not in service.gpu_types:
@@ -86,32 +111,32 @@ class Placer:
             if of := self._shapes.get((service.model, variant, gpu_type)):
                 yield of
 
-    def _one(self, service: Service, gpu_type: str, part: float, *, whole: bool, serial: int) -> Seat | None:
-        """Puts one instance on the first GPU of this type that takes it."""
-        for of in self._offers(service, gpu_type):
-            able = self.rooms.open_to(service, gpu_type, of.template)
-            for at in self._candidates(of, able):
-                self.looked_at += 1
-                room = self.rooms.room(at)
-                shape = smallest(self.problem.policy, service, of, part, self._around(room), whole=whole)
-                if shape is None or shape.rate_per_second < LEAST_PART * part:
-                    continue
-                if not self.rooms.admits(service, at, shape.sm_percent) or not self._neighbours_bear(room, shape):
-                    continue
+    def _one(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
+        """Puts one instance on the first of these GPUs that takes it."""
+        least = least_sm(menu.carried, part if whole else LEAST_PART * part)
+        if self.problem.policy.pricing == "share":  # the less of a GPU is left, the faster all are
+            least = least_sm(menu.carried, 0.0)
+        for at in self._candidates(menu, least):
+            self.looked_at += 1
+            room = self.rooms.room(at)
+            shape = smallest(self.problem.policy, service, menu.of, part, self._around(room), whole=whole)
+            if shape is None or shape.rate_per_second < LEAST_PART * part:
+                continue
+            if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):
                 return self._seated(service, room, shape, serial)
         return None
 
-    def _candidates(self, of: ProfileShapes, able: NDArray[np.bool_]) -> list[int]:
+    def _candidates(self, menu: Menu, least: int) -> list[int]:
         """Returns GPUs with room: those that are paid, the emptiest first, then the cheapest to open."""
-        rooms, demand = self.rooms, of.profile.demand
-        least_sm = int(np.isfinite(of.exec_ms).any(axis=0).argmax())
-        able = able & (rooms.sm >= least_sm) & (rooms.memory_gib >= of.memory_gib.min())
-        able &= ((rooms.cpu >= demand.cpu_cores) & (rooms.host_gib >= demand.host_memory_gib))[rooms.node]
-        found = np.flatnonzero(able)
-        paid = rooms.price[found] == 0
-        emptiest = found[paid][np.lexsort((found[paid], -rooms.sm[found[paid]]))][:LOOKS]
-        others = found[~paid]
-        cheapest_first = others[np.lexsort((others, -rooms.sm[others], rooms.price[others]))][:LOOKS]
+        rooms, demand, gpus = self.rooms, menu.of.profile.demand, menu.gpus
+        node = rooms.node[gpus]
+        able = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= menu.of.memory_gib.min())
+        able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
+        found = gpus[able]
+        is_paid = rooms.price[found] == 0
+        paid, others = found[is_paid], found[~is_paid]
+        emptiest = paid[np.argsort(-rooms.sm[paid], kind="stable")][:LOOKS]
+        cheapest_first = others[np.argsort(rooms.price[others], kind="stable")][:LOOKS]
         return [int(at) for at in (*emptiest, *cheapest_first)]
 
     def _around(self, room: Room) -> Surroundings:

@@ -71,6 +71,9 @@ class FreeRooms:
     clients: NDArray[np.int64]
     price: NDArray[np.float64]  # to open it; 0 once it is paid
     is_closed: NDArray[np.bool_]  # to everything new: a job with a deadline, or a line that cannot be read
+    offers: list[frozenset[str] | None] = field(default_factory=list)  # templates by node
+    by_type: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    by_template: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # of nodes
     owner: dict[int, str] = field(default_factory=dict)  # GPU of a dedicated service
     cpu: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     host_gib: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -98,7 +101,7 @@ class FreeRooms:
             problem, judged, places, np.repeat(np.arange(len(nodes)), count), nodes, type_of, types,
             np.full(total, 100.0), memory[type_of], power_w[type_of],
             np.full(total, problem.policy.clients_per_gpu, dtype=np.int64), np.repeat(price, count),
-            np.zeros(total, dtype=np.bool_),
+            np.zeros(total, dtype=np.bool_), [node.templates for node in owners],
             cpu=np.array([node.cpu_cores for node in owners], dtype=np.float64),
             host_gib=np.array([node.host_memory_gib for node in owners], dtype=np.float64),
             gpus_left={name: inf if limit.gpus is None else limit.gpus for name, limit in problem.limits.items()},
@@ -168,46 +171,62 @@ class FreeRooms:
             self.gpus_left[tenant] -= share
             self.price_left[tenant] -= share * price_per_hour
 
-    def open_to(self, service: Service, gpu_type: str, template: str | None) -> NDArray[np.bool_]:
+    def open_to(self, service: Service, gpu_type: str, template: str | None) -> NDArray[np.int64]:
         """Returns the GPUs of a type that rules of their own close to no instance of this service."""
-        problem = self.problem
-        able: NDArray[np.bool_] = (self.type_of == self.types.index(gpu_type)) & ~self.is_closed & (self.clients > 0)
-        most = problem.policy.same_model_per_gpu
-        for at, count in self.models[service.model].items():
-            able[at] &= count < most
-        for at, owner in self.owner.items():
-            able[at] &= owner == service.name
-        if service.is_dedicated:
-            empty = self.clients == problem.policy.clients_per_gpu
-            for at in self.homes[service.name]:
-                empty[at] |= self.owner.get(at) == service.name
-            able &= empty
-        if service.min_instances > 1:
-            self._keep_apart(service, able)
-        nodes = [problem.nodes[name] for name in self.nodes]
+        gpus = self._of_type(gpu_type)
+        able: NDArray[np.bool_] = ~self.is_closed[gpus] & (self.clients[gpus] > 0)
+        nodes = self.node[gpus]
         if template is not None:
-            offered = np.array([node.templates is None or template in node.templates for node in nodes])
-            able &= offered[self.node]
+            able &= self._offering(template)[nodes]
         if service.availability.max_spot_share < 1:
-            able &= np.array([node.purchase != "spot" for node in nodes])[self.node]
+            able &= ~np.array([self.problem.nodes[name].purchase == "spot" for name in self.nodes])[nodes]
         if service.cells is not None:
-            able &= np.array([node.cell in service.cells for node in nodes])[self.node]
-        return able
+            able &= np.array([self.problem.nodes[name].cell in service.cells for name in self.nodes])[nodes]
+        shut = np.zeros(len(self.places), dtype=np.bool_)
+        shut[self._shut(service)] = True
+        return gpus[able & ~shut[gpus]]
 
-    def _keep_apart(self, service: Service, able: NDArray[np.bool_]) -> None:
-        """Leaves out the GPUs, nodes or regions that have one of its instances already."""
-        homes = sorted(self.homes[service.name])
-        able[homes] = False
-        if service.availability.spread == "gpu":
-            return
-        by_region = service.availability.spread == "region"
-        held = {self._apart(at, by_region=by_region) for at in homes}
-        for at in np.flatnonzero(able):
-            able[at] = self._apart(int(at), by_region=by_region) not in held
+    def _offering(self, template: str) -> NDArray[np.bool_]:
+        """Returns of each node if it offers a template."""
+        if template not in self.by_template:
+            found = [offered is None or template in offered for offered in self.offers]
+            self.by_template[template] = np.array(found, dtype=np.bool_)
+        return self.by_template[template]
 
-    def _apart(self, at: int, *, by_region: bool) -> str:
-        node = self.places[at][0]
-        return self.problem.nodes[node].region if by_region else node
+    def _of_type(self, gpu_type: str) -> NDArray[np.int64]:
+        if gpu_type not in self.by_type:
+            self.by_type[gpu_type] = np.flatnonzero(self.type_of == self.types.index(gpu_type))
+        return self.by_type[gpu_type]
+
+    def _shut(self, service: Service) -> list[int]:
+        """Returns the GPUs that what runs there closes to this service."""
+        most, whole = self.problem.policy.same_model_per_gpu, self.problem.policy.clients_per_gpu
+        found = [at for at, count in self.models[service.model].items() if count >= most]
+        found += [at for at, owner in self.owner.items() if owner != service.name]
+        if service.is_dedicated:
+            found += [at for at in np.flatnonzero(self.clients < whole).tolist() if self.owner.get(at) != service.name]
+        if service.min_instances > 1:
+            found += self._too_near(service)
+        return found
+
+    def _too_near(self, service: Service) -> list[int]:
+        """Returns the GPUs that are on the GPUs, nodes or regions of its instances."""
+        homes, spread = self.homes[service.name], service.availability.spread
+        if spread == "gpu" or not homes:
+            return sorted(homes)
+        region = [self.problem.nodes[name].region if spread == "region" else name for name in self.nodes]
+        held = {region[self.node[at]] for at in homes}
+        near = np.array([name in held for name in region])
+        return np.flatnonzero(near[self.node]).tolist()
+
+    def still_open(self, service: Service, gpus: NDArray[np.int64], last: int) -> NDArray[np.int64]:
+        """Returns those of the GPUs that are open to a further instance after the last went to this one."""
+        policy = self.problem.policy
+        if service.min_instances > 1:
+            return gpus[~np.isin(gpus, self._too_near(service))]
+        if self.models[service.model][last] >= policy.same_model_per_gpu or self.clients[last] <= 0:
+            return gpus[gpus != last]
+        return gpus
 
     def room(self, at: int) -> Room:
         """Returns a GPU with its seats."""

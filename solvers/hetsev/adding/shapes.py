@@ -8,6 +8,7 @@ from math import inf
 
 import numpy as np
 
+from solvers.hetsev.adding import kernels
 from solvers.latency import limits, max_rate
 from solvers.planning.problem import Policy, Problem, Profile, Service
 from solvers.planning.search.promise import accepted_loads
@@ -89,14 +90,13 @@ def rates(policy: Policy, service: Service, of: ProfileShapes, around: Surroundi
     return found
 
 
-def cheapest(policy: Policy, service: Service, of: ProfileShapes, need: float, around: Surroundings) -> Shape | None:
+def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, memory_gib: float) -> Shape | None:
     """Returns the shape of which as many as the need takes hold the least of a GPU; None if none carries anything."""
-    carried = rates(policy, service, of, around)
     if not carried.any():
         return None
     with np.errstate(divide="ignore"):
         many = np.ceil(need / np.where(carried > 0, carried, np.nan) * ROUNDING)
-    share = np.maximum(np.arange(carried.shape[1]) / 100, (of.memory_gib / around.memory_gib)[:, None])
+    share = np.maximum(np.arange(carried.shape[1]) / 100, (of.memory_gib / memory_gib)[:, None])
     held = many * (np.ones_like(share) if service.is_dedicated else share)
     return _shape(of, carried, np.where(np.isnan(held), inf, held))
 
@@ -105,19 +105,30 @@ def smallest(
     policy: Policy, service: Service, of: ProfileShapes, part: float, around: Surroundings, *, whole: bool
 ) -> Shape | None:
     """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most."""
-    carried = rates(policy, service, of, around)
-    enough = carried >= part * ROUNDING
-    if enough.any():
-        sms = np.broadcast_to(np.arange(carried.shape[1]), carried.shape)
-        return _shape(of, carried, np.where(enough, sms + of.memory_gib[:, None] / 1e6, inf))
-    if whole or not carried.any():
+    demand = of.profile.demand
+    slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
+    watts = around.watts * around.slower**demand.power_exponent
+    idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
+    rows = limits(service.percentile, set(of.batches.tolist()), service.variation).loads
+    batch, sm, rate = kernels.smallest(
+        of.exec_ms, of.memory_gib, of.power_w, of.batches, rows[of.batches], service.slo_ms, 1 + policy.exec_margin,
+        policy.utilization, slower, around.sm_percent, around.memory_gib, watts, idle, part,
+    )  # fmt: skip
+    rate *= ROUNDING
+    if batch < 0 or (whole and rate < part * ROUNDING):
         return None
-    return _shape(of, carried, -carried)
+    return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
 
 
 def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> Shape:
     batch, sm = divmod(int(np.argmin(price)), carried.shape[1])
     return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), float(carried[batch, sm]))
+
+
+def least_sm(carried: Floats, part: float) -> int:
+    """Returns the least SM% that carries this part; over 100 where none does."""
+    enough = (carried >= part * ROUNDING).any(axis=0)
+    return int(enough.argmax()) if enough.any() else carried.shape[1]
 
 
 def most_carried(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
