@@ -119,7 +119,12 @@ class Placer:
         for at in self._candidates(menu, least):
             self.looked_at += 1
             room = self.rooms.room(at)
-            shape = smallest(self.problem.policy, service, menu.of, part, self._around(room), whole=whole)
+            beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
+            around = self._around(room)
+            # On a GPU that it opens it leaves room for another one like itself.
+            shape = smallest(self.problem.policy, service, menu.of, part, around.with_more(beside), whole=whole) or smallest(
+                self.problem.policy, service, menu.of, part, around, whole=whole
+            )
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
             if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -63,6 +63,10 @@ class Surroundings:
     pressure: float  # of all that runs there
     watts: float  # above what all that runs there draws when busy
     slower: float = 1.0  # highest clock / clock
+
+    def with_more(self, pressure: float) -> Surroundings:
+        """Returns the same beside more pressure."""
+        return replace(self, pressure=self.pressure + pressure)
 
 
 def rates(policy: Policy, service: Service, of: ProfileShapes, around: Surroundings) -> Floats:
