@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 
+import numpy as np
+
 from solvers.hetsev.adding.place import Placer
 from solvers.hetsev.adding.rooms import FreeRooms, Seat
 from solvers.hetsev.adding.shapes import ProfileShapes, most_carried, shapes_of
@@ -191,14 +193,12 @@ class _Adding:
 
     def _share(self, seats: list[Seat], rate: float, least: int) -> None:
         """Shares the rate among all instances so that as few as possible get another one."""
-        import numpy as np
-
         if not seats:
             return
         caps = np.array(self._caps(seats))
         now = np.array([seat.before.rate_per_second if seat.before else 0.0 for seat in seats])
         caps = np.maximum(caps, LEAST_SHARE * now)
-        rates = shared(now, caps, rate, least)
+        rates = shared(now, caps, rate, least if len(seats) >= least else 1)
         for seat, each in zip(seats, rates.tolist(), strict=True):
             if seat.before and abs(each - seat.before.rate_per_second) <= SAME_SHARE * each:
                 seat.line = self._timed(seat, seat.before)
@@ -234,5 +234,6 @@ def add_missing(problem: Problem) -> Plan:
 def _waiting(problem: Problem) -> tuple[Unplaced, ...]:
     running = {placed.job for placed in problem.state.jobs} if problem.state else set()
     return tuple(
-        Unplaced(name, "jobs wait while the joint solver gives no plan") for name in sorted(problem.jobs.keys() - running)
+        Unplaced(name, "jobs wait while the joint solver gives no plan")
+        for name in sorted(problem.jobs.keys() - running)
     )

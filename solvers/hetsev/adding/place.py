@@ -122,9 +122,9 @@ class Placer:
             beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
             around = self._around(room)
             # On a GPU that it opens it leaves room for another one like itself.
-            shape = smallest(self.problem.policy, service, menu.of, part, around.with_more(beside), whole=whole) or smallest(
-                self.problem.policy, service, menu.of, part, around, whole=whole
-            )
+            shape = smallest(
+                self.problem.policy, service, menu.of, part, around.with_more(beside), whole=whole
+            ) or smallest(self.problem.policy, service, menu.of, part, around, whole=whole)
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
             if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import fsum, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Room:
     job_pressure: float
 
     def pressure(self) -> float:
-        return self.job_pressure + sum(seat.pressure for seat in self.seats)
+        return fsum([self.job_pressure, *(seat.pressure for seat in self.seats)])
 
     def exec_ms(self, policy: Policy, seat: Seat, pressure: float, free_sm: float) -> float:
         """Returns its time among all of this pressure, with so many SM% free."""
@@ -221,12 +221,14 @@ class FreeRooms:
 
     def still_open(self, service: Service, gpus: NDArray[np.int64], last: int) -> NDArray[np.int64]:
         """Returns those of the GPUs that are open to a further instance after the last went to this one."""
-        policy = self.problem.policy
+        most = self.problem.policy.same_model_per_gpu
+        shut: list[int] = []
         if service.min_instances > 1:
-            return gpus[~np.isin(gpus, self._too_near(service))]
-        if self.models[service.model][last] >= policy.same_model_per_gpu or self.clients[last] <= 0:
-            return gpus[gpus != last]
-        return gpus
+            shut = self._too_near(service)
+        elif self.models[service.model][last] >= most or self.clients[last] <= 0:
+            shut = [last]
+        found: NDArray[np.int64] = gpus[~np.isin(gpus, shut)]
+        return found
 
     def room(self, at: int) -> Room:
         """Returns a GPU with its seats."""
@@ -238,8 +240,9 @@ class FreeRooms:
                 for line in (gpu.residents if gpu else ())
                 if line.service is not None and line.alone_ms is not None
             ]
+            seats.sort(key=lambda seat: seat.line.id)  # whatever was added and taken back before
             clock = gpu.clock_mhz if gpu else kind.top_clock_mhz
-            pressure = sum(job.pressure for job in gpu.jobs) if gpu else 0.0
+            pressure = fsum(job.pressure for job in gpu.jobs) if gpu else 0.0
             self.rooms[at] = Room(at, kind.top_clock_mhz / clock, clock, seats, pressure)
         return self.rooms[at]
 

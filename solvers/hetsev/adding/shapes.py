@@ -146,5 +146,7 @@ def most_carried(policy: Policy, service: Service, batch: int, exec_ms: float) -
 
 def shapes_of(problem: Problem, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], ProfileShapes]:
     """Returns the shapes of these profiles."""
-    templates = {(model, variant.name): variant.template for model, known in problem.models.items() for variant in known}
+    templates = {
+        (model, variant.name): variant.template for model, known in problem.models.items() for variant in known
+    }
     return {key: ProfileShapes.of(problem.profiles[key], templates.get(key[:2])) for key in keys}
