@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,15 +11,17 @@ from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
+from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
+from app.control.decide.telling import events_of, spell_held_back
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
-from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.events import Reason, event_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.failed_places import close_failed_places
@@ -39,7 +41,6 @@ FAILURES = {
     SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
     SolveOutcome.WRONG: Reason.SOLVER_WRONG,
 }
-MOST_SPELLED = 5  # held-back changes, in a message
 ROLLING_MINUTES = 3.0  # horizon of a search while another plan is being rolled out
 
 
@@ -73,13 +74,15 @@ def run_cycle(
         cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, before.regrets)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
+    if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
+        return added
     answering = cycle.answering(meanwhile)
     found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
     found = answer_midway(snapshot, question, found, cycle.following(found.answer))
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
-        return cycle.fail(found.answer)
+        return cycle.fall_back(found.answer)
     with phase("batches"):
         cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:
@@ -211,7 +214,7 @@ class _Cycle:
         """Notes that the plan in force stays, and what was held back."""
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
-        self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
+        self.store.note(SolveOutcome.UNCHANGED, reason, spell_held_back(held), self.snapshot if held else None)
         if self.snapshot.is_stopped and self._is_reached(decision, wanted):
             self._complete()
         return self._unchanged(decision)
@@ -233,7 +236,7 @@ class _Cycle:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
         parts = split_by_mode(self.snapshot, decision)
         try:
-            generations = self.store.record(self.snapshot, parts, _events(decision, parts))
+            generations = self.store.record(self.snapshot, parts, events_of(decision, parts))
         except Overtaken as newer:
             # The question is forgotten, so that it is asked again from the new plan.
             return CycleResult(
@@ -246,6 +249,26 @@ class _Cycle:
         rests = rests_to_keep(self.snapshot, decision, PlanState.PROPOSED in states)
         last = replace(last, rests=rests, is_shown=bool(states & {PlanState.PROPOSED, PlanState.ADVISORY}))
         return CycleResult(decision.answer.outcome, last, generations[0], parts[0], self.snapshot, self.question)
+
+    def fall_back(self, answer: SolverAnswer) -> CycleResult:
+        """Notes that no plan came, and adds what the plan in force leaves unserved by the second method."""
+        failed = self.fail(answer)
+        found = self._fallback(answer.outcome)
+        if found is None:
+            return failed
+        made = self.record(found)
+        return replace(failed, generation=made.generation, decision=made.decision, overtaken=made.overtaken)
+
+    def fall_back_again(self, failure: SolveOutcome | None) -> CycleResult | None:
+        """Adds what is missing by now without waiting for a solver that has just failed: it is asked again soon."""
+        found = self._fallback(failure) if failure else None
+        return replace(self.record(found), last_question=self.before) if found else None
+
+    def _fallback(self, outcome: SolveOutcome) -> Decision | None:
+        if outcome not in FAILURES or not self.question.falls_short:
+            return None
+        with phase("fall_back"):
+            return draft_fallback(self.snapshot, outcome, self.solver, self.reason)
 
     def fail(self, answer: SolverAnswer) -> CycleResult:
         """Notes that no plan came, so that the last good one stays in force."""
@@ -272,18 +295,3 @@ class _Cycle:
             self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
             other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
         )  # fmt: skip
-
-
-def _spell(held: Sequence[HeldBackChange]) -> str:
-    first = held[:MOST_SPELLED]
-    return "; ".join(f"{change.service}: {change.message}" if change.service else change.message for change in first)
-
-
-def _events(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
-    changes = decision.plan.changes
-    counts = [(getattr(changes, name), name) for name in ("start", "stop", "move", "resize", "retune")]
-    message = ", ".join(f"{count} {name}" for count, name in counts if count) or "only weights change"
-    planned = event_of(Reason.PLANNED, message, kind="Plan")
-    if any(part.state is PlanState.PROPOSED for part in parts):
-        return [planned, event_of(Reason.PLAN_PROPOSED, kind="Plan")]
-    return [planned]

@@ -48,6 +48,12 @@ class LastQuestion:
             return False
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
 
+    def recent_failure(self, now: datetime, question: Question) -> SolveOutcome | None:
+        """Returns how the solver has just failed, if load is unserved by now that must not wait for it again."""
+        if self.at is None or self.outcome not in FAILED or not question.falls_short:
+            return None
+        return self.outcome if now < self.at + AGAIN_AFTER else None
+
     def is_worth_another_seed(self, now: datetime) -> bool:
         """Returns whether to search for a better answer to the same question.
 

@@ -61,6 +61,7 @@ class RecipeKind(StrEnum):
     SOLVE = "solve"  # from the problem alone
     FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change
     QUICKEN = "quicken"  # by the fast lane
+    ADD = "add"  # what the plan in force leaves unserved is added by HetSev's greedy, as the solver gave no plan
     ROLLBACK = "rollback"
 
 
@@ -80,6 +81,11 @@ class SolverAnswer:
     def is_least_change(self) -> bool:
         """Returns whether nothing moves but what the rates that changed need."""
         return self.recipe.get("kind") == RecipeKind.FOLLOW
+
+    @property
+    def is_addition(self) -> bool:
+        """Returns whether it was found by the second method, as the joint solver gave no plan."""
+        return self.recipe.get("kind") == RecipeKind.ADD
 
 
 @dataclass(frozen=True, slots=True)
