@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -166,9 +166,7 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
     """Runs planner and fleet while the block lasts; yields the address of the real gateway, or nothing."""
     from simulation.real import haproxy_path
 
-    environment = {"DATABASE_URL": settings.database_url}
-    if settings.database_direct:
-        environment["GPUWRIGHT_DATABASE_DIRECT"] = "1"
+    environment = _environment(settings)
     children = Children(say)
     gateway = ""
     left_out: list[str] = []
@@ -184,11 +182,31 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             words += [*fleet.truth, "--memory", str(data_dir / MEMORY)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
         children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
-        planner = ["cli.main", "planner"]
-        children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
+        _start_planner(children, data_dir, environment)
         yield gateway
     finally:
         children.stop()
+
+
+@contextmanager
+def planning(data_dir: Path, settings: Settings, say: Say) -> Iterator[None]:
+    """Runs a planner alone while the block lasts: the world is a person's own."""
+    children = Children(say)
+    try:
+        _start_planner(children, data_dir, _environment(settings))
+        yield
+    finally:
+        children.stop()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    direct = {"GPUWRIGHT_DATABASE_DIRECT": "1"} if settings.database_direct else {}
+    return {"DATABASE_URL": settings.database_url, **direct}
+
+
+def _start_planner(children: Children, data_dir: Path, environment: Mapping[str, str]) -> None:
+    planner = ["cli.main", "planner"]
+    children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
 
 
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:

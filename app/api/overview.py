@@ -56,7 +56,7 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
     leader = lease.current(connection)
     return found | {
         "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
-        "plan": plan_wire.head(row) | {"unservedCost": _unserved_cost(body or {})} if row else None,
+        "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
         "events": [
@@ -66,11 +66,6 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
     }
-
-
-def _unserved_cost(body: dict[str, Any]) -> float:
-    """Returns the price of what the plan leaves unserved, which is billed to no tenant."""
-    return float((body.get("certificate") or {}).get("unservedCost") or 0.0)
 
 
 def services(

@@ -124,5 +124,7 @@ def _rate(text: str) -> RateChange:
     match = re.fullmatch(rf"(x?)({NUMBER})", text)
     value = float(match[2]) if match else 0.0
     if match is None or not 0 < value <= 1e9:
-        raise HttpProblem("bad-request", f"rate {text[:40]!r}: allowed are factors like x2, or a rate like 500")
+        turned = re.fullmatch(rf"({NUMBER})x", text)
+        meant = f"; did you mean `x{turned[1]}`?" if turned else ""
+        raise HttpProblem("bad-request", f"rate {text[:40]!r}: allowed are factors like x2, or a rate like 500{meant}")
     return RateChange(times=value) if match[1] else RateChange(per_second=value)

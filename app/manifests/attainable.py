@@ -12,6 +12,7 @@ from app.manifests.model import JSON
 from app.manifests.uncertain import profile_at
 
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
+SLO_ATTAINABLE = "SloAttainable"  # the condition that applying judges
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 
 
@@ -31,7 +32,7 @@ class SloCondition:
     status: str  # True, False
     reason: SloReason
     message: str
-    type: str = "SloAttainable"
+    type: str = SLO_ATTAINABLE
 
 
 def slo_condition(

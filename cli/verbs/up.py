@@ -20,19 +20,23 @@ from cli import exits
 from cli.arguments import completes, whole
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
-from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, running
+from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
 from cli.truth import add_truth_arguments, truth_order
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
     from app.settings import Settings
+    from cli.local_context import LocalContext
     from simulation.truths import TruthOrder
 
 EPILOG = """\
 On an empty database a fleet is declared (examples/fleet.yaml: 16 GPUs of three types, 12 services, 2 jobs), simulated
 under a load that moves, and planned. Where HAProxy is installed two of its services are real: processes of
-gpuwright-serve behind a real gateway, under a real agent on simulated GPUs. --empty starts the control plane alone.
+gpuwright-serve behind a real gateway, under a real agent on simulated GPUs. --empty declares nothing: the planner
+plans what you apply, in the mode of your Policy (default: advisory, which only shows what it would do).
+
+While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
 
 The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 With DATABASE_URL set, that database is used and no Postgres is started.
@@ -43,6 +47,7 @@ Examples:
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
 ADMIN_LABEL = "gpuwright up"
+PLANS_YOURS = "  planner   plans what you apply, as the Policy's mode allows; see: gpuwright plan show"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         "files",
     )
-    parser.add_argument("--empty", action="store_true", help="no fleet and no planner: the control plane alone")
+    parser.add_argument("--empty", action="store_true", help="no fleet: a control plane that plans what you apply")
     parser.add_argument(
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
@@ -65,9 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
-    with _ended_by_signals() as serving:
+    contexts: list[LocalContext] = []
+    with _ended_by_signals() as serving, _said_when_interrupted(data_dir, serving), _left_at_the_end(contexts):
         settings = settings_from(args)
         order = truth_order(args)
+        _refuse_before_any_work(data_dir, settings)
         with _database(data_dir, settings) as url:
             settings = replace(settings, database_url=url, database_direct=_direct(settings))
             log = _write_logs(data_dir, settings)
@@ -79,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
                 def ready(listening: RunningServer) -> None:
                     serving.append(listening)
                     reached = reachable(listening.url)
-                    context = _remember(data_dir, reached, settings.tls_cert)
+                    context = _remember(data_dir, reached, settings.tls_cert, contexts)
                     seconds = time.monotonic() - started
                     print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
                     print(console_line(reached, _console_link(data_dir, settings)), flush=True)
@@ -87,6 +94,9 @@ def run(args: argparse.Namespace) -> int:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
                         _tell_when_served(children, settings, started)
+                    else:
+                        children.enter_context(planning(data_dir, settings, say))
+                        print(PLANS_YOURS, flush=True)
                     print(ending(fleet is not None), flush=True)
 
                 listen(settings, ready)
@@ -209,20 +219,59 @@ def _console_link(data_dir: Path, settings: Settings) -> str:
         database.close()
 
 
-def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
+def _refuse_before_any_work(data_dir: Path, settings: Settings) -> None:
+    """Fails at once where another one runs on the folder, or something listens on the port."""
+    from app.http.server import refuse_taken_port
+    from app.postgres.faults import PostgresError
+    from app.postgres.lock import FolderLock
+    from app.settings import SettingsError
+
+    try:
+        if data_dir.is_dir():
+            FolderLock(data_dir).release()
+        refuse_taken_port(settings)
+    except (PostgresError, SettingsError, OSError) as error:
+        raise Failed(str(error)) from error
+
+
+@contextlib.contextmanager
+def _said_when_interrupted(data_dir: Path, serving: list[RunningServer]) -> Iterator[None]:
+    """Says what became of a start that was interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not serving:
+            say(f"stopped while starting; nothing runs any more, and the next start on {data_dir} continues")
+        raise
+
+
+@contextlib.contextmanager
+def _left_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
+    from cli.local_context import leave
+
+    try:
+        yield
+    finally:
+        for context in contexts:
+            with contextlib.suppress(Failed):
+                leave(context)
+
+
+def _remember(data_dir: Path, server: str, certificate: Path | None, contexts: list[LocalContext]) -> str:
     """Makes this server the current context, and returns the words about it for the first screen."""
-    from cli.contexts import config_path, remember
+    from cli.local_context import enter
 
     entry = {"server": server, "tokenFile": str(data_dir / "admin.token")}
     if certificate is not None:
         entry["caFile"] = str(certificate.resolve())
     try:
         # Made current: what is typed next is meant for this one, not for a production in another context.
-        remember("local", entry, select=True)
+        made = enter(data_dir, entry)
     except Failed as error:
         say(f"{error.message}; use --server {server} --token-file {entry['tokenFile']}")
         return ""
-    return f"local, now current, in {config_path()}"
+    contexts.append(made)
+    return f"{made.name}, now current, in {made.path}"
 
 
 def _write_logs(data_dir: Path, settings: Settings) -> str:

@@ -7,12 +7,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
 from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, number, plain, print_data
+from cli.output import OutputTable, number, plain, print_data, say
+from cli.patience import waiting
+from cli.selection import find
 
 EPILOG = """\
 The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )
     parser.add_argument("--price-slo", metavar="SERVICE", help="the cost of this service's SLO", **several)  # type: ignore[arg-type]
-    parser.add_argument("--seconds", type=positive, metavar="S", help="time to spend; default 6, with prices 20")
+    parser.add_argument("--seconds", type=positive, metavar="S", help="most time to spend; default 6, with prices 20")
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     parser.add_argument("--json", action="store_true", help="the same as -o json")
@@ -56,26 +59,32 @@ def run(args: argparse.Namespace) -> int:
         text = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
         body = text.encode()
     with ApiClient(resolve(args)) as client:
-        tenant = client.connection.tenant
         query = {
             "addGpu": args.add_gpu,
-            "slo": [_of_tenant(change, tenant) for change in args.slo],
-            "rate": [_of_tenant(change, tenant) for change in args.rate],
-            "priceSlo": [_of_tenant(change, tenant) for change in args.price_slo],
+            "slo": [_of_tenant(client, change) for change in args.slo],
+            "rate": [_of_tenant(client, change) for change in args.rate],
+            "priceSlo": [_of_tenant(client, change) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
             "seconds": args.seconds or (20 if prices else 6),
             "work": args.work,
         }
-        answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
+        with waiting(f"planning twice, for at most {query['seconds']:g} s"):
+            answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
         for line in lines(answer, compare=bool(args.files or args.add_gpu or args.slo or args.rate)):
             print(line)
+        if answer["seconds"] < query["seconds"] and not args.work:
+            say(f"nothing better was found for a while, after {answer['seconds']:.1f} s; --seconds 60 looks longer")
     return exits.OK
 
 
-def _of_tenant(text: str, tenant: str) -> str:
-    """`search=80ms` of the context's tenant as `shop/search=80ms`."""
-    return text if "/" in text.partition("=")[0] or not tenant else f"{tenant}/{text}"
+def _of_tenant(client: ApiClient, text: str) -> str:
+    """`search=80ms` as `shop/search=80ms`: of the context's tenant, or of the only service of that name."""
+    name, equals, value = text.partition("=")
+    if "/" in name or not name:
+        return text
+    found = find(client, Kind.SERVICE, name)["metadata"]
+    return f"{found['tenant']}/{found['name']}{equals}{value}"
 
 
 def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:

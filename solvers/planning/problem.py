@@ -15,6 +15,7 @@ from solvers.planning.indexes import gpu_indexes as gpu_indexes
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
+LimitSource: TypeAlias = Literal["declared", "share", "budget"]
 
 
 class WrongProblem(ValueError):
@@ -177,10 +178,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most that a tenant's instances may use."""
+    """The most that a tenant's instances may use: as declared, its share of scarce GPUs, or what a spent budget has."""
 
     gpus: float | None = None
     price_per_hour: float | None = None
+    source: LimitSource = "declared"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,21 @@ from app.store.plans import plans
 from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "rolled_back_at")
-PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places")
+PARTS = ("nodes", "assigned", "corrections", "jobs", "tenants", "resting", "failed_places")
 
 
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
-    """Returns a snapshot in parts that change independently: the head, the objects by kind, then those of PARTS."""
+    """Returns a snapshot in parts that change independently: head, objects by kind, those of PARTS, loads, and last
+    the plan in force.
+    """
     head = {name: getattr(snapshot, name) for name in HEAD}
     by_kind: dict[str, list[Any]] = {}
     for item in snapshot.declared:
         by_kind.setdefault(item.kind, []).append(item)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
     whole += [{name: getattr(snapshot, name)} for name in PARTS]
+    # What gateways measure of bursts is kept by number of SLOs, and JSON in a fixed order has names only.
+    whole.append({"expected": msgspec.to_builtins(snapshot.expected, str_keys=True)})
     return [_encoded(part) for part in (*whole, snapshot.in_force)]
 
 
@@ -43,7 +47,7 @@ def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     corrections = fields.get("corrections", {})
     fields["corrections"] = {key: _with_places(correction) for key, correction in corrections.items()}
     fields["declared"].sort(key=lambda item: (item["kind"], item["tenant"], item["name"]))
-    return msgspec.convert(fields, Snapshot)
+    return msgspec.convert(fields, Snapshot, str_keys=True)
 
 
 def _with_places(correction: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +80,11 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
             "outcome": decision.answer.outcome,
             "heldBack": [_held_back(held) for held in decision.held_back],
             "seconds": decision.answer.seconds,
+            "amounts": {
+                "resourceCost": certificate.cost.resource if certificate else None,
+                "unservedCost": certificate.cost.unserved if certificate else None,
+                "unservedPerSecond": sum(line.rate_per_second for line in plan.unserved),
+            },
         },
         cost=certificate.cost.total if certificate else None,
         bound=certificate.bound if certificate else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
@@ -32,6 +33,7 @@ class Solve:
     seconds: float | None
     work: int | None
     seed: int = 0
+    patience_seconds: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        budget = SolveBudget(order.seconds, order.work, order.seed)
+        budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
             "kind": RecipeKind.SOLVE,

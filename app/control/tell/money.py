@@ -148,4 +148,5 @@ def _rest(limit: Limit, used: GpuUsage) -> Limit:
     return Limit(
         None if gpus is None else max(gpus - used.gpus, 0.0),
         None if price is None else max(price - used.price_per_hour, 0.0),
+        limit.source,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
-from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison
+from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, in_force
 from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Snapshot
@@ -21,6 +22,7 @@ from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
+PATIENCE_SHARE = 1 / 15  # of the seconds: a search ends after so long without a better plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,18 @@ class WhatIf(Aside):
             return {"failed": str(wrong), "refused": True}
 
     def _compared(self) -> dict[str, Any]:
-        deadline = time.monotonic() + self.seconds
+        began = time.monotonic()
+        deadline = began + self.seconds
         same = self.change == WhatIfChange()
         share = 2 + 2 * (self.prices_of is not None)
         each = max(LEAST_SECONDS, self.seconds / share)
-        asked = formulate(apply_change(self.snapshot, self.change))
-        now, then = formulate(self.snapshot).problem, asked.problem
-        found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
+        asked, today = formulate(apply_change(self.snapshot, self.change)), formulate(self.snapshot)
+        now, then = today.problem, asked.problem
+        patience = inf if self.work is not None else PATIENCE_SHARE * self.seconds
+        found = [
+            solved(Solve(problem, each, self.work, self.seed, patience))
+            for problem in ((now,) if same else (now, then))
+        ]
         for answer in found:
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
                 return {"failed": answer.message or str(answer.outcome)}
@@ -59,6 +66,8 @@ class WhatIf(Aside):
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = WhatIfSide(then, plans[1]).or_better(before.plan).or_better(self._adapt(then, before.plan))
         comparison = compare(before, after, self.change.services)
+        comparison["inForce"] = in_force(today)
+        comparison["seconds"] = time.monotonic() - began
         comparison["notKept"] = [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)]
         comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:

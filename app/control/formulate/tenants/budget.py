@@ -73,6 +73,7 @@ def freeze_limits(
             found[tenant] = Limit(
                 _least(limit.gpus, has.gpus - out.gpus),
                 _least(limit.price_per_hour, has.price_per_hour - out.price_per_hour),
+                "budget",
             )
     return found
 
