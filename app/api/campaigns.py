@@ -196,7 +196,7 @@ def _profiles(
         declared.name if declared else "",
         declared.spec if declared else None,
     )
-    made = profile_of(subject, measured)
+    made = profile_of(subject, measured, campaign.request.settings)
     return [made.manifest], made.left_out_error
 
 

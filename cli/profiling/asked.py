@@ -66,9 +66,11 @@ def models(text: str) -> list[ModelVariant]:
         raise argparse.ArgumentTypeError(str(failed)) from None
 
 
-def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str] = ()) -> str:
-    """Returns a setting in words, with the models beside it."""
+def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str] = (), clocks: Sequence[int] = ()) -> str:
+    """Returns a setting in words, with the models beside it, and its clock where a campaign has several."""
     words = f"batch {setting['batch']} at {number(setting['smPercent'])} %"
+    if len(clocks) > 1:
+        words += f" and {setting['clockMhz']} MHz"
     beside = " and ".join(
         f"{neighbours[one['number']]} batch {one['batch']} at {number(one['smPercent'])} %"
         for one in setting.get("beside", ())
@@ -76,7 +78,9 @@ def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str] = ()) ->
     return f"{words} beside {beside}" if beside else words
 
 
-def say_measured(count: int, most: int, measured: Mapping[str, Any], seconds_left: float | None) -> None:
+def say_measured(
+    count: int, most: int, measured: Mapping[str, Any], seconds_left: float | None, clocks: Sequence[int] = ()
+) -> None:
     """Says what was measured just now, and how long the rest takes at most."""
     left = "" if seconds_left is None else f"; at most {span(seconds_left)} left"
     if met := measured.get("met"):
@@ -90,7 +94,7 @@ def say_measured(count: int, most: int, measured: Mapping[str, Any], seconds_lef
     watts = measured.get("powerW", 0.0) - measured.get("idleW", 0.0)
     power = f", {number(round(watts, 1))} W above idle" if measured.get("powerW") else ""
     say(
-        f"{count} of at most {most}: {setting_words(measured['setting'])}: "
+        f"{count} of at most {most}: {setting_words(measured['setting'], clocks=clocks)}: "
         f"{number(round(measured['latencyMs'], 4))} ms, spread {number(round(measured['spreadMs'], 4))} ms over "
         f"{measured['samples']} batches{power}{left}"
     )

@@ -30,7 +30,8 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
     if ended["state"] != "done":
         raise Failed(f"campaign {ended['id']} {ended['state']}: {ended['message'] or ended['reason']}", exits.NO)
     for failure in ended["failures"]:
-        say(f"left out: {setting_words(failure['setting'], ended['neighbours'])}: {failure['message']}")
+        words = setting_words(failure["setting"], ended["neighbours"], ended["clocksMhz"])
+        say(f"left out: {words}: {failure['message']}")
     seconds = _seconds(ended)
     profiles = ended["profiles"]
     if args.apply:
@@ -101,8 +102,8 @@ def _follow(client: ApiClient, campaign: str) -> dict[str, Any]:
         found: dict[str, Any] = client.get(f"{PATH}/{campaign}")
         measured = found["measurements"]
         for index in range(known, len(measured)):
-            last = index == len(measured) - 1
-            say_measured(index + 1, found["most"], measured[index], found.get("secondsLeft") if last else None)
+            left = found.get("secondsLeft") if index == len(measured) - 1 else None
+            say_measured(index + 1, found["most"], measured[index], left, found["clocksMhz"])
         known = len(measured)
         if found["endedAt"] is not None:
             return found
