@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.hetsev.adding.rooms import FreeRooms, Room, Seat
-from solvers.hetsev.adding.shapes import ProfileShapes, Shape, Surroundings, cheapest, least_sm, rates, smallest
+from solvers.hetsev.adding.shapes import (
+    ProfileShapes,
+    Shape,
+    Surroundings,
+    cheapest,
+    least_sm,
+    load_rows,
+    rates,
+    smallest,
+)
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
@@ -31,6 +41,7 @@ class Menu:
     of: ProfileShapes
     gpu_type: str
     carried: Floats  # [batch, SM%], alone
+    rows: Floats  # the loads that its batches accept
     gpus: NDArray[np.int64]
     need: float = 0.0  # for which `best` was found
     best: Shape | None = None
@@ -88,7 +99,13 @@ class Placer:
             carried = rates(self.problem.policy, service, of, alone)
             if carried.any():
                 gpus = self.rooms.open_to(service, gpu_type, of.template)
-                yield Menu(of, gpu_type, carried, gpus[self._able(of, gpus, self._least_sm(carried, ANY_RATE))])
+                yield Menu(
+                    of,
+                    gpu_type,
+                    carried,
+                    load_rows(service, of),
+                    gpus[self._able(of, gpus, self._least_sm(carried, ANY_RATE))],
+                )
 
     def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
         """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
@@ -130,9 +147,8 @@ class Placer:
             beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
             around = self._around(room)
             # On a GPU that it opens it leaves room for another one like itself.
-            shape = smallest(
-                self.problem.policy, service, menu.of, part, around.with_more(beside), whole=whole
-            ) or smallest(self.problem.policy, service, menu.of, part, around, whole=whole)
+            fit = partial(smallest, self.problem.policy, service, menu.of, menu.rows, part, whole=whole)
+            shape = (fit(around.with_more(beside)) if beside else None) or fit(around)
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
             if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):
@@ -171,7 +187,10 @@ class Placer:
     def _neighbours_bear(self, room: Room, shape: Shape) -> bool:
         """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
-        pressure = room.pressure() + float(shape.of.pressure[shape.sm_percent])
+        more = float(shape.of.pressure[shape.sm_percent])
+        if more >= room.unbearable and policy.pricing == "gpu":
+            return False
+        pressure = room.pressure() + more
         free = float(self.rooms.sm[room.number]) - shape.sm_percent
         lines = []
         for seat in room.seats:
@@ -179,6 +198,7 @@ class Placer:
             exec_ms = room.exec_ms(policy, seat, pressure, free)
             judged = exec_ms * (1 + policy.exec_margin)
             if line.rate_per_second * exec_ms / 1000 / line.batch > policy.utilization * (1 + SAME_SHARE):
+                room.unbearable = min(room.unbearable, more)
                 return False
             timeout = None
             if judged <= service.slo_ms:
@@ -186,6 +206,7 @@ class Placer:
                     line.batch, judged, service.slo_ms, service.percentile, line.rate_per_second, service.variation
                 )  # fmt: skip
             if timeout is None:
+                room.unbearable = min(room.unbearable, more)
                 return False
             is_same = abs(timeout - line.batch_timeout_ms) <= SAME_SHARE * max(1.0, timeout)
             lines.append(line if is_same else replace(line, batch_timeout_ms=timeout))
