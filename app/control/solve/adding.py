@@ -104,10 +104,13 @@ class AddingProcess:
             base = self._base
         rates = None if base is None else other_rates(base, problem)
         order = AddMissing(problem, {}) if base is None or rates is None else AddMissing(base, rates)
+        asked = self.process.ask(order, seconds)
         try:
-            answer: SolverAnswer = self.process.ask(order, seconds).result()
-        except WorkerLate as late:
-            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, str(late), _RECIPE, time.monotonic() - began)
+            answer: SolverAnswer = asked.result(seconds)  # also where an earlier order holds the process up
+        except (WorkerLate, TimeoutError) as late:
+            asked.cancel()
+            message = str(late) or f"no answer within {seconds:g} s"
+            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, message, _RECIPE, time.monotonic() - began)
         except WorkerDied as died:
             return SolverAnswer(SolveOutcome.CRASHED, None, str(died), _RECIPE, time.monotonic() - began)
         return answer

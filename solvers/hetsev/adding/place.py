@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.hetsev.adding.rooms import FreeRooms, Room, Seat
-from solvers.hetsev.adding.shapes import ProfileShapes, Shape, Surroundings, cheapest, least_sm, rates, smallest
+from solvers.hetsev.adding.shapes import (
+    ProfileShapes,
+    Shape,
+    Surroundings,
+    cheapest,
+    least_sm,
+    load_rows,
+    rates,
+    smallest,
+)
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
@@ -20,6 +30,7 @@ from solvers.planning.search.tables import Floats
 
 LOOKS = 16  # GPUs that are paid already, and as many others, for each instance
 LEAST_PART = 0.1  # of what an instance should carry: one that carries less is not worth its process
+ANY_RATE = 1e-12
 SAME_SHARE = 1e-9
 
 
@@ -30,7 +41,16 @@ class Menu:
     of: ProfileShapes
     gpu_type: str
     carried: Floats  # [batch, SM%], alone
+    rows: Floats  # the loads that its batches accept
     gpus: NDArray[np.int64]
+    need: float = 0.0  # for which `best` was found
+    best: Shape | None = None
+
+    def cheapest(self, service: Service, need: float, memory_gib: float) -> Shape | None:
+        """Returns the shape of which as many as the need takes hold the least; found once for each need."""
+        if need != self.need:
+            self.need, self.best = need, cheapest(service, self.of, self.carried, need, memory_gib)
+        return self.best
 
 
 class Placer:
@@ -78,15 +98,22 @@ class Placer:
         for of in self._offers(service, gpu_type):
             carried = rates(self.problem.policy, service, of, alone)
             if carried.any():
-                yield Menu(of, gpu_type, carried, self.rooms.open_to(service, gpu_type, of.template))
+                gpus = self.rooms.open_to(service, gpu_type, of.template)
+                yield Menu(
+                    of,
+                    gpu_type,
+                    carried,
+                    load_rows(service, of),
+                    gpus[self._able(of, gpus, self._least_sm(carried, ANY_RATE))],
+                )
 
     def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
         """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
         kinds: dict[str, tuple[InstanceType, Menu]] = {}
         for menu in menus:
             memory_gib = self.problem.gpu_types[menu.gpu_type].memory_gib
-            best = cheapest(service, menu.of, menu.carried, missing, memory_gib)
-            if best is None or not len(menu.gpus):
+            best = menu.cheapest(service, missing, memory_gib) if len(menu.gpus) else None
+            if best is None:
                 continue
             share = 1.0 if service.is_dedicated else max(best.sm_percent / 100, best.memory_gib / memory_gib)
             name = f"{menu.gpu_type} {menu.of.profile.variant}"
@@ -113,36 +140,43 @@ class Placer:
 
     def _one(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
         """Puts one instance on the first of these GPUs that takes it."""
-        least = least_sm(menu.carried, part if whole else LEAST_PART * part)
-        if self.problem.policy.pricing == "share":  # the less of a GPU is left, the faster all are
-            least = least_sm(menu.carried, 0.0)
+        least = self._least_sm(menu.carried, part if whole else LEAST_PART * part)
         for at in self._candidates(menu, least):
             self.looked_at += 1
             room = self.rooms.room(at)
             beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
             around = self._around(room)
             # On a GPU that it opens it leaves room for another one like itself.
-            shape = smallest(
-                self.problem.policy, service, menu.of, part, around.with_more(beside), whole=whole
-            ) or smallest(self.problem.policy, service, menu.of, part, around, whole=whole)
+            fit = partial(smallest, self.problem.policy, service, menu.of, menu.rows, part, whole=whole)
+            shape = (fit(around.with_more(beside)) if beside else None) or fit(around)
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
             if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):
                 return self._seated(service, room, shape, serial)
         return None
 
+    def _least_sm(self, carried: Floats, part: float) -> int:
+        """Returns the least SM% that may carry this part on any GPU."""
+        # Where shares are priced, the less of a GPU is left, the faster all are.
+        return 0 if self.problem.policy.pricing == "share" else least_sm(carried, part)
+
     def _candidates(self, menu: Menu, least: int) -> list[int]:
         """Returns GPUs with room: those that are paid, the emptiest first, then the cheapest to open."""
-        rooms, demand, gpus = self.rooms, menu.of.profile.demand, menu.gpus
-        node = rooms.node[gpus]
-        able = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= menu.of.memory_gib.min())
-        able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
-        found = gpus[able]
+        rooms = self.rooms
+        found = menu.gpus[self._able(menu.of, menu.gpus, least)]
         is_paid = rooms.price[found] == 0
         paid, others = found[is_paid], found[~is_paid]
         emptiest = paid[np.argsort(-rooms.sm[paid], kind="stable")][:LOOKS]
         cheapest_first = others[np.argsort(rooms.price[others], kind="stable")][:LOOKS]
         return [int(at) for at in (*emptiest, *cheapest_first)]
+
+    def _able(self, of: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+        """Returns of each GPU if this share, the memory of the smallest batch and the host's part are free there."""
+        rooms, demand = self.rooms, of.profile.demand
+        node = rooms.node[gpus]
+        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= of.memory_gib.min())
+        able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
+        return able
 
     def _around(self, room: Room) -> Surroundings:
         at, rooms = room.number, self.rooms
@@ -153,7 +187,10 @@ class Placer:
     def _neighbours_bear(self, room: Room, shape: Shape) -> bool:
         """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
-        pressure = room.pressure() + float(shape.of.pressure[shape.sm_percent])
+        more = float(shape.of.pressure[shape.sm_percent])
+        if more >= room.unbearable and policy.pricing == "gpu":
+            return False
+        pressure = room.pressure() + more
         free = float(self.rooms.sm[room.number]) - shape.sm_percent
         lines = []
         for seat in room.seats:
@@ -161,6 +198,7 @@ class Placer:
             exec_ms = room.exec_ms(policy, seat, pressure, free)
             judged = exec_ms * (1 + policy.exec_margin)
             if line.rate_per_second * exec_ms / 1000 / line.batch > policy.utilization * (1 + SAME_SHARE):
+                room.unbearable = min(room.unbearable, more)
                 return False
             timeout = None
             if judged <= service.slo_ms:
@@ -168,6 +206,7 @@ class Placer:
                     line.batch, judged, service.slo_ms, service.percentile, line.rate_per_second, service.variation
                 )  # fmt: skip
             if timeout is None:
+                room.unbearable = min(room.unbearable, more)
                 return False
             is_same = abs(timeout - line.batch_timeout_ms) <= SAME_SHARE * max(1.0, timeout)
             lines.append(line if is_same else replace(line, batch_timeout_ms=timeout))

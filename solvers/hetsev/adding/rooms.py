@@ -41,6 +41,7 @@ class Room:
     clock_mhz: float
     seats: list[Seat]
     job_pressure: float
+    unbearable: float = inf  # the least pressure beside which some of them were found to miss their SLOs
 
     def pressure(self) -> float:
         return fsum([self.job_pressure, *(seat.pressure for seat in self.seats)])
@@ -227,7 +228,7 @@ class FreeRooms:
             shut = self._too_near(service)
         elif self.models[service.model][last] >= most or self.clients[last] <= 0:
             shut = [last]
-        found: NDArray[np.int64] = gpus[~np.isin(gpus, shut)]
+        found: NDArray[np.int64] = gpus[gpus != last] if shut == [last] else gpus[~np.isin(gpus, shut)]
         return found
 
     def room(self, at: int) -> Room:

@@ -106,22 +106,30 @@ def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, 
 
 
 def smallest(
-    policy: Policy, service: Service, of: ProfileShapes, part: float, around: Surroundings, *, whole: bool
+    policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: Surroundings, *, whole: bool
 ) -> Shape | None:
-    """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most."""
+    """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
+
+    `rows` are the loads that its batches accept (`load_rows`).
+    """
     demand = of.profile.demand
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
     watts = around.watts * around.slower**demand.power_exponent
     idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
-    rows = limits(service.percentile, set(of.batches.tolist()), service.variation).loads
     batch, sm, rate = kernels.smallest(
-        of.exec_ms, of.memory_gib, of.power_w, of.batches, rows[of.batches], service.slo_ms, 1 + policy.exec_margin,
+        of.exec_ms, of.memory_gib, of.power_w, of.batches, rows, service.slo_ms, 1 + policy.exec_margin,
         policy.utilization, slower, around.sm_percent, around.memory_gib, watts, idle, part,
     )  # fmt: skip
     rate *= ROUNDING
     if batch < 0 or (whole and rate < part * ROUNDING):
         return None
     return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
+
+
+def load_rows(service: Service, of: ProfileShapes) -> Floats:
+    """Returns the loads that each batch accepts under the service's SLO, as `kernels.smallest` reads them."""
+    rows = limits(service.percentile, set(of.batches.tolist()), service.variation).loads
+    return np.ascontiguousarray(rows[of.batches])
 
 
 def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> Shape:
