@@ -44,7 +44,7 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     known = {
         "service": name, "ratePerSecond": 90.0, "plannedPerSecond": 100.0, "unservedPerSecond": 0.0, "attained": 0.99,
         "burnRate": 0.4, "budgetLeft": 1.0, "sloMs": 80.0, "percentile": 98.0, "latencyMs": 41.0, "instances": 2,
-        "pricePerHour": 0.8,
+        "routed": 2, "pricePerHour": 0.8,
     }  # fmt: skip
     return known | fields
 
@@ -212,3 +212,10 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
             read_page_request({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}),
         )
         assert len(drawn.encode()) <= MOST_BYTES, (nodes, gpus, len(drawn))
+
+
+def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
+    services = [service("shop/a"), service("shop/b", routed=0, attained=None), service("shop/c", unservedPerSecond=4.0)]
+    found = make_page(make_rows(seen(services, [node("n-1")])), NOW)
+    assert found.served == 1
+    assert {row.name: row.status for row in found.rows}["shop/b"] == "no copy answers yet"
