@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.boxes import hue
+from app.console.boxes import assign_hues
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 from app.control.domain.events import Reason
@@ -70,8 +70,10 @@ def make_rows(data: ConsoleData) -> list[ServiceRow]:
     why = {line["service"]: line for line in data.body.get("unserved", ())}
     held = data.body.get("heldBack", ())
     short = {line["service"]: line["message"] for line in held if line["reason"] == Reason.TOO_FEW_GPUS}
+    hues = assign_hues(service["service"] for service in data.services)
     return [
-        _row(service, why.get(service["service"], {}), short.get(service["service"], "")) for service in data.services
+        _row(service, hues[service["service"]], why.get(service["service"], {}), short.get(service["service"], ""))
+        for service in data.services
     ]
 
 
@@ -87,11 +89,11 @@ def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
     return ServicePage(shown, len(wanted), page, pages, counts, served)
 
 
-def _row(service: Mapping[str, Any], why: Mapping[str, Any], short: str) -> ServiceRow:
+def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: str) -> ServiceRow:
     state, status = _state(service)
     return ServiceRow(
         name=service["service"],
-        hue=hue(service["service"]),
+        hue=hue,
         state=state,
         status=status,
         rate=service["ratePerSecond"],

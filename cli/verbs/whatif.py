@@ -102,9 +102,8 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             rate = f"{number(rest['ratePerSecond'])} a second"
             yield plain(f"unserved: {rest['service']}: {rate}: {rest['reason']}{change}")
         after = answer["after"]
-        if after["bound"] is not None:
-            penalty = ", with the penalty for what is unserved" if after["unserved"] else ""
-            yield f"no plan could cost less than {number(after['bound'])} an hour then{penalty}"
+        if after["bound"] is not None and not after["unserved"]:  # else it holds a penalty, which is no cost
+            yield f"no plan could cost less than {number(after['bound'])} an hour then"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
 
