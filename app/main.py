@@ -112,6 +112,7 @@ def assemble(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=document.name_operation,
     )
     app.state.context = context
     for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):

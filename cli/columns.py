@@ -133,7 +133,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
         TableColumn("PRIORITY", spec("priority", default="100")),
         TableColumn("ATTAINABLE", condition("SloAttainable")),
-        TableColumn("PLANNED", condition("Served")),
+        TableColumn("PLANNED", condition("Planned")),
         TableColumn("IN SLO", condition("SloAttained")),
         TableColumn("VARIANTS", spec("variants", listed), wide=True),
         TableColumn("ACCURACY", spec("minAccuracy"), wide=True),

@@ -175,7 +175,9 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             port = _free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
-            children.start("the real part", ["simulation.real", str(order)], data_dir / "real.log", environment)
+            words = ["simulation.real", str(order)]
+            # It comes back: its port may be taken for a while by a connection of another program.
+            children.start("the real part", words, data_dir / "real.log", environment, comes_back=True)
             left_out = [fleet.real_node, *fleet.real_services]
         words = [word for name in left_out for word in ("--left-out", name)]
         if fleet.truth:

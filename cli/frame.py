@@ -70,7 +70,7 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
             _percent(service["attained"], 2),
             f"{service['percentile']:g} % in {service['sloMs']:g} ms",
             f"{_number(service['latencyMs'])} ms" if service["latencyMs"] else "",
-            service["instances"],
+            _answering(service),
             _money(service["pricePerHour"]),
         ]
         for service in services
@@ -148,6 +148,12 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def _is_attained(service: Mapping[str, Any]) -> bool:
     return service["attained"] is not None and service["attained"] * 100 >= service["percentile"]
+
+
+def _answering(service: Mapping[str, Any]) -> str:
+    """Returns the planned instances, and how many copies answer while those are fewer."""
+    planned, routed = service["instances"], service["routed"]
+    return str(planned) if routed >= planned else f"{routed} of {planned}"
 
 
 def _number(value: float | None) -> str:

@@ -24,6 +24,7 @@ from app.problem import HttpProblem
 from app.store.database import lease
 from app.store.fleet import loads, telemetry
 from app.store.fleet.loads import WindowSums
+from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
 from app.store.world import events
 from app.store.world.events import EventFilter
@@ -79,6 +80,7 @@ def services(
     planned: dict[str, list[dict[str, Any]]] = {}
     for instance in body.get("instances", ()):
         planned.setdefault(instance["service"], []).append(instance)
+    routed = count_routed(connection, tenant)
     missed = {line["service"]: line["ratePerSecond"] for line in body.get("unserved", ())}
     return [
         {
@@ -93,6 +95,7 @@ def services(
             "percentile": promise["percentile"],
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
+            "routed": routed.get(name, 0),
             "pricePerHour": costs.get(name),
         }
         for name, promise in promised

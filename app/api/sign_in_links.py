@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1/sign-in-links", tags=["tokens"])
 @router.post("", status_code=201, summary="A link that signs a browser in to the console once, within a minute")
 def create_sign_in_link(ctx: Ctx, who: Who, body: NoBody) -> Response:
     """The session may read what the token may read, and ends with it."""
-    require(who, Noun.OVERVIEW, AccessVerb.READ)
+    require(who, Noun.SIGN_IN_LINK, AccessVerb.WRITE)
     link = sessions.link_for(ctx.database, who.id)
     if not link:
         raise HttpProblem("forbidden", "a link is for the holder of a token that may read, and not for a session")

@@ -211,12 +211,10 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     """Per service before and after, with the reason."""
     against = f"plan {diff['against']}" if diff["against"] else "nothing"
     cost = diff.get("cost") or {}
-    nothing = {"resourceCost": 0.0, "unservedCost": 0.0}
+    nothing = {"resourceCost": 0.0}
     before, after = cost.get("before") or nothing, cost.get("after") or nothing
     money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
     yield f"plan {diff['generation']} against {against}{money}"
-    if before["unservedCost"] or after["unservedCost"]:
-        yield f"  unserved requests cost {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
     for service in diff["services"]:
         tint = (
             "green" if not service["before"]["instances"] else "red" if not service["after"]["instances"] else "yellow"

@@ -34,7 +34,7 @@ Examples:
   gpuwright wait node node-1 --for delete
 """
 CONDITIONS = {
-    Kind.SERVICE: ("SloAttainable", "Served", "SloAttained", "Degraded", "WithinBudget"),
+    Kind.SERVICE: ("SloAttainable", "Planned", "SloAttained", "Degraded", "WithinBudget"),
     Kind.JOB: ("Placed", "Finished", "OnTime"),
     Kind.NODE: ("Reporting", "GpusHealthy", "InventoryMismatch", "Reclaim"),
     Kind.TENANT: ("Entitled", "WithinBudget"),

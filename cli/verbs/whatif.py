@@ -101,9 +101,9 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             change = f"; least change: {rest['relaxation']}" if rest.get("relaxation") else ""
             rate = f"{number(rest['ratePerSecond'])} a second"
             yield plain(f"unserved: {rest['service']}: {rate}: {rest['reason']}{change}")
-        bound = answer["after"]["bound"]
-        if bound is not None:
-            yield f"no plan could cost less than {number(bound)} an hour then"
+        after = answer["after"]
+        if after["bound"] is not None and not after["unserved"]:  # else it holds a penalty, which is no cost
+            yield f"no plan could cost less than {number(after['bound'])} an hour then"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
 

@@ -21,6 +21,7 @@ def service(number: int, **fields: Any) -> dict[str, Any]:
         "percentile": 98.0,
         "latencyMs": 71.0,
         "instances": 2,
+        "routed": 2,
         "pricePerHour": 1.25,
     }
     return usual | fields
@@ -114,3 +115,8 @@ def test_an_unknown_value_is_a_dash() -> None:
     said = overview() | {"services": [service(0, ratePerSecond=None, attained=None, latencyMs=None, pricePerHour=None)]}
     (line,) = [line for line in frame(said) if line.startswith("shop/s0")]
     assert line.split() == ["shop/s0", "-", "140", "-", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]
+
+
+def test_while_copies_start_those_that_answer_are_told() -> None:
+    (line,) = [line for line in frame(overview() | {"services": [service(0, routed=1)]}) if line.startswith("shop/s0")]
+    assert "1 of 2" in line

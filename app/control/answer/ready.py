@@ -7,7 +7,7 @@ from importlib import import_module
 
 from app.control.solve.aside import Aside
 
-NEEDED = ("app.control.answer.explain.question", "app.control.answer.whatif.question")
+NEEDED = ("app.control.answer.explain.question", "app.control.answer.whatif.question", "scipy.optimize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,5 +15,10 @@ class GetReady(Aside):
     """The order to load what explanations and what-ifs need."""
 
     def answered(self) -> tuple[str, ...]:
-        """Returns the modules that are loaded by now."""
-        return tuple(import_module(name).__name__ for name in NEEDED)
+        """Returns the modules that are loaded by now; loops that are not compiled yet wait for a question."""
+        from solvers.compiled import WAITING, is_cached, read_all  # the server that gives the order has no compiler
+
+        found = tuple(import_module(name).__name__ for name in NEEDED)
+        if all(is_cached(loop) for loop, _ in WAITING):
+            read_all(waits=False)
+        return found

@@ -113,7 +113,7 @@ def _set_not_degraded(connection: Connection) -> None:
     key = Key(Kind.SERVICE, "shop", "good")
     stored = objects.get(connection, key)
     assert stored is not None
-    good = ObjectCondition("Degraded", "False", "Served", "the service has the capacity that it needs")
+    good = ObjectCondition("Degraded", "False", "AllPlanned", "the service has the capacity that it needs")
     objects.update_status(connection, [with_condition(stored, good, clock.now(connection))])
 
 
