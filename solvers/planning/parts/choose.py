@@ -71,7 +71,10 @@ def _weighed(division: Division, work: int) -> tuple[bool, float]:
     """Returns whether anything is left unserved, and about what the plan of a division costs."""
     missed = [division.whole.services[name] for name in division.impossible]
     price = division.whole.policy.unserved_price
-    beside = sum(price * service.priority / 100 * max(service.rate_per_second, 1.0) for service in missed)
+    beside = sum(
+        price * service.priority / 100 * service.unserved_weight * max(service.rate_per_second, 1.0)
+        for service in missed
+    )
     best = (True, inf)
     for draft in drafts(prepare(tables(division.problem)), 0):
         if draft.method:

@@ -9,8 +9,10 @@ from typing import Any
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison
+from app.control.answer.whatif.front import objective_front, wire
 from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
 from app.control.domain.decision import SolveOutcome
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
@@ -21,6 +23,7 @@ from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
+FRONT_SHARE = 8  # plans of a front, for each of the two that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class WhatIf(Aside):
     seed: int = 0
     prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as long as time is left
     with_plan: bool = False
+    with_front: bool = False  # plans between money, energy and accuracy
 
     def answered(self) -> dict[str, Any]:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -45,9 +49,10 @@ class WhatIf(Aside):
     def _compared(self) -> dict[str, Any]:
         deadline = time.monotonic() + self.seconds
         same = self.change == WhatIfChange()
-        share = 2 + 2 * (self.prices_of is not None)
+        share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
         each = max(LEAST_SECONDS, self.seconds / share)
-        asked = formulate(apply_change(self.snapshot, self.change))
+        changed = apply_change(self.snapshot, self.change)
+        asked = formulate(changed)
         now, then = formulate(self.snapshot).problem, asked.problem
         found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
         for answer in found:
@@ -63,6 +68,8 @@ class WhatIf(Aside):
         comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)
+        if self.with_front:
+            comparison["front"] = self._front(then, changed, each)
         if self.with_plan:
             comparison["plan"] = to_json(after.plan, then)
         return comparison
@@ -77,6 +84,12 @@ class WhatIf(Aside):
         jobs = tuple(job for job in other.jobs if job.node in problem.nodes and job.job in problem.jobs)
         state = RunningState(problem.state.now if problem.state else None, lines, jobs)
         return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
+
+    def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[dict[str, Any]]:
+        def solve(some: Problem) -> Plan | None:
+            return solved(Solve(some, seconds, self.work, self.seed)).plan
+
+        return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
 
     def _prices(self, problem: Problem, deadline: float) -> list[dict[str, Any]]:
         fresh = replace(problem, state=None, jobs={})
