@@ -76,14 +76,19 @@ def slo_condition(
 
 
 def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order."""
+    """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order.
+
+    There are none where even the most accurate of them is below `meanAccuracy`.
+    """
     wanted = service.get("variants")
     least = service.get("minAccuracy", 0)
-    return [
-        variant["name"]
+    found = [
+        variant
         for variant in model["variants"]
         if (wanted is None or variant["name"] in wanted) and variant["accuracy"] >= least
     ]
+    best = max((variant["accuracy"] for variant in found), default=0.0)
+    return [variant["name"] for variant in found] if best >= (service.get("meanAccuracy") or 0.0) else []
 
 
 def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
@@ -100,6 +105,8 @@ def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:
         requirements.append(f"variants {_listed(wanted)}")
     if least is not None:
         requirements.append(f"minAccuracy {least:g}")
+    if service.get("meanAccuracy") is not None:
+        requirements.append(f"meanAccuracy {service['meanAccuracy']:g}")
     message = f"no variant of Model {service['model']} satisfies {' and '.join(requirements)}"
     return f"{message}; its most accurate is {best['name']} with {best['accuracy']:g}"
 

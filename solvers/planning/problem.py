@@ -128,6 +128,7 @@ class Service:
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
     used_load: UsedLoad = ALL_LOAD
+    mean_accuracy: float = 0.0  # of its served requests, at least; 0: whatever its variants have
     unserved_weight: float = 1.0  # of a request a second that is not served, besides its priority
     variation: float = 0.0  # of its arrival rate by bursts, squared over the mean's square; 0: Poisson
 

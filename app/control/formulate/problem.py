@@ -190,6 +190,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         priority=spec.get("priority", PRIORITIES["Service"]),
         availability=_availability(spec),
         variation=_variation(spec),
+        mean_accuracy=spec.get("meanAccuracy", 0.0),
     )
 
 

@@ -8,6 +8,7 @@ from math import inf
 
 from solvers.planning.judge import judge_services
 from solvers.planning.parts.divide import MOST_ZONES, Divider, Division, divider
+from solvers.planning.parts.mixes import cheapest_mixes
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.drafts import drafts, prepare
@@ -33,7 +34,7 @@ def divided(problem: Problem) -> Division | None:
     survives = any(service.availability.survive_nodes for service in begun.services.values())
     best, least = None, (True, inf)
     for keeps_slos in (True, False) if survives else (True,):
-        for way in _ways(begun) if is_small else (begun,):
+        for way in _all_ways(begun, is_small):
             division = replace(way, keeps_slos=keeps_slos).division()
             is_short, cost = _weighed(division, SMALL_WORK if is_small else 1)
             found = (is_short, cost * (1 + MISFIT_WEIGHT * division.misfit_share))
@@ -53,6 +54,17 @@ def _ways(begun: Divider) -> Iterator[Divider]:
     for turn in range(TURNS):
         for most, by_node in ((MOST_ZONES, False), (2, False), (MOST_ZONES, True)):
             yield replace(begun, most_zones=most, zone_by_node=by_node, turn=turn)
+
+
+def _all_ways(begun: Divider, is_small: bool) -> Iterator[Divider]:
+    """Yields ways to divide services for availability, and ways to mix variants, by what runs and by estimate."""
+    if begun.services or begun.mixes or not begun.mixable:
+        yield from _ways(begun) if is_small and begun.services else (begun,)
+    if begun.mixable and begun.asked is not None:
+        yield begun.mixed({})
+        cheapest = cheapest_mixes(begun.asked, begun.mixable)
+        if cheapest:
+            yield begun.mixed(cheapest)
 
 
 def is_served(problem: Problem) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, inf
 from random import Random
@@ -17,6 +17,7 @@ from solvers.planning.availability import ALL_LOAD, ANYWHERE, UsedLoad
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.parts.groups import SPOT, Grouping, by_region, least_groups, rate_of_part
+from solvers.planning.parts.mixes import Mix, accurate_alone, mixes_of, promised
 from solvers.planning.parts.zones import zones
 from solvers.planning.plan import Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
@@ -34,6 +35,7 @@ class Part:
     share: float  # of the service's rate
     kept: float  # of what it could carry when a node is lost: it uses so much
     cells: frozenset[str]  # the groups of nodes that may run it
+    variants: tuple[str, ...] | None = None  # that it runs; None: all of the service
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ class Division:
                     found.append(line)
                 continue
             cell = self.problem.nodes[line.node].cell
-            able = [part for part in parts if cell in part.cells]
+            able = [
+                part for part in parts
+                if cell in part.cells and (part.variants is None or line.variant in part.variants)
+            ]  # fmt: skip
             if not able:
                 continue
             rate = line.rate_per_second
@@ -119,9 +124,18 @@ def _running(problem: Problem) -> Sequence[Instance]:
 
 
 def divider(problem: Problem, running: Sequence[Instance]) -> Divider | None:
-    """Returns what divides the services so that what runs fits as it is; None where no service asks for it."""
+    """Returns what divides the services so that what runs fits as it is; None where no service asks for it.
+
+    Variants are mixed only where no other rule asks how instances share the rate.
+    """
     bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
-    return Divider(problem, bound, estimate(problem), running) if bound else None
+    promises = promised(problem)
+    if not bound and not promises:
+        return None
+    able = [name for name, service in promises.items() if name not in bound and service.min_instances == 1]
+    mixes = mixes_of(problem, able, running)
+    alone = accurate_alone(problem, [name for name in promises if name not in mixes])
+    return Divider(alone, bound, estimate(alone), running, mixes=mixes, mixable=tuple(able), asked=problem)
 
 
 @dataclass(frozen=True)
@@ -136,6 +150,18 @@ class Divider:
     most_zones: int = MOST_ZONES
     zone_by_node: bool = False  # each node is a zone
     turn: int = 0  # another one puts parts into other zones
+    mixes: Mapping[str, Mix] = field(
+        default_factory=dict
+    )  # else accurate variants alone
+    mixable: tuple[str, ...] = ()  # services that may mix variants
+    asked: Problem | None = None  # with all variants
+
+    def mixed(self, mixes: Mapping[str, Mix]) -> Divider:
+        """Returns the same with other mixes of variants."""
+        assert self.asked is not None
+        alone = accurate_alone(self.asked, [name for name in promised(self.asked) if name not in mixes])
+        services = {name: alone.services[name] for name in self.services}
+        return replace(self, problem=alone, services=services, estimate=estimate(alone), mixes=mixes)
 
     def division(self) -> Division:
         """Returns the problem with the services divided."""
@@ -159,9 +185,15 @@ class Divider:
                 impossible[name] = groups
             else:
                 parts[name] = tuple(self._parts(self.services[name], groups, cell))
-        services = {name: s for name, s in self.problem.services.items() if name not in self.services}
+        everywhere = frozenset(cell.values())
+        for name, mix in self.mixes.items():
+            parts[name] = tuple(
+                Part(f"{name}#{number}", 0, share, 1.0, everywhere, variants)
+                for number, (variants, share) in enumerate(mix.parts, start=1)
+            )
+        services = {name: s for name, s in self.problem.services.items() if name not in parts | impossible}
         for name, of in parts.items():
-            services |= {part.name: self._service(self.services[name], part, of) for part in of}
+            services |= {part.name: self._service(self.problem.services[name], part, of) for part in of}
         found = replace(
             self.problem,
             nodes={name: replace(node, cell=cell[name]) for name, node in nodes.items()},
@@ -254,6 +286,8 @@ class Divider:
         return replace(
             service,
             name=part.name,
+            variants=service.variants if part.variants is None else part.variants,
+            mean_accuracy=0.0,
             rate_per_second=service.rate_per_second * part.share,
             min_instances=least,
             priority=max(1, round(service.priority * lost)),
