@@ -45,7 +45,10 @@ def slo_condition(
     A request that finds a free instance takes one execution, so the fastest execution at the highest clock, with
     the policy's margin, is the least SLO that any load could meet. The GPUs of the fleet are not looked at.
     """
-    admitted = admitted_variants(service, model)
+    accuracy = {variant["name"]: variant["accuracy"] for variant in model["variants"]}
+    promise = service.get("meanAccuracy") or 0.0
+    # variants below the promised mean serve only beside one that is not below it
+    admitted = [name for name in admitted_variants(service, model) if accuracy[name] >= promise]
     if not admitted:
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")

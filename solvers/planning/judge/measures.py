@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
 
 from solvers.planning.judge.judged_plan import JudgedPlan
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Instance, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +23,18 @@ class PlanMeasures:
 
 def measure(problem: Problem, plan: Plan) -> PlanMeasures:
     """Returns the measures of a plan, whatever the problem's objective is."""
-    accuracy, served = mean_accuracy(problem, plan)
+    accuracy, served = mean_accuracy(plan.instances, problem)
     return PlanMeasures(_resource(problem, plan, 1.0, 0.0), _resource(problem, plan, 0.0, 1.0), accuracy, served)
 
 
-def mean_accuracy(problem: Problem, plan: Plan, service: str = "") -> tuple[float | None, float]:
-    """Returns the mean accuracy of served requests, of all services or of one, and how many a second are served."""
-    lines = [line for line in plan.instances if not service or line.service == service]
-    served = fsum(line.rate_per_second for line in lines)
-    if served <= 0:
-        return None, 0.0
+def mean_accuracy(lines: Iterable[Instance], problem: Problem) -> tuple[float | None, float]:
+    """Returns the mean accuracy of the requests that these instances serve, and how many a second they are."""
     known = {
         (model, variant.name): variant.accuracy for model, variants in problem.models.items() for variant in variants
     }
-    sums = fsum(line.rate_per_second * known[problem.services[line.service].model, line.variant] for line in lines)
-    return sums / served, served
+    rates = [(line.rate_per_second, known[problem.services[line.service].model, line.variant]) for line in lines]
+    served = fsum(rate for rate, _ in rates)
+    return (fsum(rate * accuracy for rate, accuracy in rates) / served if served > 0 else None), served
 
 
 def _resource(problem: Problem, plan: Plan, money: float, kwh: float) -> float:

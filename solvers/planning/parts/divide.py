@@ -150,9 +150,7 @@ class Divider:
     most_zones: int = MOST_ZONES
     zone_by_node: bool = False  # each node is a zone
     turn: int = 0  # another one puts parts into other zones
-    mixes: Mapping[str, Mix] = field(
-        default_factory=dict
-    )  # else accurate variants alone
+    mixes: Mapping[str, Mix] = field(default_factory=dict)  # else accurate variants alone
     mixable: tuple[str, ...] = ()  # services that may mix variants
     asked: Problem | None = None  # with all variants
 

@@ -12,14 +12,14 @@ from typing import Any
 from app.control.domain.specs import Spec
 from app.control.formulate.objective import grams_per_kwh, priced
 from app.control.formulate.problem import planning_policy
-from solvers.planning.judge.measures import PlanMeasures, measure
+from solvers.planning.judge.measures import PlanMeasures, mean_accuracy, measure
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Policy, Problem, Service
 
 ENERGY_STEPS = (0.3, 1.0, 3.0, 30.0)  # weights of energy, where 1 weighs it like the GPUs that draw it
 ACCURATE_TRIES = 2
 MONEY = {"money": 1.0, "energyKwh": 0.0}
-MORE = 1e-9  # by which a measure is better
+MORE = 1e-4  # by which a measure is better; of measures above 1 as a share
 
 Solve = Callable[[Problem], Plan | None]
 
@@ -61,7 +61,9 @@ def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: S
         plan = solve(_weighed(bare, spec, now, weights))
         if plan is not None:
             found.append(_point(bare, spec, now, weights, plan))
-    found += [_point(bare, spec, now, MONEY, plan) for plan in _accurate(_weighed(bare, spec, now, MONEY), solve)]
+    if found:
+        accurate = _accurate(_weighed(bare, spec, now, MONEY), found[0].plan, solve)
+        found += [_point(bare, spec, now, MONEY, plan) for plan in accurate]
     most = min((point.unserved_per_second for point in found), default=0.0)
     served = [point for point in found if point.unserved_per_second <= most + MORE * max(1.0, most)]
     front = [point for point in served if not any(point.is_beaten_by(other) for other in served)]
@@ -94,17 +96,36 @@ def _ladder(problem: Problem) -> list[dict[str, float]]:
     return [MONEY, *between, {"money": 0.0, "energyKwh": 1.0}]
 
 
-def _accurate(problem: Problem, solve: Solve) -> Iterator[Plan]:
-    """Yields plans with each service's most accurate variants alone, and with all of them for those left unserved."""
+def _accurate(problem: Problem, cheap: Plan, solve: Solve) -> Iterator[Plan]:
+    """Yields plans with a promise halfway from a cheap plan's accuracy, and with the most accurate variants alone.
+
+    Services that these leave unserved have all their variants in the next.
+    """
     services = {name: _most_accurate(problem, service) for name, service in problem.services.items()}
+    if services == problem.services:
+        return
+    halfway = solve(replace(problem, services=dict(_halfway(problem, cheap))))
+    if halfway is not None:
+        yield halfway
     for _ in range(ACCURATE_TRIES):
-        plan = solve(replace(problem, services=services)) if services != problem.services else None
+        plan = solve(replace(problem, services=services))
         if plan is None:
             return
         yield plan
         if not plan.unserved:
             return
         services = {**services, **{line.service: problem.services[line.service] for line in plan.unserved}}
+
+
+def _halfway(problem: Problem, cheap: Plan) -> Iterator[tuple[str, Service]]:
+    """Yields services that promise a mean accuracy between that of the cheap plan and their best."""
+    for name, service in problem.services.items():
+        mean, _ = mean_accuracy((line for line in cheap.instances if line.service == name), problem)
+        best = _most_accurate(problem, service).variants
+        known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
+        most = max((known[variant] for variant in best), default=0.0)
+        promise = service.mean_accuracy if mean is None else max(service.mean_accuracy, (mean + most) / 2)
+        yield name, replace(service, mean_accuracy=promise)
 
 
 def _usual_price_of_energy(problem: Problem) -> float:

@@ -23,7 +23,7 @@ from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
-FRONT_SHARE = 8  # plans of a front, for each of the two that are compared
+FRONT_SHARE = 9  # plans of a front, for each of the two that are compared
 
 
 @dataclass(frozen=True, slots=True)
