@@ -6,16 +6,18 @@ two accuracies never cost less by the estimate, which is a linear program with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor
 
 import numpy as np
 
-from solvers.planning.parts.estimate import estimate
+from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.search.tables import Floats
 
 MARGIN_SHARE = 1e-4  # of what the other part may carry: rates are added up with less care
+FULL_SHARE = 1 - 1e-9  # of what whole instances carry
 BETWEEN = "@"  # a service and a variant, as a service of its own
 
 
@@ -26,10 +28,11 @@ class Mix:
     accurate: tuple[str, ...]
     other: tuple[str, ...]
     share: float
+    served: float = 1.0  # of the service's rate; less where the fleet cannot carry both parts
 
     @property
     def parts(self) -> tuple[tuple[tuple[str, ...], float], ...]:
-        return (self.accurate, self.share), (self.other, 1 - self.share)
+        return (self.accurate, self.share * self.served), (self.other, (1 - self.share) * self.served)
 
 
 def promised(problem: Problem) -> dict[str, Service]:
@@ -56,30 +59,32 @@ def accurate_alone(problem: Problem, names: Sequence[str]) -> Problem:
     return replace(problem, services={**problem.services, **changed})
 
 
-def cheapest_mixes(problem: Problem, names: Sequence[str]) -> dict[str, Mix]:
-    """Returns, where mixing costs less by shares of GPUs than accurate variants alone, the mix that costs least."""
-    alone = {
-        f"{name}{BETWEEN}{variant}": replace(service, name=f"{name}{BETWEEN}{variant}", variants=(variant,))
+def cheapest_mixes(problem: Problem, names: Sequence[str], *, alone: bool) -> dict[str, Mix]:
+    """Returns the mixes that cost less than accurate variants alone: by shares of GPUs, or `alone` on whole ones."""
+    apart = {
+        _variant_name(name, variant): replace(service, name=_variant_name(name, variant), variants=(variant,))
         for name in names
         for service in (problem.services[name],)
         for variant in service.variants
     }
-    known = estimate(replace(problem, services=alone, state=None, jobs={}))
+    known = estimate(replace(problem, services=apart, state=None, jobs={}), alone=alone)
+    return {name: mix for name in names if (mix := _cheapest(problem, problem.services[name], known))}
+
+
+def _cheapest(problem: Problem, service: Service, known: Estimate) -> Mix | None:
+    """Returns the mix that costs least by an estimate; None where accurate variants alone cost no more."""
     nodes = list(problem.nodes.values())
 
-    def cost(service: Service, variants: Sequence[str], share: float) -> float:
+    def cost(variants: Sequence[str], share: float) -> float:
         rate = service.rate_per_second * share
-        return min(known.cost(f"{service.name}{BETWEEN}{variant}", rate, nodes) for variant in variants)
+        return min(known.cost(_variant_name(service.name, variant), rate, nodes) for variant in variants)
 
-    found = {}
-    for name in names:
-        service = problem.services[name]
-        enough = accurate_alone(problem, [name]).services[name].variants
-        least = cost(service, enough, 1.0) if enough else 0.0
-        for mix in _mixes(problem, service):
-            both = sum(cost(service, variants, share) for variants, share in mix.parts)
-            if both < least * (1 - 1e-9):
-                found[name], least = mix, both
+    enough = accurate_alone(problem, [service.name]).services[service.name].variants
+    least, found = cost(enough, 1.0) if enough else 0.0, None
+    for mix in _mixes(problem, service, known):
+        both = sum(cost(variants, share) for variants, share in mix.parts)
+        if both < least * (1 - 1e-9):
+            least, found = both, mix
     return found
 
 
@@ -112,15 +117,32 @@ def kept_shares(problem: Problem, service: Service, lines: Sequence[Instance], r
     return np.where(gaps < 0, min(1.0, over / under) if under > 0 else 1.0, 1.0)
 
 
-def _mixes(problem: Problem, service: Service) -> Iterator[Mix]:
-    """Yields a mix for each accuracy above the promise and each below it."""
-    known: Mapping[str, float] = accuracies(problem, service)
-    promise = service.mean_accuracy
-    for high in sorted({value for value in known.values() if value > promise}):
-        for low in sorted({value for value in known.values() if value < promise}):
-            other = (high - promise) / (high - low) * (1 - MARGIN_SHARE)
-            yield Mix(
-                tuple(v for v in service.variants if known.get(v, 0.0) >= high),
-                tuple(v for v in service.variants if low <= known.get(v, 0.0) < promise),
-                1 - other,
-            )
+def _mixes(problem: Problem, service: Service, known: Estimate) -> Iterator[Mix]:
+    """Yields mixes for each accuracy above the promise and each below it: with the least accurate share, and beyond.
+
+    A larger share keeps the promise, too, and may leave the other part, or have itself, as many full instances.
+    """
+    value = accuracies(problem, service)
+    promise, rate = service.mean_accuracy, service.rate_per_second
+    for high in sorted({a for a in value.values() if a > promise}):
+        over = tuple(v for v in service.variants if value.get(v, 0.0) >= high)
+        for low in sorted({a for a in value.values() if a < promise}):
+            under = tuple(v for v in service.variants if low <= value.get(v, 0.0) < promise)
+            least = 1 - (high - promise) / (high - low) * (1 - MARGIN_SHARE)
+            full = {1 - _whole(rate * (1 - least), most, floor) / rate for most in _carried(known, service, under)}
+            full |= {_whole(rate * least, most, ceil) / rate for most in _carried(known, service, over)}
+            for share in (least, *sorted(share for share in full if least < share < 1)):
+                yield Mix(over, under, share)
+
+
+def _whole(rate: float, most: float, rounded: Callable[[float], int]) -> float:
+    """Returns the rate that fills whole instances, within what each may carry."""
+    return rounded(rate / most) * most * FULL_SHARE
+
+
+def _carried(known: Estimate, service: Service, variants: Sequence[str]) -> set[float]:
+    return {most for variant in variants for most in known.most_rates(_variant_name(service.name, variant))}
+
+
+def _variant_name(service: str, variant: str) -> str:
+    return f"{service}{BETWEEN}{variant}"

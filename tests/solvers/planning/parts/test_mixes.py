@@ -116,8 +116,16 @@ def test_where_gpus_are_few_less_is_served_and_the_promise_kept() -> None:
     problem = world(0.76, rate=600.0, nodes=2)
     plan = planned(problem)
     assert plan.unserved
-    assert plan.instances
+    assert sum(line.rate_per_second for line in plan.instances) > 285.0
     assert mean(problem, plan) >= 0.76 * (1 - 1e-9)
+
+
+def test_where_accurate_variants_win_too_few_gpus_the_service_is_not_given_up() -> None:
+    """Two GPUs carry 53 of the large and 160 of the small one; without the large one nothing may be served."""
+    problem = world(0.745, rate=420.0, nodes=1)
+    plan = planned(problem)
+    assert {line.variant for line in plan.instances} == {"large", "small"}
+    assert sum(line.rate_per_second for line in plan.instances) > 160.0
 
 
 @pytest.mark.parametrize(
