@@ -77,13 +77,17 @@ def _ways(begun: Divider) -> Iterator[Divider]:
 
 
 def _all_ways(begun: Divider, is_small: bool) -> Iterator[Divider]:
-    """Yields ways to divide services for availability, and ways to mix variants, by what runs and by estimate."""
+    """Yields ways to divide services for availability, and ways to mix variants, by what runs and by estimate.
+
+    In a large fleet shares of GPUs are worth what they cost; in a small one, quick searches tell more than estimates.
+    """
     if begun.services or begun.mixes or not begun.mixable:
         yield from _ways(begun) if is_small and begun.services else (begun,)
     if begun.mixable and begun.asked is not None:
-        yield begun.mixed({})
-        by_shares, by_gpus = (cheapest_mixes(begun.asked, begun.mixable, alone=alone) for alone in (False, True))
-        yield from (begun.mixed(mixes) for mixes in ([by_shares] if by_shares == by_gpus else [by_shares, by_gpus]))
+        tried = [cheapest_mixes(begun.asked, begun.mixable, alone=False)]
+        if is_small:
+            tried += [{}, cheapest_mixes(begun.asked, begun.mixable, alone=True)]
+        yield from (begun.mixed(mixes) for number, mixes in enumerate(tried) if mixes not in tried[:number])
 
 
 def _partly(begun: Divider, work: int) -> Iterator[tuple[_Worth, Division]]:
