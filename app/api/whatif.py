@@ -39,6 +39,7 @@ class WhatIfRequest(BaseModel):
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
     ] = []
     price_slos: Annotated[bool, Field(alias="priceSlos", description="What each SLO costs per hour")] = False
+    objective: Annotated[bool, Field(description="Plans between money, energy, carbon and accuracy")] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
         int | None, Field(ge=0, le=100_000, description="Steps of each search: the same result on any machine")
@@ -72,7 +73,7 @@ def what_if(
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
-        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan)
+        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
     comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), query.seconds)
     if comparison.get("refused"):

@@ -201,7 +201,7 @@ def _show(figures: Mapping[str, Any]) -> None:
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )
     print()
-    shown = {"attainment", "peers", *(f"{name}PerHour" for name in COSTS)}
+    shown = {"attainment", "accuracy", "peers", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
             print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")

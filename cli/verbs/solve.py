@@ -90,8 +90,8 @@ def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None
     return tell
 
 
-def _worth(certificate: Certificate) -> str:
-    cost = certificate.cost
+def _worth(certificate: Certificate, problem: Problem) -> str:
+    cost, weight = certificate.cost, problem.policy.money_weight
     parts = [f"GPUs {number(cost.resource)}"]
     parts += [f"unserved {number(cost.unserved)}"] if cost.unserved else []
     apart = [f"jobs {number(cost.job)}"] if cost.job else []
@@ -99,7 +99,8 @@ def _worth(certificate: Certificate) -> str:
     besides = f"; not included: {' and '.join(apart)}" if apart else ""
     bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
     gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
-    return f"cost {number(cost.total)} an hour ({', '.join(parts)}{besides}); {bound}{gap}"
+    weighed = "" if weight == 1 else f", as the objective weighs it: money x {weight:g}"
+    return f"cost {number(cost.total)} an hour{weighed} ({', '.join(parts)}{besides}); {bound}{gap}"
 
 
 def _write(file: str, text: str) -> None:
@@ -128,7 +129,7 @@ def _show(plan: Plan, problem: Problem) -> None:
     _show_left_out(plan)
     if plan.certificate:
         certificate = plan.certificate
-        print(_worth(certificate))
+        print(_worth(certificate, problem))
         print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
     if problem.state is not None:
         counts = ("keep", "retune", "resize", "start", "stop", "move")

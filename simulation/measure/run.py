@@ -244,4 +244,7 @@ def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool
 
 
 def _counts(total: Total) -> RequestCounts:
-    return RequestCounts(total.answered + total.errors, total.within, total.turned_away + total.refused)
+    shed = total.turned_away + total.refused
+    return RequestCounts(
+        total.answered + total.errors, total.within, shed, total.answered, total.accuracy_sum
+    )  # fmt: skip

@@ -129,6 +129,8 @@ class Service:
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
     used_load: UsedLoad = ALL_LOAD
+    mean_accuracy: float = 0.0  # of its served requests, at least; 0: whatever its variants have
+    unserved_weight: float = 1.0  # of a request a second that is not served, besides its priority
     variation: float = 0.0  # of its arrival rate by bursts, squared over the mean's square; 0: Poisson
 
 
@@ -172,7 +174,8 @@ class Policy:
     unplaced_price: float = 50.0
     waiting_price: float = 0.01
     share_pressure: float = 0.5
-    energy_price_per_kwh: float = 0.0
+    energy_price_per_kwh: float = 0.0  # all that an objective makes of a kilowatt-hour: money, energy and carbon
+    money_weight: float = 1.0  # of a GPU's price in the account that plans are chosen by
     power_budget_w: float | None = None
 
 
