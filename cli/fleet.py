@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -130,15 +130,13 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
     """Runs planner and fleet while the block lasts; yields the address of the real gateway, or nothing."""
     from simulation.real import haproxy_path
 
-    environment = {"DATABASE_URL": settings.database_url}
-    if settings.database_direct:
-        environment["GPUWRIGHT_DATABASE_DIRECT"] = "1"
+    environment = environment_of(settings)
     children = Children(say)
     gateway = ""
     left_out: list[str] = []
     try:
         if fleet.real_node and haproxy_path() and server.startswith("http:"):
-            port = _free_port()
+            port = free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
             children.start("the real part", ["simulation.real", str(order)], data_dir / "real.log", environment)
@@ -155,25 +153,32 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
         children.stop()
 
 
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Returns what a child process needs to reach the database."""
+    environment = {"DATABASE_URL": settings.database_url}
+    if settings.database_direct:
+        environment["GPUWRIGHT_DATABASE_DIRECT"] = "1"
+    return environment
+
+
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:
+    spec = dict(fleet.real_spec or {})
+    seams = ["--device", "simulated", "--simulated-gpus", str(spec["gpus"]), "--simulated-kind", REAL_KIND]
+    given = {"node": fleet.real_node, "spec": spec, "seams": seams, "load": list(fleet.load)}
+    return write_order(data_dir, server, port, given)
+
+
+def write_order(data_dir: Path, server: str, port: int, given: Mapping[str, Any]) -> Path:
+    """Writes what simulation.real is to run, and returns the file."""
     folder = data_dir / "real"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "order.json"
-    order = {
-        "server": server,
-        "token_file": str(data_dir / "admin.token"),
-        "folder": str(folder),
-        "port": port,
-        "node": fleet.real_node,
-        "spec": dict(fleet.real_spec or {}),
-        "kind": REAL_KIND,
-        "load": list(fleet.load),
-    }
-    path.write_text(json.dumps(order))
+    order = {"server": server, "token_file": str(data_dir / "admin.token"), "folder": str(folder), "port": port}
+    path.write_text(json.dumps(order | dict(given)))
     return path
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as probe:

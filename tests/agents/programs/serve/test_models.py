@@ -26,7 +26,8 @@ def get_available_providers():
     return ["CPUExecutionProvider"]
 
 class InferenceSession:
-    def __init__(self, file, providers):
+    def __init__(self, file, options, providers):
+        assert options is None
         assert providers == ["CPUExecutionProvider"]
         if open(file).read() == "broken":
             raise RuntimeError("no protobuf")
