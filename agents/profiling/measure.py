@@ -68,7 +68,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
             check()
             busy.read(elapsed)
 
-        times = _time(task, warm, seat, each)
+        times = time_copy(task, warm, seat, each)
         memory_gib = _memory(warm, seat)
     return MeasuredSetting(
         task.sequence,
@@ -86,7 +86,8 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
     )
 
 
-def _time(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
+def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
+    """Times the batches of a warm copy in a closed loop. Raises CopyFailed; `each` may raise Interrupted."""
     filled, port = warm.filled, warm.copy.port
     if filled.example is None:
         raise CopyFailed("no_example", f"template {filled.template} has no `example`, so no request can be made up")

@@ -40,6 +40,7 @@ def main(words: list[str] | None = None) -> int:
     add("--port", type=int, default=0, help="0: any free port, named in the log")
     add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
     add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub follows the profile")
+    add("--kernel", default="", help="instead of a file: a load of the GPU: arithmetic, bandwidth, cache, launches")
     add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
     add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
     add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as in the profile")
@@ -84,11 +85,13 @@ def main(words: list[str] | None = None) -> int:
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     backend: Backend
-    if args.file:
+    if args.kernel:
+        backend = Threaded(loop, lambda: open_kernel(args.kernel))
+    elif args.file:
         backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
     else:
         backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
-    start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
+    start_seconds = 0.0 if args.file or args.kernel else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
@@ -162,6 +165,15 @@ def open_model(file: Path, shape: Sequence[int]) -> LoadedModel:
     from agents.programs.serve.torchscript import TorchModel
 
     return TorchModel(file, shape)
+
+
+def open_kernel(name: str) -> LoadedModel:
+    """Opens one of the loads of a GPU; raises ValueError for another name."""
+    from agents.programs.serve.kernels import KERNELS, KernelModel
+
+    if name not in KERNELS:
+        raise ValueError(f"there is no kernel {name!r}; there are {', '.join(KERNELS)}")
+    return KernelModel(name)
 
 
 if __name__ == "__main__":
