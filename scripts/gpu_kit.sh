@@ -26,7 +26,8 @@ if [ ! -x "$python" ]; then
   "$outer" -m venv --clear --without-pip "$kit/venv"
   python=$kit/venv/bin/python
   into=$("$python" -c 'import site; print(site.getsitepackages()[0])')
-  "$outer" -c 'import site; print(*site.getsitepackages(), sep="\n")' >"$into/outer.pth"
+  "$outer" -c 'import site; print("import site;", *(f"site.addsitedir({one!r});" for one in site.getsitepackages()))' \
+    >"$into/outer.pth"
   echo "$PWD" >"$into/gpuwright.pth"
   "$outer" -m pip install --quiet --no-index --no-deps --upgrade --find-links "$kit/wheels" --target "$into" \
     msgspec nvidia-ml-py PyYAML
