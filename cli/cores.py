@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NODE = "here"
 GPU_TYPE = "cpu"
-# Of no bill and no meter: whoever counts money or energy on cores declares these figures.
+# Of no bill and no meter: declare your own where money or energy on cores counts.
 PRICE_PER_CORE_HOUR = 0.03
 IDLE_W, MAX_W_PER_CORE = 0.0, 10.0
 
