@@ -29,8 +29,8 @@ if [ ! -x "$python" ]; then
   "$outer" -c 'import site; print("import site;", *(f"site.addsitedir({one!r});" for one in site.getsitepackages()))' \
     >"$into/outer.pth"
   echo "$PWD" >"$into/gpuwright.pth"
-  "$outer" -m pip install --quiet --no-index --no-deps --upgrade --find-links "$kit/wheels" --target "$into" \
-    msgspec nvidia-ml-py PyYAML
+  tag=$("$outer" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  "$outer" -m pip install --quiet --no-index --no-deps --target "$into" "$kit"/wheels/*-{"$tag-$tag",py3-none}-*.whl
 fi
 export PATH=/usr/local/nvidia/bin:$PATH
 export PYTHONPATH=$PWD

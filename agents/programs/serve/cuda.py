@@ -35,7 +35,7 @@ class CudaContext:
         self.sm_count = _sm_count(driver, device)
 
 
-class Driver:
+class CudaDriver:
     """The driver with a context of this process on the first device, under MPS a client with its limits."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.programs.serve.backends import Answers, parse_inputs, predict_batch
-from agents.programs.serve.cuda import Driver
+from agents.programs.serve.cuda import CudaDriver
 
 MIB = 1 << 20
 THREADS = 256  # in a block
@@ -42,7 +42,7 @@ class KernelModel:
 
     def __init__(self, name: str) -> None:
         self._kernel = kernel = KERNELS[name]
-        self._driver = driver = Driver()
+        self._driver = driver = CudaDriver()
         self._sm_count = driver.sm_count()
         driver.use()
         module, self._function, self._buffer = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()

@@ -9,7 +9,7 @@ import selectors
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 # asyncio runs without TLS, which no one uses on loopback. Importing it would cost each of a node's forty servers
@@ -84,18 +84,22 @@ def main(words: list[str] | None = None) -> int:
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
-    backend: Backend
-    if args.kernel:
-        backend = Threaded(loop, lambda: open_kernel(args.kernel))
-    elif args.file:
-        backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
+    if load := _loader(args, shape):
+        backend: Backend = Threaded(loop, load)
     else:
         backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
-    start_seconds = 0.0 if args.file or args.kernel else args.start_seconds or profile.start_seconds
+    start_seconds = 0.0 if load else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
         loop.close()
+
+
+def _loader(args: argparse.Namespace, shape: Sequence[int]) -> Callable[[], LoadedModel] | None:
+    """Returns what loads the kernel or the file that is named; None for the stub."""
+    if args.kernel:
+        return lambda: open_kernel(args.kernel)
+    return (lambda: open_model(Path(args.file), shape)) if args.file else None
 
 
 async def serve(
