@@ -2,9 +2,9 @@
 # Tries on this machine's first GPU what can be shown on a GPU only, and records it. Without a GPU it runs on
 # stand-ins for NVIDIA's library and program, and says so. Nothing else may run on the GPU meanwhile.
 #
-# Usage: scripts/gpu_kit.sh run OUT [--seconds S] [--short]   writes OUT/recording.json and OUT/gpu-evidence.md
-#        scripts/gpu_kit.sh wheels                            for a machine without network: fetches into .gpu-kit what it lacks
-#        scripts/gpu_kit.sh keep FILE                         keeps a recording as a fixture, and writes docs/gpu-evidence.md
+# Usage: scripts/gpu_kit.sh run OUT   writes OUT/recording.json and OUT/gpu-evidence.md; --help has its options
+#        scripts/gpu_kit.sh wheels    for a machine without network: fetches into .gpu-kit what it lacks
+#        scripts/gpu_kit.sh keep FILE keeps a recording as a fixture, and writes docs/gpu-evidence.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kit=$PWD/.gpu-kit

@@ -10,18 +10,18 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from scripts.gpukit import device_steps, handover, load_steps
 from scripts.gpukit.page import render
-from scripts.gpukit.stand import Stand, open_stand
+from scripts.gpukit.stand import KitOptions, Stand, open_stand
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "agents" / "devices" / "recorded"
 PAGE = ROOT / "docs" / "gpu-evidence.md"
 Step = Callable[[Stand], dict[str, object]]
-# In this order: what needs least comes first, so that a machine that ends early has shown something.
+# What needs least time comes first, so that a machine that is taken away early has shown something.
 STEPS: dict[str, Step] = {
     "device": device_steps.read_device,
     "settings": device_steps.try_settings,
@@ -31,9 +31,9 @@ STEPS: dict[str, Step] = {
     "termination": load_steps.end_one_of_two,
     "handover": handover.hand_over,
     "alone": load_steps.run_alone,
-    "pairs": load_steps.run_pairs,
     "clocks": device_steps.try_clocks,
     "realModel": load_steps.run_real_model,
+    "pairs": load_steps.run_pairs,
 }
 
 
@@ -44,37 +44,39 @@ def main() -> int:
     run.add_argument("out", type=Path, metavar="OUT")
     run.add_argument("--seconds", type=float, default=3.0, help="for one timing; default %(default)s")
     run.add_argument("--short", action="store_true", help="fewer loads and shares")
+    run.add_argument("--leave-settings", action="store_true", help="set no clock, power limit or compute mode")
+    run.add_argument("--only", nargs="+", choices=STEPS, default=[*STEPS], metavar="STEP", help=", ".join(STEPS))
     keep = parts.add_parser("keep", help="keep a recording as a fixture, and write docs/gpu-evidence.md")
     keep.add_argument("file", type=Path, metavar="FILE")
     parts.add_parser("page", help="print the page of the recordings that are kept")
     args = parser.parse_args()
     if args.part == "run":
-        return _run(args.out, args.seconds, args.short)
+        return _run(args.out, KitOptions(args.seconds, args.short, args.leave_settings), {"device", *args.only})
     if args.part == "keep":
         _keep(args.file)
     print(_kept(), end="")
     return 0
 
 
-def _run(out: Path, seconds: float, is_short: bool) -> int:
-    """Runs every step, whatever became of the one before; returns 1 if one failed."""
+def _run(out: Path, options: KitOptions, names: Collection[str]) -> int:
+    """Runs the steps, whatever became of the one before; returns 1 if one failed."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="gk-", dir="/tmp"))  # short: sockets are in it
     try:
-        stand = open_stand(folder, seconds, is_short)
+        stand = open_stand(folder, options)
         print(f"{stand.gpu.name}{', a stand-in: this machine has no GPU' if stand.is_stub else ''}", flush=True)
         found: dict[str, object] = {}
         recording: dict[str, object] = {
             "at": time.strftime("%Y-%m-%d", time.gmtime()),
             "isStandIn": stand.is_stub,
             "machine": f"{platform.machine()}, Linux {platform.release()}, Python {platform.python_version()}",
-            "secondsEach": seconds,
+            "secondsEach": options.seconds,
             "steps": found,
         }
         out.mkdir(parents=True, exist_ok=True)
         try:
-            for name, step in STEPS.items():
-                found[name] = _tried(name, step, stand)
+            for name in [name for name in STEPS if name in names]:
+                found[name] = _tried(name, STEPS[name], stand)
                 recording["seconds"] = round(time.monotonic() - began)
                 (out / "recording.json").write_text(json.dumps(recording, indent=1) + "\n")
         finally:
@@ -104,13 +106,15 @@ def _tried(name: str, step: Step, stand: Stand) -> dict[str, object]:
 
 
 def _keep(file: Path) -> None:
-    """Keeps the recording under the GPU's name, and writes the page."""
-    text = file.read_text()
-    recording = json.loads(text)
+    """Keeps the recording under the GPU's name, with the steps that only an earlier one has; writes the page."""
+    recording = json.loads(file.read_text())
     gpu = recording["steps"]["device"]["gpu"]["name"]
     name = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-") + ("-stand-in" if recording["isStandIn"] else "")
     RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{name}.json").write_text(text)
+    path = RECORDED / f"{name}.json"
+    if path.exists():
+        recording["steps"] = json.loads(path.read_text())["steps"] | recording["steps"]
+    path.write_text(json.dumps(recording, indent=1) + "\n")
     PAGE.write_text(_kept())
 
 

@@ -96,6 +96,8 @@ def try_settings(stand: Stand) -> dict[str, object]:
 
 def try_clocks(stand: Stand) -> dict[str, object]:
     """Locks clocks from the lowest to the highest, and measures one load at each."""
+    if stand.options.leaves_settings:
+        return {"skipped": "settings are left alone"}
     clocks = stand.gpu.clocks_mhz
     last = min(CHECKED_CLOCKS, len(clocks)) - 1
     rows: list[dict[str, object]] = []

@@ -77,7 +77,7 @@ class Requests:
 def hand_over(stand: Stand) -> dict[str, object]:
     """Runs an instance under a node's own keeper, and assigns it another share while it answers."""
     board = Switchboard()
-    drivers = open_drivers(stand.folder, stand.program)
+    drivers = open_drivers(stand.folder, stand.program, stand.options)
     node = LocalNode(StateFolder(stand.folder / "state"), NodeParts(drivers, board, stand.templates), incarnation=1)
     node.set_contact(True)
     node.start()
@@ -88,12 +88,12 @@ def hand_over(stand: Stand) -> dict[str, object]:
         _await(lambda: _shares(node) == [FIRST_PERCENT], "the first copy is not ready")
         for client in clients:
             client.start()
-        time.sleep(stand.seconds)
+        time.sleep(stand.options.seconds)
         began, before = time.monotonic(), len(requests.answered_ms)
         node.offer(_assignment(stand, 2, SECOND_PERCENT))
         _await(lambda: _shares(node) == [SECOND_PERCENT], "the second copy has not replaced the first")
         took = time.monotonic() - began
-        time.sleep(stand.seconds)
+        time.sleep(stand.options.seconds)
     finally:
         requests.stopping.set()
         for client in clients:

@@ -34,7 +34,7 @@ IMAGE = "3,224,224"
 def see_shares(stand: Stand) -> dict[str, object]:
     """Returns the multiprocessors that a copy sees under each limit, and whether it is a client of MPS."""
     rows = []
-    for number, percent in enumerate(SEEN_PERCENTS[:: 3 if stand.is_short else 1]):
+    for number, percent in enumerate(SEEN_PERCENTS[:: 3 if stand.options.is_short else 1]):
         task = stand.task("arithmetic", stand.args("arithmetic"), percent, sequence=number + 1)
         with stand.warm(task) as warm:
             served = stand.drivers.talk.served(warm.copy.port, warm.filled)
@@ -150,7 +150,7 @@ def run_real_model(stand: Stand) -> dict[str, object]:
     args: Args = {"file": "resnet50.pt", "shape": IMAGE}
     settings = [(batch, percent) for batch in (1, 8, 32) for percent in (25.0, 50.0, 100.0)]
     rows = []
-    for number, (batch, percent) in enumerate(settings[:: 4 if stand.is_short else 1]):
+    for number, (batch, percent) in enumerate(settings[:: 4 if stand.options.is_short else 1]):
         rows.append(_measured(stand, stand.task("resnet50", args, percent, batch, sequence=number + 1)))
     return {"model": "ResNet-50 of torchvision, random weights, TorchScript", "rows": rows}
 
@@ -169,7 +169,7 @@ def _save_resnet(stand: Stand) -> bool:
 
 
 def _loads(stand: Stand) -> tuple[str, ...]:
-    return KERNELS[:2] if stand.is_short else KERNELS
+    return KERNELS[:2] if stand.options.is_short else KERNELS
 
 
 def _measured(stand: Stand, task: ProfilingTask) -> dict[str, object]:

@@ -16,7 +16,8 @@ a first GPU on which nothing else runs. `scripts/gpu_kit.sh keep OUT/recording.j
 `tests/agents/devices/recorded`, and writes this page. A test makes a stand-in for NVML from each fixture, which must
 look to the agent like the GPU itself.
 
-For a machine without network run `scripts/gpu_kit.sh wheels` first, and take the folder `.gpu-kit` along.
+On a GPU that is somebody else's, `--leave-settings` sets no clock, power limit or compute mode. `--only` names the
+steps to try. For a machine without network run `scripts/gpu_kit.sh wheels` first, and take the folder `.gpu-kit` along.
 
 Without a GPU the kit runs on stand-ins for NVIDIA's library and program. That shows that the kit works, and nothing
 about GPUs.
@@ -48,6 +49,9 @@ def _section(recording: Recording) -> Iterator[str]:
     if failed:
         yield "### What failed\n"
         yield from _table(("step", "why"), failed)
+    skipped = [f"{name} ({step['skipped']})" for name, step in steps.items() if "skipped" in step]
+    if skipped:
+        yield f"Left out: {', '.join(skipped)}.\n"
     parts = {
         "settings": _settings,
         "shares": _shares,
@@ -62,8 +66,9 @@ def _section(recording: Recording) -> Iterator[str]:
     if recording["isStandIn"]:
         yield f"The times of loads are made up there, and are left out: {', '.join(MADE_UP)}.\n"
     for name, part in parts.items():
-        if name in steps and "failed" not in steps[name] and not (recording["isStandIn"] and name in MADE_UP):
-            yield from part(steps[name])
+        step = steps.get(name, {"failed": ""})
+        if not {"failed", "skipped"} & step.keys() and not (recording["isStandIn"] and name in MADE_UP):
+            yield from part(step)
 
 
 def _settings(step: Recording) -> Iterator[str]:
@@ -128,9 +133,6 @@ def _clocks(step: Recording) -> Iterator[str]:
 
 def _real_model(step: Recording) -> Iterator[str]:
     yield "### A real model\n"
-    if "skipped" in step:
-        yield f"Left out: {step['skipped']}.\n"
-        return
     yield f"{step['model']}.\n"
     names = ("batch", "sm_percent", "latency_ms", "spread_ms", "memory_gib", "power_w", "start_seconds")
     yield from _table(names, ([row[name] for name in names] for row in step["rows"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from agents.keeper.filler import Filler
 from agents.profiling.copy import WarmCopy, warm_copy
 from agents.profiling.seat import ProfilingSeat
 from agents.runtime.process import ProcessRuntime
-from agents.seams.device import GpuDevice
+from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import Template, read
 
@@ -38,14 +38,42 @@ COUNT_GPUS = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount(
 
 
 @dataclass(frozen=True, slots=True)
+class KitOptions:
+    """How much is tried, and what is left alone."""
+
+    seconds: float = 3.0  # for one timing
+    is_short: bool = False
+    leaves_settings: bool = False  # clocks, power limit and compute mode, on a GPU that is somebody else's
+
+
+class NoSettings:
+    """A Writer that refuses, as the driver refuses users other than root."""
+
+    def lock_clock(self, uuid: str, mhz: int) -> None:
+        raise _left_alone(uuid)
+
+    def reset_clock(self, uuid: str) -> None:
+        raise _left_alone(uuid)
+
+    def set_power_mw(self, uuid: str, milliwatts: int) -> None:
+        raise _left_alone(uuid)
+
+    def set_compute_mode(self, uuid: str, mode: int) -> None:
+        raise _left_alone(uuid)
+
+
+def _left_alone(uuid: str) -> DeviceError:
+    return DeviceError(Trouble.NO_PERMISSION, uuid, "settings are left alone")
+
+
+@dataclass(frozen=True, slots=True)
 class Stand:
     """The first GPU, and the means to run copies on it."""
 
     folder: Path
     is_stub: bool
     program: str  # that controls MPS daemons
-    seconds: float  # for one timing
-    is_short: bool
+    options: KitOptions
     drivers: NodeDrivers
     gpu: GpuDevice
     templates: Mapping[str, Template]
@@ -81,8 +109,8 @@ class Stand:
             setting=CopySetting(batch, sm_percent, clock_mhz or highest),
             args=dict(args),
             locks_clock=bool(clock_mhz),
-            least_seconds=self.seconds,
-            most_seconds=10 * self.seconds,
+            least_seconds=self.options.seconds,
+            most_seconds=10 * self.options.seconds,
         )
 
     @contextmanager
@@ -98,20 +126,20 @@ def has_gpu() -> bool:
     return asked.returncode == 0 and int(asked.stdout) > 0
 
 
-def open_stand(folder: Path, seconds: float, is_short: bool) -> Stand:
+def open_stand(folder: Path, options: KitOptions) -> Stand:
     """Opens the first GPU; raises DeviceError if it does not answer."""
     is_stub = not has_gpu()
     program = _stand_ins(folder) if is_stub else PROGRAM
     models = folder / "models"
     models.mkdir()
-    drivers = open_drivers(folder, program)
+    drivers = open_drivers(folder, program, options)
     gpu = drivers.device.gpus()[0]
-    return Stand(folder, is_stub, program, seconds, is_short, drivers, gpu, read(models=models))
+    return Stand(folder, is_stub, program, options, drivers, gpu, read(models=models))
 
 
-def open_drivers(folder: Path, program: str) -> NodeDrivers:
+def open_drivers(folder: Path, program: str, options: KitOptions) -> NodeDrivers:
     """Opens what a node's agent opens."""
-    device = NvmlDevice(folder / "originals.json")
+    device = NvmlDevice(folder / "originals.json", NoSettings() if options.leaves_settings else None)
     return NodeDrivers(
         device, MpsControl(folder / "mps", program), ProcessRuntime(folder / "copies"), TcpCopyClient(HOST)
     )
@@ -127,6 +155,3 @@ def _stand_ins(folder: Path) -> str:
     os.environ["PATH"] = fake_mps.on_path()
     nvml_stub.load()
     return fake_mps.program()
-
-
-Step = Callable[[Stand], dict[str, object]]
