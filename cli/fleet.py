@@ -166,13 +166,13 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
     """Runs planner and fleet while the block lasts; yields the address of the real gateway, or nothing."""
     from simulation.real import haproxy_path
 
-    environment = _environment(settings)
+    environment = environment_of(settings)
     children = Children(say)
     gateway = ""
     left_out: list[str] = []
     try:
         if fleet.real_node and haproxy_path() and server.startswith("http:"):
-            port = _free_port()
+            port = free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
             words = ["simulation.real", str(order)]
@@ -184,7 +184,7 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             words += [*fleet.truth, "--memory", str(data_dir / MEMORY)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
         children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
-        _start_planner(children, data_dir, environment)
+        start_planner(children, data_dir, environment)
         yield gateway
     finally:
         children.stop()
@@ -195,42 +195,42 @@ def planning(data_dir: Path, settings: Settings, say: Say) -> Iterator[None]:
     """Runs a planner alone while the block lasts: the world is a person's own."""
     children = Children(say)
     try:
-        _start_planner(children, data_dir, _environment(settings))
+        start_planner(children, data_dir, environment_of(settings))
         yield
     finally:
         children.stop()
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Returns what a child process needs to reach the database."""
     direct = {"GPUWRIGHT_DATABASE_DIRECT": "1"} if settings.database_direct else {}
     return {"DATABASE_URL": settings.database_url, **direct}
 
 
-def _start_planner(children: Children, data_dir: Path, environment: Mapping[str, str]) -> None:
+def start_planner(children: Children, data_dir: Path, environment: Mapping[str, str]) -> None:
+    """Starts a planner, which comes back when it fails."""
     planner = ["cli.main", "planner"]
     children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
 
 
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:
+    spec = dict(fleet.real_spec or {})
+    seams = ["--device", "simulated", "--simulated-gpus", str(spec["gpus"]), "--simulated-kind", REAL_KIND]
+    given = {"node": fleet.real_node, "spec": spec, "seams": seams, "load": list(fleet.load), "driver": fleet.driver}
+    return write_order(data_dir, server, port, given)
+
+
+def write_order(data_dir: Path, server: str, port: int, given: Mapping[str, Any]) -> Path:
+    """Writes what simulation.real is to run, and returns the file."""
     folder = data_dir / "real"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "order.json"
-    order = {
-        "server": server,
-        "token_file": str(data_dir / "admin.token"),
-        "folder": str(folder),
-        "port": port,
-        "node": fleet.real_node,
-        "spec": dict(fleet.real_spec or {}),
-        "kind": REAL_KIND,
-        "load": list(fleet.load),
-        "driver": fleet.driver,
-    }
-    path.write_text(json.dumps(order))
+    order = {"server": server, "token_file": str(data_dir / "admin.token"), "folder": str(folder), "port": port}
+    path.write_text(json.dumps(order | dict(given)))
     return path
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as probe:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cli import exits
 from cli.arguments import completes, whole
+from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
@@ -39,11 +40,16 @@ plans what you apply, in the mode of your Policy (default: advisory, which only 
 While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
 
 The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
+--cores N offers CPU cores of this machine instead, to models in ONNX and TorchScript files: the world is one node
+called `here`, with the GPU type `cpu`, behind a real gateway. A share in percent is a share of the cores' time, which
+cgroups enforce (as root).
+
 With DATABASE_URL set, that database is used and no Postgres is started.
 
 Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
+  gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
 ADMIN_LABEL = "gpuwright up"
@@ -63,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    parser.add_argument(
+        "--cores", metavar="N", type=whole(1), help="instead of simulated GPUs: N CPU cores of this machine, as a node"
+    )
+    models = parser.add_argument("--models", metavar="DIR", type=Path, help="with --cores: their models; default .")
+    completes(models, "files")
     add_truth_arguments(parser)
     add_listening_arguments(parser)
 
@@ -75,12 +86,17 @@ def run(args: argparse.Namespace) -> int:
         settings = settings_from(args)
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
+        cores = cores_node(args.cores, args.models)
         with _database(data_dir, settings) as url:
             settings = replace(settings, database_url=url, database_direct=_direct(settings))
             log = _write_logs(data_dir, settings)
             _migrate(url)
             token = _admin_token(data_dir, settings)
-            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+            fleet = (
+                None if args.empty or cores else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+            )
+            if cores is not None:
+                _declare(cores, settings)
             with contextlib.ExitStack() as children:
 
                 def ready(listening: RunningServer) -> None:
@@ -94,6 +110,9 @@ def run(args: argparse.Namespace) -> int:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
                         _tell_when_served(children, settings, started)
+                    elif cores is not None:
+                        gateway = children.enter_context(running_cores(cores, data_dir, settings, reached, say))
+                        print(cores_screen(cores, gateway), flush=True)
                     else:
                         children.enter_context(planning(data_dir, settings, say))
                         print(PLANS_YOURS, flush=True)
@@ -110,6 +129,16 @@ def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOr
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
         return declared(database, data_dir, wanted, say, order)
+    finally:
+        database.close()
+
+
+def _declare(cores: CoresNode, settings: Settings) -> None:
+    from app.store.database.database import Database
+
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        declare_cores(database, cores)
     finally:
         database.close()
 

@@ -9,7 +9,7 @@ import selectors
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 # asyncio runs without TLS, which no one uses on loopback. Importing it would cost each of a node's forty servers
@@ -41,6 +41,7 @@ def main(words: list[str] | None = None) -> int:
     add("--port", type=int, default=0, help="0: any free port, named in the log")
     add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
     add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub follows the profile")
+    add("--kernel", default="", help="instead of a file: a load of the GPU: arithmetic, bandwidth, cache, launches")
     add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
     add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
     add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as in the profile")
@@ -84,18 +85,24 @@ def main(words: list[str] | None = None) -> int:
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
-    backend: Backend
-    if args.file:
-        backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
+    if load := _loader(args, shape):
+        backend: Backend = Threaded(loop, load)
     else:
         held_gib = args.memory_gib or profile.needs_gib(most)
-        load = PlayedLoad(args.name, args.latency, most) if args.latency else None
-        backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", load)
-    start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
+        played = PlayedLoad(args.name, args.latency, most) if args.latency else None
+        backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", played)
+    start_seconds = 0.0 if load else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
         loop.close()
+
+
+def _loader(args: argparse.Namespace, shape: Sequence[int]) -> Callable[[], LoadedModel] | None:
+    """Returns what loads the kernel or the file that is named; None for the stub."""
+    if args.kernel:
+        return lambda: open_kernel(args.kernel)
+    return (lambda: open_model(Path(args.file), shape)) if args.file else None
 
 
 async def serve(
@@ -165,6 +172,15 @@ def open_model(file: Path, shape: Sequence[int]) -> LoadedModel:
     from agents.programs.serve.torchscript import TorchModel
 
     return TorchModel(file, shape)
+
+
+def open_kernel(name: str) -> LoadedModel:
+    """Opens one of the loads of a GPU; raises ValueError for another name."""
+    from agents.programs.serve.kernels import KERNELS, KernelModel
+
+    if name not in KERNELS:
+        raise ValueError(f"there is no kernel {name!r}; there are {', '.join(KERNELS)}")
+    return KernelModel(name)
 
 
 if __name__ == "__main__":

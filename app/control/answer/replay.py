@@ -118,7 +118,7 @@ def record_of(connection: Connection, generation: int) -> Record | None:
 
 def to_json(record: Record) -> bytes:
     """Encodes a record for another machine."""
-    return msgspec.json.encode(msgspec.to_builtins(record, str_keys=True, order="deterministic"))
+    return msgspec.json.encode(record, order="deterministic")
 
 
 def from_json(body: bytes) -> Record:

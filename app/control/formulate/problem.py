@@ -19,6 +19,7 @@ from app.control.domain.specs import (
     pricing_of,
     purchase_of,
     quantile_of,
+    rate_per_second,
     unit_of,
 )
 from app.control.formulate.objective import by_share, counts_shares, priced
@@ -183,7 +184,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         variants=tuple(admitted_variants(spec, model_specs[model_of(spec)])),
         slo_ms=spec["slo"]["latencyMs"],
         percentile=spec["slo"]["percentile"],
-        rate_per_second=spec["ratePerSecond"],
+        rate_per_second=rate_per_second(spec),
         gpu_types=None if gpu_types is None else tuple(gpu_types),
         min_instances=min_instances(spec),
         is_dedicated=spec.get("isolation") == "dedicated",
@@ -200,7 +201,7 @@ def _variation(spec: Spec) -> float:
         return 0.0
     from solvers.latency.bursts import variation_of
 
-    return variation_of(spec["burstiness"], spec["ratePerSecond"], spec["slo"]["latencyMs"])
+    return variation_of(spec["burstiness"], rate_per_second(spec), spec["slo"]["latencyMs"])
 
 
 def _availability(spec: Spec) -> Availability:
