@@ -19,6 +19,7 @@ from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
+from cli.planner_argument import add_planner_argument
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
+    add_planner_argument(parser)
     add_truth_arguments(parser)
     add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
@@ -113,7 +115,10 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     from simulation.own_database import own_database
 
     every = args.reclaim_every and 60 * args.reclaim_every
-    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth)
+    order = SimulationOrder(
+        world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
+        planner=args.planner or "",
+    )  # fmt: skip
     try:
         with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)

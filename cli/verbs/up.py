@@ -21,6 +21,7 @@ from cli.arguments import completes, whole
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, running
+from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
@@ -40,6 +41,7 @@ With DATABASE_URL set, that database is used and no Postgres is started.
 Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
+  gpuwright up --planner hetsev
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
 ADMIN_LABEL = "gpuwright up"
@@ -58,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    add_planner_argument(parser)
     add_truth_arguments(parser)
     add_listening_arguments(parser)
 
@@ -73,7 +76,11 @@ def run(args: argparse.Namespace) -> int:
             log = _write_logs(data_dir, settings)
             _migrate(url)
             token = _admin_token(data_dir, settings)
-            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+            fleet = (
+                None
+                if args.empty
+                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order, args.planner)
+            )
             with contextlib.ExitStack() as children:
 
                 def ready(listening: RunningServer) -> None:
@@ -94,12 +101,14 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder) -> DeclaredFleet | None:
+def _fleet(
+    data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder, planner: str | None
+) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say, order)
+        return declared(database, data_dir, wanted, say, order, planner)
     finally:
         database.close()
 

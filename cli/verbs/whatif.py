@@ -13,6 +13,7 @@ from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data
+from cli.planner_argument import add_planner_argument
 
 EPILOG = """\
 The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
@@ -21,6 +22,7 @@ Examples:
   gpuwright what-if --add-gpu a100=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
+  gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
   gpuwright what-if --price-slo shop/search
 """
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-gpu", metavar="TYPE=N", help="more GPUs of a type", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
+    add_planner_argument(parser)
     parser.add_argument(
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )
@@ -48,8 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
-    if not (args.files or args.add_gpu or args.slo or args.rate or prices):
-        raise Failed("nothing to try: use -f, --add-gpu, --slo, --rate or --price-slos; see: gpuwright what-if --help")
+    compares = bool(args.files or args.add_gpu or args.slo or args.rate or args.planner)
+    if not (compares or prices):
+        allowed = "-f, --add-gpu, --slo, --rate, --planner or --price-slos"
+        raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
         files = sources.read(args.files, recursive=args.recursive)
@@ -61,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
             "addGpu": args.add_gpu,
             "slo": [_of_tenant(change, tenant) for change in args.slo],
             "rate": [_of_tenant(change, tenant) for change in args.rate],
+            "planner": args.planner,
             "priceSlo": [_of_tenant(change, tenant) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
             "seconds": args.seconds or (20 if prices else 6),
@@ -68,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         }
         answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
-        for line in lines(answer, compare=bool(args.files or args.add_gpu or args.slo or args.rate)):
+        for line in lines(answer, compare=compares):
             print(line)
     return exits.OK
 

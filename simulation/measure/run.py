@@ -32,6 +32,7 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
 from simulation.truths import PLANNER, TruthOrder
+from simulation.world import with_policy
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -54,6 +55,7 @@ class SimulationOrder:
     tick_seconds: float = TICK_SECONDS
     reclaim_every_seconds: float | None = None  # a spot node
     truth: TruthOrder = PLANNER
+    planner: str = ""  # instead of the policy's
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,10 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
         spec: dict[str, JSON] = dict(manifest.spec)
         if key.kind is Kind.STATE:
             continue
-        if key.kind is Kind.POLICY:
-            spec["mode"] = "auto"
         if key.kind is Kind.SERVICE:
             spec.pop("mode", None)
         manifests[key] = replace(manifest, spec=spec)
-    if not any(key.kind is Kind.POLICY for key in manifests):
-        policy = Manifest(Kind.POLICY, "", "default", {"mode": "auto"})
-        manifests[policy.key] = policy
-    return DeclaredFiles(manifests)
+    return with_policy(DeclaredFiles(manifests), {"mode": "auto"})
 
 
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
@@ -89,6 +86,8 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     if order.truth.profiles != "declared":
         say("measuring profiles")
     world = in_auto(order.truth.believed(order.world, physics))
+    if order.planner:
+        world = with_policy(world, {"planner": order.planner})
     with (
         FreshSampler(order.work, order.seed) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
@@ -153,6 +152,7 @@ class _MeasuredRun:
         states = Counter(self._plan_states())
         return {
             "hours": self.order.hours,
+            "planner": self.simulation.fleet.truth.problem.policy.planner,
             **cost_figures(self.samples),
             **request_figures(self.samples),
             "plans": states.total(),

@@ -82,5 +82,5 @@ def _promises(problem: Problem) -> dict[str, Service]:
 
 
 def _lasting(policy: Policy) -> Policy:
-    """Returns the policy without prices, and without the horizon, which only weighs moves and often changes."""
-    return replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, horizon_minutes=0.0)
+    """Returns the policy without prices, without the horizon, which only weighs moves, and whoever plans."""
+    return replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, horizon_minutes=0.0, planner="")

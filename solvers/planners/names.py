@@ -1,0 +1,14 @@
+"""The names of planners, as Policy.planner has them."""
+
+from __future__ import annotations
+
+JOINT = "joint"
+HETSEV = "hetsev"
+PLANNERS = (JOINT, HETSEV)
+
+
+class UnknownPlanner(ValueError):
+    """A name that no planner has; the message lists those that there are."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"planner {name!r} is unknown; allowed: {', '.join(PLANNERS)}")
