@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps to spend")
     parser.add_argument("--seed", type=whole(0), metavar="N", default=0, help="seed of the search; default 0")
-    add_planner_argument(parser)
+    add_planner_argument(parser, baselines=True)
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
     completes(
         parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan as JSON to this file"), "files"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solvers.planners.names import HETSEV, UnknownPlanner
+from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, UnknownPlanner
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
 from solvers.planning.judge import Verdict, judge
@@ -75,7 +75,19 @@ def _hetsev() -> PlanDrafter:
     return plan
 
 
-DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {HETSEV: _hetsev}
+def _hpa() -> PlanDrafter:
+    from solvers.baselines.hpa import plan_random
+
+    return plan_random
+
+
+def _hpa_cheapest() -> PlanDrafter:
+    from solvers.baselines.hpa import plan_cheapest
+
+    return plan_cheapest
+
+
+DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {HETSEV: _hetsev, HPA: _hpa, HPA_CHEAPEST: _hpa_cheapest}
 
 
 def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 JOINT = "joint"
 HETSEV = "hetsev"
 PLANNERS = (JOINT, HETSEV)
+HPA = "hpa"
+HPA_CHEAPEST = "hpa-cheapest"
+BASELINES = (HPA, HPA_CHEAPEST)  # what planners are compared with; a policy cannot name them
 
 
 class UnknownPlanner(ValueError):

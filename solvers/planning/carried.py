@@ -16,6 +16,21 @@ from solvers.planning.search.realise import even
 ROUNDING_SHARE = 1e-9  # of a rate
 
 
+def is_admitted(problem: Problem, line: Instance) -> bool:
+    """Returns whether the service may still run this instance: declarations and GPUs may have changed."""
+    service, node = problem.services[line.service], problem.nodes.get(line.node)
+    if node is None or not node.has_gpu(line.gpu) or line.variant not in service.variants:
+        return False
+    profile = problem.profile(line.service, line.variant, line.node)
+    if profile is None or line.batch not in profile.latency_ms:
+        return False
+    templates = {variant.name: variant.template for variant in problem.models[service.model]}
+    template = templates.get(line.variant)
+    if template is not None and node.templates is not None and template not in node.templates:
+        return False
+    return service.gpu_types is None or node.gpu_type in service.gpu_types
+
+
 def accepted_rates(problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob] = ()) -> list[float]:
     """Returns the largest rate of each instance among these neighbours: its SLO holds, and it is not too busy."""
     lines = _residents(problem, seats, jobs)

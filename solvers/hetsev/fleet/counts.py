@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
-from solvers.hetsev.fleet.rooms import FleetRooms
-from solvers.hetsev.fleet.shapes import FleetShape, GpuPool
 from solvers.hetsev.scaling import InstanceType, ScalingBudget, ScalingProblem, ScalingPromise, scale
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
 from solvers.hetsev.scaling.greedy import EXACTLY
 from solvers.hetsev.scaling.problem import Actions
 from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
 
 NODES = 2_000  # of an integer program's search; the programs have a variable for each pool
 SOLVERS = ("ortools", "cbc")  # the second is asked where the first finds nothing

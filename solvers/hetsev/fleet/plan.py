@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_now
 from solvers.hetsev.fleet.memory import FleetMemory
-from solvers.hetsev.fleet.rooms import FleetRooms
-from solvers.hetsev.fleet.shapes import FleetShape, fleet_shapes
+from solvers.hetsev.fleet.shapes import PRESSURE, fleet_shapes
 from solvers.hetsev.placement.problem import PlacementInstance
 from solvers.hetsev.placement.queues import in_fair_order
-from solvers.planning.carried import accepted_rates, carry
+from solvers.planning.carried import accepted_rates, carry, is_admitted
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
+from solvers.planning.rooms import FleetRooms, FleetShape
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each
@@ -30,7 +30,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     state = problem.state
     memory = FleetMemory.recall(knowledge, state.now if state else None)
     jobs = state.jobs if state else ()
-    fleet = _Fleet(problem, [line for line in (state.running if state else ()) if _is_admitted(problem, line)], jobs)
+    fleet = _Fleet(problem, [line for line in (state.running if state else ()) if is_admitted(problem, line)], jobs)
     starts = fleet.decide(memory)
     acting, rounds = {name for name, _ in starts}, 0
     while starts and rounds < MOST_ROUNDS:
@@ -43,28 +43,13 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return PlannerDraft(tuple(instances), unserved, fleet.describe(rounds), memory.knowledge())
 
 
-def _is_admitted(problem: Problem, line: Instance) -> bool:
-    """Returns whether the service may still run this instance: declarations and GPUs may have changed."""
-    service, node = problem.services[line.service], problem.nodes.get(line.node)
-    if node is None or not node.has_gpu(line.gpu) or line.variant not in service.variants:
-        return False
-    profile = problem.profile(line.service, line.variant, line.node)
-    if profile is None or line.batch not in profile.latency_ms:
-        return False
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
-    template = templates.get(line.variant)
-    if template is not None and node.templates is not None and template not in node.templates:
-        return False
-    return service.gpu_types is None or node.gpu_type in service.gpu_types
-
-
 class _Fleet:
     """The instances while the plan is made, by service."""
 
     def __init__(self, problem: Problem, seats: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
         self.problem = problem
         self.seats = list(seats)
-        self.rooms = FleetRooms(problem, seats, jobs)
+        self.rooms = FleetRooms(problem, seats, jobs, PRESSURE)
         self._jobs = jobs
         self._made: Counter[str] = Counter()
         order = sorted(problem.services.values(), key=lambda service: (-service.priority, service.name))
@@ -87,7 +72,7 @@ class _Fleet:
         if gone:
             left = {id(line) for line in gone}
             self.seats = [seat for seat in self.seats if id(seat) not in left]
-            self.rooms = FleetRooms(self.problem, self.seats, self._jobs)
+            self.rooms = FleetRooms(self.problem, self.seats, self._jobs, PRESSURE)
             self._count()
         return starts
 

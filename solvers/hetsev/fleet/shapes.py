@@ -7,52 +7,17 @@ instance has a share of the SMs, so each tenth of them is a shape, with the batc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from solvers.latency import limits
 from solvers.planning.problem import Curve, Problem, Profile, Service
+from solvers.planning.rooms import FleetShape, GpuPool
 from solvers.planning.search.promise import accepted_loads
 
 STEP_SM_PERCENT = 10
 PRESSURE = 0.7  # of all on a shared GPU; beside it, times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPool:
-    """All GPUs of one type at one price, of nodes that offer the same templates."""
-
-    gpu_type: str
-    price_per_hour: float
-    templates: frozenset[str] | None
-
-    def offers(self, template: str | None) -> bool:
-        return template is None or self.templates is None or template in self.templates
-
-
-@dataclass(frozen=True, slots=True)
-class FleetShape:
-    """The shape of an instance in a pool, and the most that it should carry beside neighbours."""
-
-    pool: GpuPool
-    variant: str
-    batch: int
-    sm_percent: int
-    memory_gib: float
-    pressure: float
-    top_w: float
-    cpu_cores: float
-    host_memory_gib: float
-    exec_ms: float
-    start_seconds: float
-    rate_per_second: float
-    share: float  # of the GPU, that is paid for
-
-    @property
-    def price_per_hour(self) -> float:
-        return self.pool.price_per_hour * self.share
 
 
 def fleet_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> dict[GpuPool, list[FleetShape]]:

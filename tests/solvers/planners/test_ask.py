@@ -9,7 +9,7 @@ import pytest
 
 from app.manifests.fleet import PolicySpec
 from solvers.planners.ask import DRAFTERS, PlanRefused, drafter_of, find_plan, judge_draft
-from solvers.planners.names import JOINT, PLANNERS, UnknownPlanner
+from solvers.planners.names import BASELINES, JOINT, PLANNERS, UnknownPlanner
 from solvers.planning.judge import judge
 from solvers.planning.planner_draft import PlannerBudget
 from solvers.planning.solve import SolveBudget, solve
@@ -20,7 +20,7 @@ FEW = SolveBudget(seconds=None, work=5)
 
 
 def test_every_name_plans_and_manifests_know_the_same_names() -> None:
-    assert {JOINT, *DRAFTERS} == set(PLANNERS)
+    assert {JOINT, *DRAFTERS} == {*PLANNERS, *BASELINES}
     assert get_args(PolicySpec.model_fields["planner"].annotation) == PLANNERS
     with pytest.raises(UnknownPlanner, match="allowed: joint, hetsev"):
         drafter_of("someone")

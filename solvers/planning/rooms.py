@@ -1,18 +1,19 @@
-"""Tracks the free room of every GPU and node of a fleet while instances are placed: HetSev, algorithm 1, lines 7 to 13.
+"""Tracks the free room of every GPU and node of a fleet while instances are placed one after the other.
 
-HetSev checks CPU cores, host memory, GPU memory and the anti-affinity of equal models. SMs, watts, clients, dedicated
-services, jobs and tenants' limits are rules of this product, which no plan may break.
+It knows the rules that no plan may break: SMs, memory, watts, clients, CPU cores, host memory, equal models, dedicated
+services, jobs and tenants' limits.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.hetsev.fleet.shapes import PRESSURE, FleetShape, GpuPool
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
 
@@ -21,11 +22,49 @@ SLACK = 1e-9
 UNLIMITED = 2**31
 
 
+@dataclass(frozen=True, slots=True)
+class GpuPool:
+    """All GPUs of one type at one price, of nodes that offer the same templates."""
+
+    gpu_type: str
+    price_per_hour: float
+    templates: frozenset[str] | None
+
+    def offers(self, template: str | None) -> bool:
+        return template is None or self.templates is None or template in self.templates
+
+
+@dataclass(frozen=True, slots=True)
+class FleetShape:
+    """The shape of an instance in a pool, and the most that it should carry beside neighbours."""
+
+    pool: GpuPool
+    variant: str
+    batch: int
+    sm_percent: int
+    memory_gib: float
+    pressure: float
+    top_w: float
+    cpu_cores: float
+    host_memory_gib: float
+    exec_ms: float
+    start_seconds: float
+    rate_per_second: float
+    share: float  # of the GPU, that is paid for
+
+    @property
+    def price_per_hour(self) -> float:
+        return self.pool.price_per_hour * self.share
+
+
 class FleetRooms:
     """The GPUs of a fleet as arrays, and what is free on each."""
 
-    def __init__(self, problem: Problem, seats: Iterable[Instance], jobs: Iterable[PlacedJob]) -> None:
+    def __init__(
+        self, problem: Problem, seats: Iterable[Instance], jobs: Iterable[PlacedJob], most_pressure: float = inf
+    ) -> None:
         self.problem = problem
+        self._most_pressure = most_pressure  # of all on a shared GPU
         self.places: list[Place] = [(node.name, gpu) for node in problem.nodes.values() for gpu in node.gpus]
         self._at = {place: number for number, place in enumerate(self.places)}
         nodes = [problem.nodes[name] for name, _ in self.places]
@@ -81,11 +120,17 @@ class FleetRooms:
         able = self._able(shape, service)
         if not able.any() or not self._tenant_room(shape, service):
             return None
-        at = int(np.where(able, self.free_gib, -1.0).argmax())
-        self._hold(at, shape.sm_percent, shape.memory_gib, shape.pressure, shape.top_w)
-        self._use_node(at, shape.cpu_cores, shape.host_memory_gib)
-        self._note(at, service, shape.sm_percent)
-        return self.places[at]
+        return self._take(int(np.where(able, self.free_gib, -1.0).argmax()), shape, service)
+
+    def idle_places(self, shape: FleetShape, service: Service) -> list[Place]:
+        """Returns the GPUs of the shape's pool on which nothing runs and an instance fits."""
+        if not self._tenant_room(shape, service):
+            return []
+        return [self.places[at] for at in np.flatnonzero(self._able(shape, service) & (self._clients == 0))]
+
+    def put_on(self, place: Place, shape: FleetShape, service: Service) -> Place:
+        """Places an instance on this GPU, which has room for it."""
+        return self._take(self._at[place], shape, service)
 
     def why_not(self, shape: FleetShape, service: Service) -> str:
         """Names the limit that keeps another instance off every GPU of its type."""
@@ -112,7 +157,7 @@ class FleetRooms:
             & (self._free_w * (1 + SLACK) >= shape.top_w)
             & (self._clients < policy.clients_per_gpu)
             & (self._models[service.model] < policy.same_model_per_gpu)
-            & (alone | (self._pressure + shape.pressure <= PRESSURE + SLACK))
+            & (alone | (self._pressure + shape.pressure <= self._most_pressure + SLACK))
             & (self._cores[self._node] * (1 + SLACK) >= shape.cpu_cores)
             & (self._host_gib[self._node] * (1 + SLACK) >= shape.host_memory_gib)
         )
@@ -122,6 +167,12 @@ class FleetRooms:
         if int(used.sum()) < service.min_instances:  # so many of its instances run on different GPUs
             able &= ~used
         return able
+
+    def _take(self, at: int, shape: FleetShape, service: Service) -> Place:
+        self._hold(at, shape.sm_percent, shape.memory_gib, shape.pressure, shape.top_w)
+        self._use_node(at, shape.cpu_cores, shape.host_memory_gib)
+        self._note(at, service, shape.sm_percent)
+        return self.places[at]
 
     def _tenant_room(self, shape: FleetShape, service: Service) -> int:
         limit, share = self.problem.limits.get(service.tenant), self._share(service, shape.sm_percent)
