@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import logging
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.manifests.model import Kind
@@ -20,6 +16,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_planner_argument
+from cli.quiet import ended_by_signals, quiet_log
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
@@ -120,7 +117,7 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
         planner=args.planner or "",
     )  # fmt: skip
     try:
-        with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
+        with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
@@ -218,30 +215,3 @@ def _counts(figures: Mapping[str, Any]) -> str:
 
 def _ratio(held: float, other: float) -> str:
     return f"{held / other:.3f}" if other else "-"
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Ends the run on SIGTERM, or when its terminal closes, as Ctrl-C does."""
-
-    def end(number: int, frame: FrameType | None) -> Any:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Hides warnings, for example about slow statements: in virtual time they mean nothing."""
-    log = logging.getLogger()
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
