@@ -106,7 +106,7 @@ class PolicySpec(Spec):
     share_pressure: Fraction = Field(0.5, description="Pressure to assume on the free share of a shared GPU")
     energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
-    planner: Literal["joint", "hetsev"] = Field(
+    planner: Literal["joint", "hetsev", "mudi"] = Field(
         "joint", description="Who plans: services, batches, shares and GPUs together, or a published system's method"
     )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, UnknownPlanner
+from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
 from solvers.planning.judge import Verdict, judge
@@ -75,6 +75,12 @@ def _hetsev() -> PlanDrafter:
     return plan
 
 
+def _mudi() -> PlanDrafter:
+    from solvers.mudi.fleet import plan
+
+    return plan
+
+
 def _hpa() -> PlanDrafter:
     from solvers.baselines.hpa import plan_random
 
@@ -87,12 +93,20 @@ def _hpa_cheapest() -> PlanDrafter:
     return plan_cheapest
 
 
-DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {HETSEV: _hetsev, HPA: _hpa, HPA_CHEAPEST: _hpa_cheapest}
+DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
+    HETSEV: _hetsev,
+    MUDI: _mudi,
+    HPA: _hpa,
+    HPA_CHEAPEST: _hpa_cheapest,
+}
 
 
 def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:
-    """Adds the jobs that fit beside the services and has all of it judged; PlanRefused names the rules it breaks."""
-    plan, of_jobs = with_jobs(problem, draft.instances, draft.unserved)
+    """Has the draft judged, with the jobs that fit if it has none; PlanRefused names the rules it breaks."""
+    if draft.jobs is None:
+        plan, of_jobs = with_jobs(problem, draft.instances, draft.unserved)
+    else:
+        plan, of_jobs = Plan(draft.instances, draft.jobs, draft.unserved, draft.unplaced), ""
     is_simulated = len(plan.instances) <= MOST_SIMULATED_INSTANCES
     verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
     if not verdict.is_right:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 JOINT = "joint"
 HETSEV = "hetsev"
-PLANNERS = (JOINT, HETSEV)
+MUDI = "mudi"
+PLANNERS = (JOINT, HETSEV, MUDI)
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
 BASELINES = (HPA, HPA_CHEAPEST)  # what planners are compared with; a policy cannot name them

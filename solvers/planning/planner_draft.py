@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from solvers.planning.plan import Unserved
-from solvers.planning.problem import Instance, Knowledge, Problem
+from solvers.planning.plan import Unplaced, Unserved
+from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,17 @@ class PlannerBudget:
 
 @dataclass(frozen=True, slots=True)
 class PlannerDraft:
-    """The instances of all services with their rates, the rates that none carries, and what to remember."""
+    """The instances of all services with their rates, the rates that none carries, and what to remember.
+
+    A planner that also places jobs says which are left out; without `jobs` they are added as beside any plan.
+    """
 
     instances: tuple[Instance, ...]
     unserved: tuple[Unserved, ...]
     method: str
     knowledge: Mapping[str, Any] = field(default_factory=dict)
+    jobs: tuple[PlacedJob, ...] | None = None
+    unplaced: tuple[Unplaced, ...] = ()
 
 
 class PlanDrafter(Protocol):

@@ -8,12 +8,12 @@ from math import ceil
 from random import Random
 from typing import TypeAlias
 
-from solvers.baselines.hpa.shapes import whole_gpu_shapes
 from solvers.planning.carried import accepted_rates, carry, is_admitted
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.whole_gpus import whole_gpu_shapes
 
 TOLERANCE_SHARE = 0.1
 STABLE_SECONDS = 300.0

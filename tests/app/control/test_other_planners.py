@@ -24,6 +24,12 @@ def running(simulation: Simulation) -> set[str]:
     return {line.id for wanted in simulation.planner.store.view().target.values() for line in wanted.instances}
 
 
+def shares(simulation: Simulation) -> list[tuple[str, float]]:
+    """Returns the GPU and the SM% of each instance that is to run."""
+    target = simulation.planner.store.view().target
+    return [(f"{name}/{line.gpu}", line.sm_percent) for name, wanted in target.items() for line in wanted.instances]
+
+
 def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(database_url: str) -> None:
     world = small(gpus=6, rates=(200.0, 150.0), planner="hetsev", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
@@ -49,6 +55,27 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
         assert record.plan.certificate.bound is not None
         assert replay(from_json(to_json(record)), Inline()).is_identical
     assert any(record.recipe["knowledge"]["hetsev"]["overSince"] for record in made if record.recipe["knowledge"])
+
+
+def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), planner="mudi", cycleSeconds=15)
+    shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
+    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.advance(RISES_AT, 2.0)
+        before = shares(simulation)
+        assert len({place for place, _ in before}) == len(before) == 2
+        simulation.advance(RISES_AT, 2.0)
+        after = shares(simulation)
+        assert {place for place, _ in before} == {place for place, _ in after}
+        assert sum(sm for _, sm in after) > sum(sm for _, sm in before)
+        assert simulation.history.kinds(60.0)["resize"] >= 1
+        read = simulation.database.read
+        records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
+    assert len(records) >= 2
+    for record in records:
+        assert record
+        assert record.recipe["planner"] == "mudi"
+        assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
