@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cli.children import Children, Say
 
 if TYPE_CHECKING:
+    from app.manifests.model import Manifest
     from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
@@ -58,15 +59,24 @@ def fleet_file() -> Path:
 
 
 def declared(
-    database: Database, data_dir: Path, wanted: FleetSize, say: Say, order: TruthOrder | None = None
+    database: Database,
+    data_dir: Path,
+    wanted: FleetSize,
+    say: Say,
+    order: TruthOrder | None = None,
+    planner: str | None = None,
 ) -> DeclaredFleet | None:
     """Returns the fleet of this data folder, declared now if the world is empty; None if a user declared the world."""
     import msgspec
 
+    from app.manifests.offline import DeclaredFiles
     from simulation import world as worlds
 
     path = data_dir / KEPT
     if path.exists():
+        if planner:
+            known = database.read(worlds.of_store)
+            worlds.put(database, DeclaredFiles({policy.key: policy for policy in _policies(known, planner)}))
         return msgspec.json.decode(path.read_bytes(), type=DeclaredFleet)
     if database.read(worlds.of_store).manifests:
         say(f"{data_dir} holds your own manifests, so no fleet is simulated there")
@@ -79,12 +89,22 @@ def declared(
     else:
         world = worlds.of_files(fleet_file())
         made = _with_real(world)
+    if planner:
+        world = worlds.with_policy(world, {"planner": planner})
     physics = order.physics() if order else None
     if order and physics is not None:
         made = replace(made, truth=order.words, driver=_driver(world, made, order, physics, data_dir / MEMORY))
     worlds.put(database, world)
     path.write_text(json.dumps(asdict(made)))
     return made
+
+
+def _policies(world: DeclaredFiles, planner: str) -> list[Manifest]:
+    """Returns the policy of a declared world with another planner."""
+    from app.manifests.model import Kind
+    from simulation.world import with_policy
+
+    return with_policy(world, {"planner": planner}).of(Kind.POLICY)
 
 
 def generated(gpus: int, services: int) -> DeclaredFiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -35,6 +35,9 @@ class WhatIfRequest(BaseModel):
     add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
+    planner: Annotated[
+        Literal["", "joint", "hetsev", "mudi"], Field(description="Who plans then, instead of the policy's planner")
+    ] = ""
     price_slo: Annotated[
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
     ] = []
@@ -89,7 +92,7 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
         raise HttpProblem("bad-request", f"addGpu adds {sum(gpus.values())} GPUs; allowed: {MOST_GPUS} together")
     slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
-    return WhatIfChange(_declared(wanted), (), gpus, slos, rates)
+    return WhatIfChange(_declared(wanted), (), gpus, slos, rates, query.planner)
 
 
 def _declared(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:

@@ -111,6 +111,9 @@ class PolicySpec(Spec):
     )
     carbon: CarbonSpec | None = Field(None, description="Price and intensity of the carbon that energy emits")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
+    planner: Literal["joint", "hetsev", "mudi"] = Field(
+        "joint", description="Who plans: services, batches, shares and GPUs together, or a published system's method"
+    )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
     cycle_seconds: Positive = Field(30, description="Time between full planning cycles")
     lost_after_seconds: Positive = Field(120, description="Silence after which a node counts as lost")

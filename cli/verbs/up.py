@@ -22,6 +22,7 @@ from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, runnin
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
+from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
@@ -49,6 +50,7 @@ With DATABASE_URL set, that database is used and no Postgres is started.
 Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
+  gpuwright up --planner hetsev
   gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
@@ -69,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    add_planner_argument(parser)
     parser.add_argument(
         "--cores", metavar="N", type=whole(1), help="instead of simulated GPUs: N CPU cores of this machine, as a node"
     )
@@ -93,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
             _migrate(url)
             token = _admin_token(data_dir, settings)
             fleet = (
-                None if args.empty or cores else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+                None
+                if args.empty or cores
+                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order, args.planner)
             )
             if cores is not None:
                 _declare(cores, settings)
@@ -123,12 +128,14 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder) -> DeclaredFleet | None:
+def _fleet(
+    data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder, planner: str | None
+) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say, order)
+        return declared(database, data_dir, wanted, say, order, planner)
     finally:
         database.close()
 

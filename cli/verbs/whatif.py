@@ -15,6 +15,7 @@ from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
+from cli.planner_argument import add_planner_argument
 from cli.selection import find
 
 EPILOG = """\
@@ -24,6 +25,7 @@ Examples:
   gpuwright what-if --add-gpu a100=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
+  gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
   gpuwright what-if --price-slo shop/search
   gpuwright what-if --objective                 plans between money, energy, carbon and accuracy
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-gpu", metavar="TYPE=N", help="more GPUs of a type", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
+    add_planner_argument(parser)
     parser.add_argument(
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )
@@ -55,9 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
-    if not (args.files or args.add_gpu or args.slo or args.rate or prices or args.objective):
-        known = "-f, --add-gpu, --slo, --rate, --price-slos or --objective"
-        raise Failed(f"nothing to try: use {known}; see: gpuwright what-if --help")
+    compares = bool(args.files or args.add_gpu or args.slo or args.rate or args.planner)
+    if not (compares or prices or args.objective):
+        allowed = "-f, --add-gpu, --slo, --rate, --planner, --price-slos or --objective"
+        raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
         files = sources.read(args.files, recursive=args.recursive)
@@ -68,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
             "addGpu": args.add_gpu,
             "slo": [_of_tenant(client, change) for change in args.slo],
             "rate": [_of_tenant(client, change) for change in args.rate],
+            "planner": args.planner,
             "priceSlo": [_of_tenant(client, change) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
             "objective": args.objective or None,
@@ -77,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"planning twice, for at most {query['seconds']:g} s"):
             answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
-        for line in lines(answer, compare=bool(args.files or args.add_gpu or args.slo or args.rate)):
+        for line in lines(answer, compare=compares):
             print(line)
         if answer["seconds"] < query["seconds"] and not args.work:
             say(f"nothing better was found for a while, after {answer['seconds']:.1f} s; --seconds 60 looks longer")

@@ -82,5 +82,6 @@ def _promises(problem: Problem) -> dict[str, Service]:
 
 
 def _lasting(policy: Policy) -> Policy:
-    """Returns the policy without prices, and without the horizon, which only weighs moves and often changes."""
-    return replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, money_weight=1.0, horizon_minutes=0.0)
+    """Returns the policy without prices and planner, and without the horizon, which only weighs moves."""
+    lasting = replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, money_weight=1.0, horizon_minutes=0.0)
+    return replace(lasting, planner="")

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
 from solvers.planning.indexes import are_rising
@@ -14,6 +14,7 @@ from solvers.planning.indexes import gpu_indexes as gpu_indexes
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
+Knowledge: TypeAlias = Mapping[str, Any]  # JSON: it is recorded with each plan, and replayed
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
 LimitSource: TypeAlias = Literal["declared", "share", "budget"]
 
@@ -105,6 +106,7 @@ class Profile:
     latency_ms: Mapping[int, Curve]  # batch -> curve of the time of one batch, alone, at the highest clock
     memory_gib: Mapping[int, float]  # batch -> GPU memory
     demand: Demand = Demand()
+    start_seconds: float = 20.0  # from start to warm
 
     @property
     def key(self) -> ProfileKey:
@@ -177,6 +179,7 @@ class Policy:
     energy_price_per_kwh: float = 0.0  # all that an objective makes of a kilowatt-hour: money, energy and carbon
     money_weight: float = 1.0  # of a GPU's price in the account that plans are chosen by
     power_budget_w: float | None = None
+    planner: str = "joint"  # solvers.planners.names has them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +232,12 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True)
 class RunningState:
-    """The instances and jobs that run now."""
+    """The instances and jobs that run now, and what their planner remembers."""
 
     now: datetime | None = None
     running: tuple[Instance, ...] = ()
     jobs: tuple[PlacedJob, ...] = ()
+    knowledge: Knowledge = field(default_factory=dict)  # by planner: what it remembers from its last question
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from app.control.domain.specs import (
     purchase_of,
     quantile_of,
     rate_per_second,
+    start_seconds_of,
     unit_of,
 )
 from app.control.formulate.objective import by_share, counts_shares, priced
@@ -66,6 +67,7 @@ POLICY_FIELDS = {
     "share_pressure": "sharePressure",
     "energy_price_per_kwh": "energyPricePerKwh",
     "power_budget_w": "powerBudgetW",
+    "planner": "planner",
 }
 
 
@@ -171,7 +173,15 @@ def _demand(spec: Spec) -> Demand:
 def _profile(spec: Spec) -> Profile:
     latency_ms = {int(batch): curve(table) for batch, table in spec["latencyMs"].items()}
     memory_gib = {int(batch): memory for batch, memory in spec["memoryGib"].items()}
-    return Profile(model_of(spec), spec["variant"], gpu_type_of(spec), latency_ms, memory_gib, _demand(spec))
+    return Profile(
+        model_of(spec),
+        spec["variant"],
+        gpu_type_of(spec),
+        latency_ms,
+        memory_gib,
+        _demand(spec),
+        start_seconds_of(spec),
+    )
 
 
 def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:

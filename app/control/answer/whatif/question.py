@@ -18,6 +18,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solved
+from solvers.planners.names import JOINT
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState, WrongProblem
 from solvers.planning.wire import to_json
@@ -66,10 +67,13 @@ class WhatIf(Aside):
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
                 return {"failed": answer.message or str(answer.outcome)}
         plans = [answer.plan for answer in found if answer.plan]
-        before = after = WhatIfSide(now, plans[0])
-        if not same:  # each side also tries the other's plan, since two searches from scratch differ by luck as well
+        before, after = WhatIfSide(now, plans[0]), WhatIfSide(then, plans[-1])
+        is_joint = {now.policy.planner, then.policy.planner} == {JOINT}
+        if (
+            not same and is_joint
+        ):  # each side also tries the other's plan, since two searches from scratch differ by luck as well
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
-            after = WhatIfSide(then, plans[1]).or_better(before.plan).or_better(self._adapt(then, before.plan))
+            after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
         comparison = compare(before, after, self.change.services)
         comparison["inForce"] = in_force(today)
         comparison["seconds"] = time.monotonic() - began
