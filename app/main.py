@@ -118,6 +118,13 @@ def assemble(settings: Settings) -> FastAPI:
     for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
         pool = used.engine.pool
         metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    _route(app)
+    errors.install(app)
+    document.install(app)
+    return app
+
+
+def _route(app: FastAPI) -> None:
     for router in (
         *map(objects.router, STORED),
         *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
@@ -127,9 +134,6 @@ def assemble(settings: Settings) -> FastAPI:
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
     app.include_router(console.router)
-    errors.install(app)
-    document.install(app)
-    return app
 
 
 def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.control.decide.around import AROUND_KEY, Answering, FoundAnswer, answer_around_rests, answer_elsewhere
+from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.fallback import draft_fallback
-from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
+from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
+from app.control.decide.stopped import complete, lacks_nothing
 from app.control.decide.telling import events_of, spell_held_back
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
@@ -72,9 +73,8 @@ def run_cycle(
     with phase("pose"):
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)
-        cycle = _Cycle(
-            store, solver, before, budget, reason, snapshot, question, asked, before.regrets, before.knowledge
-        )
+        kept = before.regrets, before.knowledge
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, *kept)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
     if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
@@ -232,22 +232,10 @@ class _Cycle:
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
         self.store.note(SolveOutcome.UNCHANGED, reason, spell_held_back(held), self.snapshot if held else None)
-        if self.snapshot.is_stopped and self._is_reached(decision, wanted):
-            self._complete()
+        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        if self.snapshot.is_stopped and is_whole and lacks_nothing(self.snapshot, self.question, decision, wanted):
+            complete(self.store, self.snapshot)
         return self._unchanged(decision)
-
-    def _is_reached(self, decision: Decision, wanted: Decision) -> bool:
-        """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
-        # Else more may be wanted than was asked for.
-        is_whole = self.asked is self.question and AROUND_KEY not in wanted.answer.recipe
-        is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
-        return is_whole and not is_failing and differs_by_cost_alone(self.snapshot, self.question, wanted)
-
-    def _complete(self) -> None:
-        """Completes the stopped plan in force."""
-        generation, why = self.snapshot.target, "nothing that its rollout left out is needed any more"
-        event = event_of(Reason.ROLLOUT_DONE, why, kind="Plan", name=f"p{generation}", generation=generation)
-        self.store.change_state(generation, PlanState.STOPPED, PlanState.DONE, why, [event])
 
     def record(self, decision: Decision) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
@@ -282,8 +270,6 @@ class _Cycle:
         return replace(self.record(found), last_question=self.before) if found else None
 
     def _fallback(self, outcome: SolveOutcome) -> Decision | None:
-        if outcome not in FAILURES or not self.question.falls_short:
-            return None
         with phase("fall_back"):
             return draft_fallback(self.snapshot, outcome, self.solver, self.reason)
 

@@ -22,9 +22,10 @@ from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, runnin
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
+from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
 from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order
-from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
+from cli.verbs.serve import add_listening_arguments, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
@@ -40,11 +41,11 @@ plans what you apply, in the mode of your Policy (default: advisory, which only 
 
 While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
 
-The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 --cores N offers CPU cores of this machine instead, to models in ONNX and TorchScript files: the world is one node
 called `here`, with the GPU type `cpu`, behind a real gateway. A share in percent is a share of the cores' time, which
 cgroups enforce (as root).
 
+The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 With DATABASE_URL set, that database is used and no Postgres is started.
 
 Examples:
@@ -54,7 +55,6 @@ Examples:
   gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
-ADMIN_LABEL = "gpuwright up"
 PLANS_YOURS = "  planner   plans what you apply, as the Policy's mode allows; see: gpuwright plan show"
 
 
@@ -90,11 +90,11 @@ def run(args: argparse.Namespace) -> int:
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
         cores = cores_node(args.cores, args.models)
-        with _database(data_dir, settings) as url:
-            settings = replace(settings, database_url=url, database_direct=_direct(settings))
+        with own_database(data_dir, settings, say) as url:
+            settings = replace(settings, database_url=url, database_direct=connects_directly(settings))
             log = _write_logs(data_dir, settings)
-            _migrate(url)
-            token = _admin_token(data_dir, settings)
+            migrate(url)
+            token = admin_token(data_dir, settings)
             fleet = (
                 None
                 if args.empty or cores
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
                     context = _remember(data_dir, reached, settings.tls_cert, contexts)
                     seconds = time.monotonic() - started
                     print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
-                    print(console_line(reached, _console_link(data_dir, settings)), flush=True)
+                    print(console_line(reached, console_link(data_dir, settings)), flush=True)
                     if fleet is not None:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
@@ -180,79 +180,6 @@ def _ended_by_signals() -> Iterator[list[RunningServer]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
-    """Yields the URL of DATABASE_URL, or of our own Postgres while the block lasts."""
-    from app.embedded import EmbeddedPostgres
-    from app.postgres.faults import PostgresError
-    from app.postgres.lock import FolderLock
-
-    try:
-        if settings.database_url:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = FolderLock(data_dir)
-            try:
-                yield settings.database_url
-            finally:
-                lock.release()
-        else:
-            with EmbeddedPostgres(data_dir, say=say) as server:
-                yield server.url
-    except (PostgresError, OSError) as error:
-        raise Failed(str(error)) from error
-
-
-def _direct(settings: Settings) -> bool:
-    """Returns whether to connect without a pooler, as to the embedded Postgres."""
-    return settings.database_direct or not settings.database_url
-
-
-def _migrate(url: str) -> None:
-    from sqlalchemy.exc import OperationalError
-
-    from app.store.database import schema
-
-    try:
-        schema.migrate(url)
-    except schema.SchemaError as error:
-        raise Failed(str(error), exits.REFUSED) from error
-    except OperationalError as error:
-        raise Failed(f"the database cannot be reached: {cause_of(error)}", exits.UNREACHABLE) from error
-
-
-def _admin_token(data_dir: Path, settings: Settings) -> str:
-    """Returns the admin token if it was made just now, else nothing: it is shown once."""
-    from app import tokens
-    from app.store.access import tokens as rows
-    from app.store.database.database import Database
-    from cli.admin import made
-
-    path = data_dir / "admin.token"
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        text = path.read_text().strip() if path.exists() else ""
-        known = tokens.parse(text)
-        row = database.read(lambda connection: rows.find_live(connection, known[0])) if known else None
-        if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
-            return ""
-        return made(database, path, ADMIN_LABEL).text
-    finally:
-        database.close()
-
-
-def _console_link(data_dir: Path, settings: Settings) -> str:
-    """Returns a one-time link for the holder of admin.token; nothing where that is not ours to use."""
-    from app import sessions, tokens
-    from app.store.database.database import Database
-
-    known = tokens.parse((data_dir / "admin.token").read_text().strip())
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        return sessions.link_for(database, known[0]) if known else ""
-    finally:
-        database.close()
 
 
 def _refuse_before_any_work(data_dir: Path, settings: Settings) -> None:

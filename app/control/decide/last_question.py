@@ -22,7 +22,6 @@ JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothin
 OTHER_SEED_AFTER = timedelta(minutes=5)  # each time after twice as long
 REFUSED_AGAIN_AFTER = timedelta(seconds=30)  # where what was due has no order of steps: another plan may have one
 MOST_DOUBLINGS = 6
-MOST_SPELLED = 5  # held-back changes, in a message
 FAILED = (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG)
 
 
