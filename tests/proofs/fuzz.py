@@ -114,8 +114,8 @@ class Fuzzer:
             return FuzzToken("nonsense", rng.choice(["gw_nobody_nothing", "gw_é", "x" * 500]), False)
         if rng.random() < 0.3:
             return self._tokens[0]
-        good = [token for token in self._tokens if token.kind not in ENDED]
-        return rng.choice(self._tokens if rng.random() < 0.1 else good)
+        is_ended = rng.random() < 0.04
+        return rng.choice([token for token in self._tokens if (token.kind in ENDED) is is_ended])
 
     def request(self, token: str) -> tuple[str, str, bytes]:
         rng, hostile = self._rng, self._hostile

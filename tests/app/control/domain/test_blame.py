@@ -35,6 +35,10 @@ class Dies(Inline):
             return SolverAnswer(SolveOutcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        """Ends as well: else the second method would serve it."""
+        return SolverAnswer(SolveOutcome.CRASHED, None, "the solver's process ended with SIGSEGV", {"kind": "add"})
+
 
 def world(*services: dict[str, Any]) -> DeclaredFiles:
     models = [manifest for name in ("a", "b") for manifest in (model(name), profile(name))]
