@@ -15,12 +15,9 @@ from cli.output import as_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
     from solvers.interference import Neighbour, SlowdownObservation
-    from solvers.interference.scalars import MeasuredScalars, SpreadValue
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
-DIGITS = 4
-MOST_PRESSURE = 1.0  # that a Profile may have
 MOST_CLOCK_MHZ = 100_000
 
 
@@ -40,6 +37,7 @@ class NeighbourRow:
 
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
+    from app.campaigns.company_profiles import scalar_fields
     from solvers.interference import fit
     from solvers.interference.scalars import pressure_and_sensitivity
 
@@ -47,7 +45,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
         model = fit(observations).measured
-        values = {name: _entry(each) for name, each in pressure_and_sensitivity(observations).items()}
+        values = {name: scalar_fields(each) for name, each in pressure_and_sensitivity(observations).items()}
         found.append(
             {
                 "gpuType": gpu_type,
@@ -72,21 +70,6 @@ def _said(found: Mapping[str, Any]) -> str:
         return f"{head}; too few different mixes to leave some out"
     missed = f"one pressure and sensitivity a model miss a left-out mix by {100 * scalar:.2g} %"
     return f"{head}; {missed}; best is {found['method']} with {100 * error:.2g} %"
-
-
-def _entry(scalars: MeasuredScalars) -> dict[str, Any]:
-    """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
-    entry: dict[str, Any] = {}
-    if scalars.pressure:
-        entry["pressure"] = {str(at): _uncertain(each, MOST_PRESSURE) for at, each in scalars.pressure.items()}
-    if scalars.sensitivity:
-        entry["sensitivity"] = _uncertain(scalars.sensitivity)
-    return entry
-
-
-def _uncertain(value: SpreadValue, most: float = float("inf")) -> dict[str, Any]:
-    mean, q90 = (round(min(most, each), DIGITS) for each in (value.mean, value.q90))
-    return {"mean": mean, "q90": q90, "n": value.samples, "source": "measured"}
 
 
 def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:

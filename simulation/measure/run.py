@@ -32,6 +32,7 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
 from simulation.truths import PLANNER, TruthOrder
+from simulation.world import with_policy
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -56,6 +57,7 @@ class SimulationOrder:
     reclaim_every_seconds: float | None = None  # a spot node
     truth: TruthOrder = PLANNER
     is_compared: bool = True  # with fresh plans and peers, which take most of the time
+    planner: str = ""  # instead of the policy's
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,10 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
         spec: dict[str, JSON] = dict(manifest.spec)
         if key.kind is Kind.STATE:
             continue
-        if key.kind is Kind.POLICY:
-            spec["mode"] = "auto"
         if key.kind is Kind.SERVICE:
             spec.pop("mode", None)
         manifests[key] = replace(manifest, spec=spec)
-    if not any(key.kind is Kind.POLICY for key in manifests):
-        policy = Manifest(Kind.POLICY, "", "default", {"mode": "auto"})
-        manifests[policy.key] = policy
-    return DeclaredFiles(manifests)
+    return with_policy(DeclaredFiles(manifests), {"mode": "auto"})
 
 
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
@@ -91,6 +88,8 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     if order.truth.profiles != "declared":
         say("measuring profiles")
     world = in_auto(order.truth.believed(order.world, physics))
+    if order.planner:
+        world = with_policy(world, {"planner": order.planner})
     with (
         FreshSampler(order.work, order.seed) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
@@ -157,6 +156,7 @@ class _MeasuredRun:
         costs = cost_figures(self.samples)
         return {
             "hours": self.order.hours,
+            "planner": self.simulation.fleet.truth.problem.policy.planner,
             **(costs if self.order.is_compared else {name: costs[name] for name in OF_THE_RUN_ALONE}),
             **request_figures(self.samples),
             "plans": states.total(),
@@ -244,4 +244,7 @@ def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool
 
 
 def _counts(total: Total) -> RequestCounts:
-    return RequestCounts(total.answered + total.errors, total.within, total.turned_away + total.refused)
+    shed = total.turned_away + total.refused
+    return RequestCounts(
+        total.answered + total.errors, total.within, shed, total.answered, total.accuracy_sum
+    )  # fmt: skip
