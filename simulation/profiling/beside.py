@@ -19,7 +19,7 @@ MOST_PRESSURE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class MeasuredGroup:
     """A group that ran together: the slowdown of each against alone."""
 
     members: tuple[RunningLoad, ...]
@@ -38,7 +38,7 @@ class Neighbourly:
 
 def meet(
     physics: Physics, batches: Mapping[LoadKey, Sequence[int]], meetings: int, random: np.random.Generator
-) -> list[Meeting]:
+) -> list[MeasuredGroup]:
     """Lets each model of one kind of GPU meet others so many times, within the SMs there are."""
     keys = sorted(batches)
     found = []
@@ -56,7 +56,7 @@ def meet(
     return found
 
 
-def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> Meeting:
+def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> MeasuredGroup:
     """Lets a group run, and then each of it alone at the clock that the group had.
 
     At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
@@ -64,10 +64,12 @@ def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> Meeting:
     together = physics.together(members)
     clock_mhz = together.clock_share * physics.gpu(members[0].key[-1]).top_clock_mhz
     alone = [physics.together((one,), clock_mhz).times_ms[0] for one in members]
-    return Meeting(members, tuple(now / then for now, then in zip(together.times_ms, alone, strict=True)))
+    return MeasuredGroup(members, tuple(now / then for now, then in zip(together.times_ms, alone, strict=True)))
 
 
-def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: float | None) -> dict[LoadKey, Neighbourly]:
+def explain(
+    meetings: Sequence[MeasuredGroup], keys: Sequence[LoadKey], quantile: float | None
+) -> dict[LoadKey, Neighbourly]:
     """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the meetings that the most covers."""
     number = {key: place for place, key in enumerate(keys)}
     mine, rows, slow = _table(meetings, number)
@@ -107,7 +109,7 @@ def _shares(count: int, random: np.random.Generator) -> list[int]:
 
 
 def _table(
-    meetings: Sequence[Meeting], number: Mapping[LoadKey, int]
+    meetings: Sequence[MeasuredGroup], number: Mapping[LoadKey, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Returns one row for each model in each meeting: which it is, its neighbours' weights, and its slowdown less 1."""
     mine, rows, slow = [], [], []
