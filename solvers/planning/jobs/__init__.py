@@ -49,7 +49,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     if problem.policy.power_budget_w is not None:
         placement.spend()
     placed = _placed(placement)
-    places = {job.place for job in placed}
+    places = {job.place for job in (*placed, *(problem.state.jobs if problem.state else ()))}
     gpus = gpus_with(problem, [instance for instance in instances if instance.place in places], placed)
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
@@ -75,14 +75,13 @@ def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:
 
 def _predicted(problem: Problem, instance: Instance, exec_ms: float) -> Instance:
     """Updates the predictions of an instance among jobs; its timeout only where the old one breaks its SLO."""
-    service, rate, timeout_ms = problem.services[instance.service], instance.rate_per_second, instance.batch_timeout_ms
+    service, rate = problem.services[instance.service], instance.rate_per_second
     judged_ms = exec_ms * (1 + problem.policy.exec_margin)
     shape = (instance.batch, judged_ms)
-    if (
-        timeout_ms > judged_ms
-        or latency_at(*shape, rate, service.percentile, timeout_ms, service.variation) > service.slo_ms
-    ):
-        other = timeout_for(*shape, service.slo_ms, service.percentile, rate, service.variation)
-        timeout_ms = min(timeout_ms, judged_ms) if other is None else other
+    timeout_ms = min(instance.batch_timeout_ms, judged_ms)
     latency_ms = latency_at(*shape, rate, service.percentile, timeout_ms, service.variation)
+    if latency_ms > service.slo_ms:
+        other = timeout_for(*shape, service.slo_ms, service.percentile, rate, service.variation)
+        timeout_ms = timeout_ms if other is None else other
+        latency_ms = latency_at(*shape, rate, service.percentile, timeout_ms, service.variation)
     return replace(instance, batch_timeout_ms=timeout_ms, exec_ms=exec_ms, latency_ms=latency_ms)

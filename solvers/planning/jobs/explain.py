@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
@@ -101,38 +101,59 @@ def _of_the_open(s: JobPlacement, job: int) -> str:
     return f"{late}with too little capacity left next to what runs there"
 
 
-def _fastest(s: JobPlacement, job: int) -> float:
-    """Returns the units a second on the best GPU with room, whatever its deadline; infinite if no GPU has room."""
+def _fastest(s: JobPlacement, job: int, most_cost: float = inf) -> float:
+    """Returns the units a second on the best GPU with room at this cost, whatever its deadline; infinite if none."""
     need = float(s.room.work.need[job])
     s.room.work.need[job] = 0.0
-    found = [_pace_on(s, job, gpu) for gpu in [s.home(job)[0], *s.openable(job)] if gpu >= 0]
+    home, cost, _ = s.home(job)
+    gpus = [gpu for gpu in s.openable(job) if s.fits(job, gpu) and _price_with_energy(s, gpu) <= most_cost]
+    if home >= 0 and cost <= most_cost:
+        gpus.append(home)
+    found = [_pace_on(s, job, gpu) for gpu in gpus]
     s.room.work.need[job] = need
-    return max(found, default=0.0) or float("inf")
+    return max(found, default=0.0) or inf
 
 
 def relaxation(s: JobPlacement, job: int) -> str:
     """Proposes the least change that helps: a later deadline, a higher price or priority, or one more GPU."""
     room, spec = s.room, s.room.jobs[job]
     need = float(room.work.need[job])
-    cheapest = _cheapest(s, job)
-    if cheapest is None and need > 0:
-        fastest = _fastest(s, job)
-        if fastest < float("inf"):
-            return _later(s, job, fastest)
-    if cheapest:
-        cost, price, gpu = cheapest
-        words = []
-        if spec.deadline is None or (spec.max_price_per_hour is not None and price > spec.max_price_per_hour):
-            words.append(f"maxPricePerHour: {_up(cost):g}")
-        if spec.deadline is not None and cost > s.penalty[job]:
-            words.append(f"priority: {ceil(cost * (1 + 1e-9) / s.room.problem.policy.unplaced_price * 100)}")
-        node, index = room.places[gpu]
-        return f"{' and '.join(words)}; {node}/{index} has room for it"
+    if cheapest := _cheapest(s, job):
+        return _dearer(s, job, cheapest)
+    if need > 0:
+        room.work.need[job] = 0.0
+        later = _finished_later(s, job)
+        room.work.need[job] = need
+        if later:
+            return later
     types = sorted(name for name in spec.profiles if name in room.problem.gpu_types)
     if not types:
         return f"a profile on {' or '.join(sorted(room.problem.gpu_types))}"
     paid = "" if spec.deadline or spec.max_price_per_hour else " and a maxPricePerHour of its price, unless it is owned"
     return f"one more GPU of {types[0]}{paid}"
+
+
+def _finished_later(s: JobPlacement, job: int) -> str:
+    """Returns the deadline that some GPU meets, with the price or priority that it takes; empty if none has room."""
+    fastest = _fastest(s, job, s.penalty[job])
+    if fastest < inf:
+        return _later(s, job, fastest)
+    cheapest = _cheapest(s, job)
+    if cheapest is None:
+        return ""
+    return f"{_later(s, job, _pace_on(s, job, cheapest[2]))} and {_dearer(s, job, cheapest)}"
+
+
+def _dearer(s: JobPlacement, job: int, cheapest: tuple[float, float, int]) -> str:
+    """Returns the price and the priority at which the job may run on this GPU."""
+    spec, words = s.room.jobs[job], []
+    cost, price, gpu = cheapest
+    if spec.deadline is None or (spec.max_price_per_hour is not None and price > spec.max_price_per_hour):
+        words.append(f"maxPricePerHour: {_up(cost):g}")
+    if spec.deadline is not None and cost > s.penalty[job]:
+        words.append(f"priority: {ceil(cost * (1 + 1e-9) / s.room.problem.policy.unplaced_price * 100)}")
+    node, index = s.room.places[gpu]
+    return f"{' and '.join(words)}; {node}/{index} has room for it"
 
 
 def _cheapest(s: JobPlacement, job: int) -> tuple[float, float, int] | None:
@@ -142,8 +163,13 @@ def _cheapest(s: JobPlacement, job: int) -> tuple[float, float, int] | None:
     for (_, price), gpus in s.pools.items():
         first = next((gpu for gpu in gpus if not s.board.is_open[gpu] and s.fits(job, gpu)), -1)
         if first >= 0 and s.fits(job, first):
-            found.append((price + s.added(first)[0], price, first))
+            found.append((_price_with_energy(s, first), price, first))
     return min(found, default=None)
+
+
+def _price_with_energy(s: JobPlacement, gpu: int) -> float:
+    """Returns the cost an hour of opening a GPU for the job that was fitted last."""
+    return float(s.room.fleet.price[gpu]) + s.added(gpu)[0]
 
 
 def _pace_on(s: JobPlacement, job: int, gpu: int) -> float:

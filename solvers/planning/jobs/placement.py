@@ -83,11 +83,18 @@ class JobPlacement:
         known = all(self.room.work.profile[job, kind] >= 0 for job in jobs)
         return free and known and len(jobs) <= self.room.fleet.seats[gpu] and self._become(gpu, jobs)
 
-    def take(self, job: int) -> int:
-        """Takes a job off its GPU, whose other jobs share the room again; returns the GPU."""
+    def take(self, job: int) -> bool:
+        """Takes a job off its GPU, whose other jobs share the room again; False if they cannot run without it.
+
+        Where shares are priced, strangers on the SMs that it leaves may slow a service too much.
+        """
         gpu = int(self.board.home[job])
-        self._become(gpu, [other for other in self.on(gpu) if other != job])
-        return gpu
+        return self._become(gpu, [other for other in self.on(gpu) if other != job])
+
+    def empty(self, gpu: int) -> None:
+        """Takes all jobs off a GPU, and off those that are paid with it."""
+        for other in self.room.opened_with[gpu]:
+            self._become(other, [])
 
     def _become(self, gpu: int, jobs: list[int], is_undone: bool = False) -> bool:
         board, price, before = self.board, float(self.room.fleet.price[gpu]), self.on(gpu)
@@ -137,15 +144,6 @@ class JobPlacement:
         """Returns the cost, without the GPU's price, and the seconds that the last fit would add."""
         watts, seconds = (float(value) for value in self._trial.about)
         return self.energy_price * (watts - self.board.watts[gpu]), seconds - float(self.board.seconds[gpu])
-
-    def home_outside(self, job: int, gpu: int) -> tuple[int, float, float]:
-        """Returns the open GPU that adds least of those that are not paid together with this one."""
-        together = list(self.room.opened_with[gpu])
-        before = self.board.is_open[together]
-        self.board.is_open[together] = 0
-        found = self.home(job)
-        self.board.is_open[together] = before
-        return found
 
     def home(self, job: int, but: int = -1) -> tuple[int, float, float]:
         """Returns the open GPU that adds least, or -1, with the cost and the seconds that it adds."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from solvers.planning.jobs.arrays import SEATS
@@ -94,12 +96,18 @@ def open_together(s: JobPlacement) -> None:
             if not allowing or sum(s.penalty[job] for job in waiting[: SEATS * len(together)]) <= price:
                 break
             before, mark = s.cost, s.mark()
-            for job in [allowing[0], *waiting]:
-                if s.board.home[job] < 0:
-                    any(s.put(job, other) for other in sorted(together, key=lambda other: int(s.board.taken[other])))
+            if any(put_on_one(s, job, together) for job in allowing):  # one of them pays
+                for job in waiting:
+                    if s.board.home[job] < 0:
+                        put_on_one(s, job, together)
             if s.cost >= before * (1 - NEAR_SHARE):
                 s.back(mark)
                 break
+
+
+def put_on_one(s: JobPlacement, job: int, gpus: Sequence[int]) -> bool:
+    """Puts a job on one of these GPUs, the one with fewest jobs that takes it."""
+    return any(s.put(job, gpu) for gpu in sorted(gpus, key=lambda gpu: int(s.board.taken[gpu])))
 
 
 def close(s: JobPlacement, budget: int) -> None:
@@ -109,9 +117,9 @@ def close(s: JobPlacement, budget: int) -> None:
         if s.work >= budget or any(job in s.room.stays for job in jobs):
             continue
         before, mark = s.value, s.mark()
+        s.empty(gpu)
         for job in sorted(jobs, key=lambda job: (-s.penalty[job], job)):
-            home, cost, _ = s.home_outside(job, gpu)
-            s.take(job)  # also if it finds no other: no job may be left to pay for the GPU
+            home, cost, _ = s.home(job)
             if home >= 0 and cost <= s.penalty[job]:
                 s.put(job, home)
         if not less(s.value, before):
@@ -128,8 +136,7 @@ def push_aside(s: JobPlacement, budget: int) -> None:
             if s.room.work.profile[job, s.room.fleet.kind[gpu]] < 0 or may_not_pay(s, job, other, gpu):
                 continue
             before, mark = s.value, s.mark()
-            s.take(other)
-            if s.put(job, gpu):
+            if s.take(other) and s.put(job, gpu):
                 place(s, other)
                 if less(s.value, before):
                     break
@@ -150,8 +157,7 @@ def move(s: JobPlacement, budget: int) -> None:
         if s.work >= budget or leaves_unpaid(s, job):
             continue
         before, mark = s.value, s.mark()
-        s.take(job)
-        home = s.home(job, gpu)[0]
+        home = s.home(job, gpu)[0] if s.take(job) else -1
         if home < 0 or not s.put(job, home) or not less(s.value, before):
             s.back(mark)
 
@@ -179,7 +185,6 @@ def swap(s: JobPlacement, budget: int) -> None:
             if may_not_pay(s, other, job, here) or may_not_pay(s, job, other, there):
                 continue
             before, mark = s.value, s.mark()
-            s.take(job)
-            s.take(other)
-            if not (s.put(job, there) and s.put(other, here) and less(s.value, before)):
+            are_taken = s.take(job) and s.take(other)
+            if not (are_taken and s.put(job, there) and s.put(other, here) and less(s.value, before)):
                 s.back(mark)

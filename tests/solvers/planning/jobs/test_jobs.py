@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from solvers.latency import max_rate
 from solvers.planning.jobs import JobPlan, place_jobs
 from solvers.planning.problem import (
     Demand,
@@ -21,7 +22,10 @@ from solvers.planning.problem import (
     PlacedJob,
     Policy,
     Problem,
+    Profile,
     RunningState,
+    Service,
+    Variant,
     gpu_indexes,
 )
 from tests.solvers.planning.job_worlds import NOON, brute_force, judged, worlds
@@ -81,7 +85,7 @@ def test_the_order_of_the_input_changes_nothing(world: World, work: int) -> None
 @settings(max_examples=scaled(300, 40), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
-    problem, instances = world
+    problem, instances = replace(world[0], state=RunningState(NOON)), world[1]  # none is late, now or then
     first = place_jobs(problem, instances)
     if not first.jobs:
         return
@@ -113,14 +117,14 @@ def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
 def relaxed(problem: Problem, name: str, text: str) -> Problem | None:
     """Applies the change in `text` to the problem; None if it names hardware."""
     job = problem.jobs[name]
-    if text.startswith("deadline: "):
-        job = replace(job, deadline=datetime.fromisoformat(text.removeprefix("deadline: ")))
-    elif "has room for it" in text:
+    if deadline := re.match(r"deadline: (\S+)", text):
+        job = replace(job, deadline=datetime.fromisoformat(deadline[1]))
+    if "has room for it" in text:
         if price := re.search(r"maxPricePerHour: ([\d.]+)", text):
             job = replace(job, max_price_per_hour=float(price[1]))
         if priority := re.search(r"priority: (\d+)", text):
             job = replace(job, priority=int(priority[1]))
-    else:
+    if job == problem.jobs[name]:
         return None
     return replace(problem, jobs={**problem.jobs, name: job})
 
@@ -254,3 +258,27 @@ def test_a_node_that_jobs_opened_is_emptied_where_they_have_room_elsewhere() -> 
     problem = replace(fleet(*jobs), nodes=nodes, state=RunningState(NOON, (), running))
     found = place_jobs(problem, ())
     assert {placed.node for placed in found.jobs} == {"n"} and found.job_cost == pytest.approx(2.0)
+
+
+def test_a_job_that_a_service_needs_as_its_neighbour_keeps_its_place() -> None:
+    """Strangers on the SMs that it leaves would slow the service too much, though it runs faster elsewhere."""
+    presses = Demand(pressure=((100, 0.4),))
+    a, b = (
+        replace(job(name), profiles={"card": JobProfile(((20, 1.0), (100, 4.0)), 4.0, demand)})
+        for name, demand in (("a", presses), ("b", Demand()))
+    )
+    problem = fleet(replace(a, is_preemptible=False), b, owned=2, pricing="share")  # type: ignore[arg-type]
+    profile = Profile("m", "v", "card", {4: ((10, 20.0), (100, 5.0))}, {4: 1.5}, Demand(sensitivity=0.5))
+    exec_ms, slo_ms = 20.0 * 1.225, 90.0  # among strangers on 90 % of the SMs, as it was planned
+    rate = min(max_rate(4, exec_ms * 1.05, slo_ms, 98)[0], 0.8 * 4 / exec_ms * 1000)
+    problem = replace(
+        problem,
+        models={"m": (Variant("v", 0.8),)},
+        profiles={profile.key: profile},
+        services={"shop/m": Service("shop/m", "shop", "m", ("v",), slo_ms, 98, rate)},
+    )
+    instances = (Instance("i", "shop/m", "owned", 0, "v", 4, 0.0, 10, 1.5, 1000.0, rate, exec_ms),)
+    running = tuple(PlacedJob(name, "owned", 0, 45, 4.0) for name in "ab")
+    found = place_jobs(replace(problem, state=RunningState(NOON, instances, running)), instances)
+    assert homes(found) == {"a": ("owned", 0), "b": ("owned", 0)}
+    assert judged(problem, instances, found)[0].violations == ()
