@@ -35,7 +35,7 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Meeting:
+class GuestMeeting:
     """Copies on one GPU at once."""
 
     guests: tuple[Guest, ...]
@@ -54,12 +54,12 @@ class Meeting:
 
 
 def next_meeting(
-    meetings: Sequence[Meeting],
-    held: Sequence[Meeting],
+    meetings: Sequence[GuestMeeting],
+    held: Sequence[GuestMeeting],
     observations: Sequence[SlowdownObservation],
     accuracy: float,
     most: int,
-) -> Meeting | None:
+) -> GuestMeeting | None:
     """Returns the meeting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`.
 
     `observations` are those of the meetings `held`, and may hold others of the same models.
@@ -74,14 +74,14 @@ def next_meeting(
         return None
     known = Counter(guest for meeting in held for guest in meeting.guests)
 
-    def worth(meeting: Meeting) -> tuple[float, int]:
+    def worth(meeting: GuestMeeting) -> tuple[float, int]:
         gain = rule.gain(meeting.runs) / len(meeting.guests)  # more copies take longer
         return round(gain, DIGITS), -sum(known[guest] for guest in meeting.guests)
 
     return max(unmet or waiting, key=worth)  # the first of equals
 
 
-def _unmet(waiting: Sequence[Meeting], held: Sequence[Meeting]) -> list[Meeting]:
+def _unmet(waiting: Sequence[GuestMeeting], held: Sequence[GuestMeeting]) -> list[GuestMeeting]:
     """Returns pairs of models that have not met; once all have, meetings with a share that has not pressed on any.
 
     Two models that leave each other alone at small shares would else count as known at large ones too.
@@ -94,7 +94,7 @@ def _unmet(waiting: Sequence[Meeting], held: Sequence[Meeting]) -> list[Meeting]
 
 
 def _error_on_last(
-    meetings: Sequence[Meeting], held: Sequence[Meeting], observations: Sequence[SlowdownObservation]
+    meetings: Sequence[GuestMeeting], held: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]
 ) -> float:
     """Returns the mean share by which the rule, fitted without the last meetings, misses the slowdowns in them.
 
@@ -106,7 +106,7 @@ def _error_on_last(
     return float(np.mean(errors)) if errors else 0.0
 
 
-def _company(meeting: Meeting) -> tuple[str, ...]:
+def _company(meeting: GuestMeeting) -> tuple[str, ...]:
     return tuple(sorted(guest.model for guest in meeting.guests))
 
 
@@ -123,7 +123,7 @@ class _Rule:
     everything: Floats  # slopes of all that could be observed
 
     @classmethod
-    def of(cls, meetings: Sequence[Meeting], observations: Sequence[SlowdownObservation]) -> _Rule:
+    def of(cls, meetings: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]) -> _Rule:
         runs = [run for meeting in meetings for run in meeting.runs]
         seen = [each.run for each in observations]
         models = sorted({model for run in (*runs, *seen) for model in run.models})

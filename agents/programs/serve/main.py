@@ -88,14 +88,18 @@ def main(words: list[str] | None = None) -> int:
     if args.file:
         backend = Threaded(loop, lambda: open_model(Path(args.file), shape))
     else:
-        held_gib = args.memory_gib or profile.needs_gib(most)
-        load = PlayedLoad(args.name, args.latency, most) if args.latency else None
-        backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", load)
+        backend = _stub(loop, profile, args, most)
     start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
         loop.close()
+
+
+def _stub(loop: asyncio.AbstractEventLoop, profile: StubProfile, args: argparse.Namespace, most: int) -> Stub:
+    load = PlayedLoad(args.name, args.latency, most) if args.latency else None
+    held_gib = args.memory_gib or profile.needs_gib(most)
+    return Stub(loop, profile, held_gib, os.environ, args.device == "cuda", load)
 
 
 async def serve(
