@@ -1,4 +1,4 @@
-"""The real part of `gpuwright up`: HAProxy, its sidecar, an agent on simulated GPUs, model servers, requests.
+"""The real part of `gpuwright up`: HAProxy, its sidecar, an agent, model servers, requests.
 
 Usage: python -m simulation.real ORDER.json
 
@@ -32,6 +32,9 @@ from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.node.state_folder import StateFolder
+from agents.runtime.cgroups import Cgroups
+from agents.runtime.core_groups import CoreGroups
+from agents.runtime.core_limits import find_limits
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link, LinkError
@@ -52,7 +55,7 @@ class RealSetup(msgspec.Struct):
     port: int  # of the gateway
     node: str
     spec: dict[str, Any]  # the node's, as declared
-    kind: str  # of its simulated GPUs
+    seams: list[str]  # of the agent: its devices
     load: list[str]  # as simulation.load_generator takes them
     driver: dict[str, Any] | None = None  # the truth of its GPUs, as simulation.truth_driver takes it; None: none
 
@@ -91,15 +94,14 @@ class RealPart:
         self.join()
         if self.order.driver:
             self._drive(self.order.driver)
-        seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
-        seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
         models = self._folder / "models"
         for folder in (models, models.parent / "checkpoints"):  # where gpuwright-train saves
             folder.mkdir(parents=True, exist_ok=True)
-        seams += ["--models", str(models)]
+        seams = ["--models", str(models), *self.order.seams, "--gateway", str(state / "gateway.sock")]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
-        words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.load]
-        self._run("requests", words)
+        if self.order.load:
+            words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}"]
+            self._run("requests", [*words, *self.order.load])
 
     def _drive(self, truth: dict[str, Any]) -> None:
         """Starts the driver of GPUs with a truth of their own, before the agent starts one that has none."""
@@ -124,7 +126,7 @@ class RealPart:
 
     def end_copies(self) -> None:
         """Ends the agent's copies, which outlive the agent by design, but not this fleet."""
-        runtime = ProcessRuntime(self._folder / "copies")
+        runtime = ProcessRuntime(self._folder / "copies", self._groups())
         until = time.monotonic() + END_SECONDS
         force = False
         while (running := runtime.find()) and time.monotonic() < until:
@@ -132,8 +134,15 @@ class RealPart:
                 runtime.end(copy, force=force)
             time.sleep(0.2)
             force = time.monotonic() > until - END_SECONDS / 2
+        runtime.tidy(())
         with contextlib.suppress(DeviceError, OSError):
             Switches(self._folder / "simulated").quit()
+
+    def _groups(self) -> bool | Cgroups:
+        """Returns the groups that limit copies on CPU cores, so that they are removed, too."""
+        if "cores" not in self.order.seams:
+            return True
+        return CoreGroups((self._folder / "copies").resolve(), find_limits())
 
     def rejoin(self) -> bool:
         """Joins again if the node was deleted and is declared again, as its token was revoked; tells if it did."""

@@ -64,7 +64,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
             check()
             busy.read(elapsed)
 
-        times = _time(task, warm, seat, each)
+        times = time_copy(task, warm, seat, each)
         memory_gib = _memory(warm, seat)
     return MeasuredSetting(
         task.sequence,
@@ -82,7 +82,8 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
     )
 
 
-def _time(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
+def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
+    """Times the batches of a warm copy in a closed loop. Raises CopyFailed; `each` may raise Interrupted."""
     filled, port = warm.filled, warm.copy.port
     example = ask_example(warm, seat)
     effort = TimingEffort(task.accuracy, task.least_seconds, task.most_seconds)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
+MOST_CLOCK_MHZ = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class NeighbourRow:
     neighbours: tuple[Neighbour, ...]
     latency_ms: float
     samples: int
+    clock_mhz: int | None  # that the GPU had; None: the highest, as far as the file says
 
 
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -71,19 +73,23 @@ def _said(found: Mapping[str, Any]) -> str:
 
 
 def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:
-    """Returns observations by GPU type: each latency over that of the same model, batch and SM% alone."""
+    """Returns observations by GPU type: each latency over that of the same model, batch, SM% and clock alone.
+
+    At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
+    """
     from solvers.interference import SharedRun, SlowdownObservation
 
-    alone: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
+    alone: dict[tuple[str, str, int, int, int | None], list[float]] = defaultdict(list)
     for row in rows:
         if not row.neighbours:
-            alone[row.gpu_type, row.model, row.batch, row.sm_percent].append(row.latency_ms)
+            alone[row.gpu_type, row.model, row.batch, row.sm_percent, row.clock_mhz].append(row.latency_ms)
     found: dict[str, list[SlowdownObservation]] = defaultdict(list)
     for row in rows:
         if row.neighbours:
-            times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent))
+            times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent, row.clock_mhz))
             if not times:
-                where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}"
+                clock = f" at {row.clock_mhz} MHz" if row.clock_mhz else ""
+                where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}{clock}"
                 raise Failed(f"{row.model} was not measured alone at {where}; add a line without neighbours")
             run = SharedRun(row.model, row.sm_percent, row.neighbours)
             found[row.gpu_type].append(SlowdownObservation(run, row.latency_ms * len(times) / sum(times), row.samples))
@@ -143,4 +149,5 @@ def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> Neighbour
         tuple(sorted(beside(each) for each in names)),
         number(line["latencyMs"], "latencyMs", 1e9, 1e-6),
         whole(line.get("samples") or "1", "samples", 1e9),
+        whole(line["clockMhz"], "clockMhz", MOST_CLOCK_MHZ) if line.get("clockMhz") else None,
     )
