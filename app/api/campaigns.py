@@ -94,7 +94,7 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
         shown = _head(found) | {"measurements": measured, "leftOutError": error, "profiles": profiles}
         began, last = found.began_at, measured[-1].at if measured else None
         if found.is_live and began and last and last > began:
-            left = found.request.most - len(measured)
+            left = _most(found) - len(measured)
             shown["secondsLeft"] = round(left * (last - began).total_seconds() / len(measured), 1)
         return shown
 
@@ -162,7 +162,8 @@ def _head(campaign: Campaign) -> dict[str, Any]:
         "reason": campaign.reason or None,
         "message": campaign.message or None,
         "accuracy": campaign.request.accuracy,
-        "most": campaign.request.most,
+        "most": _most(campaign),
+        "measured": campaign.measured,
         "batches": sorted({setting.batch for setting in settings}),
         "smPercents": sorted({setting.sm_percent for setting in settings}),
         "neighbours": campaign.names[1:],
@@ -173,6 +174,11 @@ def _head(campaign: Campaign) -> dict[str, Any]:
         "beganAt": rfc3339(campaign.began_at) if campaign.began_at else None,
         "endedAt": rfc3339(campaign.ended_at) if campaign.ended_at else None,
     }
+
+
+def _most(campaign: Campaign) -> int:
+    """Returns how many settings it measures at most."""
+    return min(campaign.request.most, len(campaign.request.settings))
 
 
 def _profiles(

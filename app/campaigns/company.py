@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting, MetCopy
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation
-from solvers.interference.meetings import Guest, Meeting, next_meeting
+from solvers.interference.meetings import Guest, GuestMeeting, next_meeting
 
 TRIES = 2  # of a meeting, before it counts as impossible
 
@@ -55,7 +55,7 @@ def name_of(copy: MetCopy) -> str:
     return f"{copy.model}/{copy.variant}"
 
 
-def _meeting(setting: CopySetting, names: Sequence[str]) -> Meeting:
+def _meeting(setting: CopySetting, names: Sequence[str]) -> GuestMeeting:
     mine = Guest(names[0], round(setting.sm_percent), setting.batch)
     others = (Guest(names[1 + one.number], round(one.sm_percent), one.batch) for one in setting.beside)
-    return Meeting((mine, *others))
+    return GuestMeeting((mine, *others))

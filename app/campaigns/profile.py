@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate
-from math import log
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import Any
-
-import numpy as np
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import measurement_of
+from app.campaigns.power import power_of
 from app.manifests.model import API_VERSION
 from solvers.curves import LatencyCurve, clock_exponent, fit, table
 
@@ -68,11 +66,10 @@ def profile_of(
         "memoryGib": _memories(measured, settings if curve else ()),
         **{field: declared[field] for field in KEPT if field in declared},
     }
-    if watts := _watts(measured):
-        spec["powerW"] = watts
-        power_exponent = _power_exponent(watts, measured)
-        if power_exponent is not None:
-            spec["powerExponent"] = power_exponent
+    if power := power_of(measured):
+        spec["powerW"] = {f"{share:g}": _rounded(watts) for share, watts in power.watts.items()}
+        if power.exponent is not None:
+            spec["powerExponent"] = _rounded(min(power.exponent, MOST_EXPONENT))
     elif "powerW" in declared:
         spec["powerW"] = declared["powerW"]
     if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
@@ -144,42 +141,6 @@ def _memories(measured: Sequence[MeasuredSetting], settings: Sequence[CopySettin
     rising = dict(zip(known, accumulate((most[batch] for batch in known), max), strict=True))
     batches = _batches(measured, settings)
     return {str(batch): _rounded(rising[known[bisect_left(known, batch)]]) for batch in batches}
-
-
-def _watts(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
-    """Returns the mean power above idle by SM% at the highest clock; empty if the device reports no power."""
-    drawn = _above_idle(measured)
-    if not drawn:
-        return {}
-    highest = max(setting.clock_mhz for setting, _ in drawn)
-    by_share: dict[float, list[float]] = {}
-    for setting, watts in drawn:
-        if setting.clock_mhz == highest:
-            by_share.setdefault(setting.sm_percent, []).append(watts)
-    return {f"{share:g}": _rounded(fmean(by_share[share])) for share in sorted(by_share)}
-
-
-def _above_idle(measured: Sequence[MeasuredSetting]) -> list[tuple[CopySetting, float]]:
-    known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
-    idle = min((found.idle_w for found in known), default=0.0)
-    return [(found.setting, max(0.0, found.power_w - idle)) for found in known]
-
-
-def _power_exponent(watts: Mapping[str, float], measured: Sequence[MeasuredSetting]) -> float | None:
-    """Returns the exponent with which power shrinks as the clock falls; None where no lower clock drew any."""
-    shares = [float(share) for share in watts]
-    drawn = _above_idle(measured)
-    highest = max(setting.clock_mhz for setting, _ in drawn)
-    at, saved = [], []
-    for setting, lower in drawn:
-        fast = float(np.interp(setting.sm_percent, shares, list(watts.values())))
-        if setting.clock_mhz < highest and lower > 0 and fast > 0:
-            at.append(log(highest / setting.clock_mhz))
-            saved.append(log(fast / lower))
-    if not at:
-        return None
-    exponent = sum(x * y for x, y in zip(at, saved, strict=True)) / sum(x * x for x in at)
-    return _rounded(min(max(0.0, exponent), MOST_EXPONENT))
 
 
 def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cli.arguments import part, positive, whole
@@ -72,9 +73,9 @@ def _alone(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], 
     from solvers.curves import Setting
 
     settings = grid(BATCHES, SM_PERCENTS, sorted({*args.clocks, TOP_MHZ}))
-    draw = np.random.default_rng([seed, 1])
     errors, by_chance, covered, counts, left_out = [], [], [], [], []
-    for key in keys:
+    for index, key in enumerate(keys):
+        draw = np.random.default_rng([seed, 1, index])
         true = _truth(physics, key)
         done: list[MeasuredSetting] = []
         while (setting := choose(settings, done, (), args.accuracy, args.most)) is not None:
@@ -108,9 +109,9 @@ def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey],
     from app.campaigns.limits import BESIDE_BATCHES, BESIDE_SM_PERCENTS, meeting_settings
 
     settings = meeting_settings(BESIDE_BATCHES, BESIDE_SM_PERCENTS, TOP_MHZ, GUESTS - 1)
-    draw = np.random.default_rng([seed, 2])
     errors, without, counts = [], [], []
-    for key in keys:
+    for index, key in enumerate(keys):
+        draw = np.random.default_rng([seed, 2, index])
         others = sorted(other for other in physics.known if other[2] == key[2] and other[0] != key[0])
         if len(others) < GUESTS - 1:
             continue
@@ -118,7 +119,7 @@ def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey],
         names = [f"{model}/{variant}" for model, variant, _ in chosen]
         done: list[MeasuredSetting] = []
         while (setting := choose_meeting(settings, names, done, (), args.accuracy, args.most)) is not None:
-            done.append(_met(len(done) + 1, setting, chosen, physics, lambda: _off(draw, args.noise)))
+            done.append(_met(len(done) + 1, setting, chosen, physics, partial(_off, draw, args.noise)))
         declared = [DeclaredProfile(name, _spec_of(one)) for name, one in zip(names, chosen, strict=True)]
         told = _slowdowns_told(company_profiles(declared, done).manifests)
         true = [copy for s in settings for copy in _company(_met(1, s, chosen, physics, lambda: 1.0).met)]

@@ -52,10 +52,10 @@ def stop_campaign(client: ApiClient, args: argparse.Namespace) -> int:
 def list_campaigns(client: ApiClient, args: argparse.Namespace) -> int:
     items = client.get(PATH)["items"]
     if not print_data(items, "json" if args.json else "text"):
-        OutputTable(["CAMPAIGN", "MODEL", "GPU", "STATE", "AGE", "MESSAGE"]).rows(
+        OutputTable(["CAMPAIGN", "MODEL", "GPU", "STATE", "MEASURED", "AGE", "MESSAGE"]).rows(
             [
                 item["id"], f"{item['model']}/{item['variant']}", f"{item['node']}/{item['gpu']}", item["state"],
-                age(item["askedAt"]), item["message"] or "",
+                f"{item['measured']}/{item['most']}", age(item["askedAt"]), item["message"] or "",
             ]
             for item in items
         )  # fmt: skip

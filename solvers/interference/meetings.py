@@ -20,6 +20,7 @@ PRIOR = 0.5  # of a pressure and of a sensitivity
 PRIOR_DEVIATION = 0.4
 ALIKE_DOUBLINGS = 2.0  # of the share, over which a model's pressures are alike
 LEAST_NOISE = 0.02  # of a slowdown
+LAST_ONES = 2  # meetings that the rule must have foreseen from those before them
 LEAST_VALUE = 0.05  # around which the rule is made linear: at 0 nothing could be learned of the other factor
 DIGITS = 9  # to which gains are compared, so that rounding decides nothing
 
@@ -34,7 +35,7 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Meeting:
+class GuestMeeting:
     """Copies on one GPU at once."""
 
     guests: tuple[Guest, ...]
@@ -53,12 +54,12 @@ class Meeting:
 
 
 def next_meeting(
-    meetings: Sequence[Meeting],
-    held: Sequence[Meeting],
+    meetings: Sequence[GuestMeeting],
+    held: Sequence[GuestMeeting],
     observations: Sequence[SlowdownObservation],
     accuracy: float,
     most: int,
-) -> Meeting | None:
+) -> GuestMeeting | None:
     """Returns the meeting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`.
 
     `observations` are those of the meetings `held`, and may hold others of the same models.
@@ -69,18 +70,18 @@ def next_meeting(
     rule = _Rule.of(meetings, observations)
     unmet = _unmet(waiting, held)
     is_foreseen = sqrt(2.0 / pi) * float(np.sqrt(rule.variances).mean()) <= accuracy
-    if is_foreseen and not unmet:
+    if not unmet and is_foreseen and _error_on_last(meetings, held, observations) <= accuracy:
         return None
     known = Counter(guest for meeting in held for guest in meeting.guests)
 
-    def worth(meeting: Meeting) -> tuple[float, int]:
+    def worth(meeting: GuestMeeting) -> tuple[float, int]:
         gain = rule.gain(meeting.runs) / len(meeting.guests)  # more copies take longer
         return round(gain, DIGITS), -sum(known[guest] for guest in meeting.guests)
 
     return max(unmet or waiting, key=worth)  # the first of equals
 
 
-def _unmet(waiting: Sequence[Meeting], held: Sequence[Meeting]) -> list[Meeting]:
+def _unmet(waiting: Sequence[GuestMeeting], held: Sequence[GuestMeeting]) -> list[GuestMeeting]:
     """Returns pairs of models that have not met; once all have, meetings with a share that has not pressed on any.
 
     Two models that leave each other alone at small shares would else count as known at large ones too.
@@ -92,7 +93,20 @@ def _unmet(waiting: Sequence[Meeting], held: Sequence[Meeting]) -> list[Meeting]
     return [m for m in waiting if any((guest.model, guest.sm_percent) not in pressed for guest in m.guests)]
 
 
-def _company(meeting: Meeting) -> tuple[str, ...]:
+def _error_on_last(
+    meetings: Sequence[GuestMeeting], held: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]
+) -> float:
+    """Returns the mean share by which the rule, fitted without the last meetings, misses the slowdowns in them.
+
+    They were held where the rule was least sure, so they show what it is worth where nothing is measured.
+    """
+    last = {run for meeting in held[-LAST_ONES:] for run in meeting.runs}
+    before = _Rule.of(meetings, [each for each in observations if each.run not in last])
+    errors = [abs(before.slowdown(each.run) / each.slowdown - 1) for each in observations if each.run in last]
+    return float(np.mean(errors)) if errors else 0.0
+
+
+def _company(meeting: GuestMeeting) -> tuple[str, ...]:
     return tuple(sorted(guest.model for guest in meeting.guests))
 
 
@@ -109,7 +123,7 @@ class _Rule:
     everything: Floats  # slopes of all that could be observed
 
     @classmethod
-    def of(cls, meetings: Sequence[Meeting], observations: Sequence[SlowdownObservation]) -> _Rule:
+    def of(cls, meetings: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]) -> _Rule:
         runs = [run for meeting in meetings for run in meeting.runs]
         seen = [each.run for each in observations]
         models = sorted({model for run in (*runs, *seen) for model in run.models})
@@ -131,8 +145,8 @@ class _Rule:
         if not observations:
             return cls(models, sources, feels, presses, start.covariance, LEAST_NOISE, everything)
         slopes = start._slopes(seen)
-        told = np.array([start._extra(run) for run in seen])
-        errors = np.array([each.slowdown - 1 for each in observations]) - told
+        told = np.array([start.slowdown(run) for run in seen])
+        errors = np.array([each.slowdown for each in observations]) - told
         noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors**2))))
         inverse = np.linalg.inv(start.covariance) + slopes.T @ slopes / noise**2
         return cls(models, sources, feels, presses, np.asarray(np.linalg.inv(inverse), float), noise, everything)
@@ -151,9 +165,9 @@ class _Rule:
         lower = self.everything @ cross
         return float(np.mean(np.einsum("ij,jk,ik->i", lower, np.linalg.inv(inner), lower)))
 
-    def _extra(self, run: SharedRun) -> float:
+    def slowdown(self, run: SharedRun) -> float:
         pressed = sum(self.presses[self.sources.index((n.model, n.sm_percent))] for n in run.neighbours)
-        return float(self.feels[self.models.index(run.model)] * pressed)
+        return 1 + float(self.feels[self.models.index(run.model)] * pressed)
 
     def _slopes(self, runs: Sequence[SharedRun]) -> Floats:
         slopes = np.zeros((len(runs), len(self.models) + len(self.sources)))

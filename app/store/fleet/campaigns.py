@@ -70,6 +70,7 @@ class Campaign:
     ended_at: datetime | None
     pending: CopySetting | None  # given to the node, not measured yet
     failures: tuple[SettingFailure, ...]
+    measured: int  # settings so far
 
     @property
     def names(self) -> list[str]:
@@ -83,7 +84,7 @@ class Campaign:
 
 _COLUMNS = (
     "id, node, gpu, model, variant, gpu_type, request, state, reason, message, asked_by, asked_at, began_at, ended_at, "
-    "pending, failures"
+    "pending, failures, (SELECT count(*) FROM campaign_measurement WHERE campaign = campaign.id) AS measured"
 )
 INSERT = statement(
     "insert_campaign",

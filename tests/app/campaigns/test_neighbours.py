@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from agents.devices.simulated.connections import CONTROL
@@ -49,14 +50,13 @@ def agent_with_truth(api: RunningServer, folder: Path) -> Iterator[AgentProcess]
         process.wait()
 
 
-def declare_two(api: RunningServer) -> None:
-    for name in ("tiny", "other"):
+def declare_two(api: RunningServer, names: tuple[str, str] = ("tiny", "other")) -> None:
+    """Two models with Profiles that say nothing of neighbours."""
+    for name in names:
         declare_model(api, name)
         rows = {str(batch): {str(sm): ms for sm, ms in row.items()} for batch, row in LATENCY.items()}
-        assert (
-            api.request("POST", "/api/v1/apply", [profile(name, latencyMs=rows, memoryGib={"1": 1.5, "4": 1.5})]).status
-            == 200
-        )
+        declared = profile(name, latencyMs=rows, memoryGib={"1": 1.5, "4": 1.5})
+        assert api.request("POST", "/api/v1/apply", [declared]).status == 200
 
 
 def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_press_and_feel(
@@ -73,6 +73,8 @@ def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_p
         assert (mine["model"], other["model"]) == ("tiny", "other")
         assert mine["smPercent"] == found["setting"]["smPercent"]
         assert min(mine["samples"], other["samples"]) >= 3
+    slowdowns = [copy["besideMs"] / copy["aloneMs"] for found in ended["measurements"] for copy in found["met"]]
+    assert median(slowdowns) > 1.03, "the physics slows them by 1.12 to 1.17"
     profiles = {made["spec"]["model"]: made["spec"] for made in ended["profiles"]}
     assert profiles.keys() == {"tiny", "other"}
     for spec in profiles.values():

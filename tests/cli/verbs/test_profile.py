@@ -14,6 +14,7 @@ import pytest
 
 from tests.agents.programs.serve.running import serving
 from tests.app.campaigns.running import declare_model
+from tests.app.campaigns.test_neighbours import agent_with_truth, declare_two
 from tests.app.campaigns.test_reports import GPUS, INFERENCE, MODEL_ANALYZER, PERF_ANALYZER
 from tests.cli.conftest import Run
 from tests.support.agents import running_agent
@@ -84,9 +85,26 @@ def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_pa
     assert done.code == 0, done.err
     answer = json.loads(done.out)
     assert (answer["measurements"], len(answer["profiles"])) == (2, 1)
-    assert "2 of at most 16: batch 1 at" in done.err
+    assert "2 of at most 2: batch 1 at" in done.err
     listed = run("profile", "--list")
-    assert "tiny/fp16" in listed.out and "done" in listed.out
+    assert "tiny/fp16" in listed.out and "done" in listed.out and "2/2" in listed.out
+
+
+def test_models_are_measured_beside_each_other_and_all_their_profiles_applied(
+    run: Run, server: RunningServer, tmp_path: Path
+) -> None:
+    with agent_with_truth(server, tmp_path / "agent"):
+        declare_two(server, ("left", "right"))
+        effort = ("--batches", "4", "--sm", "30,60", "--seconds", "0.1", "--accuracy", "0.5", "--most", "2")
+        done = run("profile", "left", "--on", "node-1/0", "--neighbours", "right", *effort, "--json", "--apply")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["measurements"] == 2
+    assert {made["spec"]["model"] for made in answer["profiles"]} == {"left", "right"}
+    assert "measures left/fp16 beside right/fp16 on node-1/0" in done.err
+    assert "2 of at most 2: left batch 4 at" in done.err and "times as slow" in done.err
+    declared = server.request("GET", "/api/v1/profiles").json["items"]
+    assert {found["spec"]["model"] for found in declared if "pressure" in found["spec"]} == {"left", "right"}
 
 
 def test_a_campaign_that_is_stopped_ends_its_follower(run: Run, server: RunningServer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations, product
 
 from solvers.interference import Neighbour, SlowdownObservation
-from solvers.interference.meetings import Guest, Meeting, next_meeting
+from solvers.interference.meetings import Guest, GuestMeeting, next_meeting
 from solvers.interference.scalars import pressure_and_sensitivity
 from tests.solvers.interference.families import declared_slowdown
 
@@ -13,18 +13,18 @@ SHARES = (20, 50)
 ACCURACY = 0.04
 MOST = 40
 PAIRS = [
-    Meeting((Guest(one, share), Guest(other, its)))
+    GuestMeeting((Guest(one, share), Guest(other, its)))
     for one, other in combinations(("a", "b", "c"), 2)
     for share, its in product(SHARES, SHARES)
 ]
-TRIOS = [Meeting((Guest("a", 20), Guest("b", 20), Guest("c", share))) for share in SHARES]
+TRIOS = [GuestMeeting((Guest("a", 20), Guest("b", 20), Guest("c", share))) for share in SHARES]
 
 
 def held_one_after_the_other(
-    meetings: list[Meeting], slows: bool = True, accuracy: float = ACCURACY, most: int = MOST
-) -> tuple[list[Meeting], list[SlowdownObservation]]:
+    meetings: list[GuestMeeting], slows: bool = True, accuracy: float = ACCURACY, most: int = MOST
+) -> tuple[list[GuestMeeting], list[SlowdownObservation]]:
     """Holds the meetings that are chosen until none is; with `slows` the models slow each other as declared."""
-    held: list[Meeting] = []
+    held: list[GuestMeeting] = []
     seen: list[SlowdownObservation] = []
     while (chosen := next_meeting(meetings, held, seen, accuracy, most)) is not None:
         held.append(chosen)
