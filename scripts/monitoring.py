@@ -128,7 +128,7 @@ ALERTS = (
     Alert(
         "Unserved", "gpuwright_service_unserved_per_second > 0", "10m", "ticket",
         "The plan leaves part of {{ $labels.tenant }}/{{ $labels.service }} unserved.",
-        "Its condition Served names the reason and the smallest change that would serve it; `gpuwright plan show` "
+        "Its condition Planned names the reason and the smallest change that would serve it; `gpuwright plan show` "
         "lists GPUs to rent.",
     ),
     Alert(

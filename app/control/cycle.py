@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.control.decide.around import AROUND_KEY, Answering, FoundAnswer, answer_around_rests, answer_elsewhere
+from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
-from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
+from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.fallback import draft_fallback
-from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
+from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
+from app.control.decide.stopped import complete, lacks_nothing
 from app.control.decide.telling import events_of, spell_held_back
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
@@ -30,10 +31,11 @@ from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
-from app.control.solve.orders import with_horizon
+from app.control.solve.orders import with_horizon, with_knowledge
 from app.store.plans.plans import Overtaken
+from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound, with_bound
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Knowledge, Problem
 
 SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
 FAILURES = {
@@ -71,7 +73,8 @@ def run_cycle(
     with phase("pose"):
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)
-        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, before.regrets)
+        kept = before.regrets, before.knowledge
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, *kept)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
     if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
@@ -79,12 +82,15 @@ def run_cycle(
     answering = cycle.answering(meanwhile)
     found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
-    found = answer_midway(snapshot, question, found, cycle.following(found.answer))
+    if cycle.is_joint:
+        found = answer_midway(snapshot, question, found, cycle.following(found.answer))
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
         return cycle.fall_back(found.answer)
-    with phase("batches"):
-        cycle, decision = cycle.add_batches(decision, wanted)
+    cycle = replace(cycle, knowledge=found.answer.knowledge)
+    if cycle.is_joint:
+        with phase("batches"):
+            cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
     with phase("record"):
@@ -104,6 +110,12 @@ class _Cycle:
     question: Question
     asked: Question  # that the solver gets: without the GPUs where steps failed a short while ago
     regrets: RegretAccounts
+    knowledge: Knowledge  # of a planner other than the joint one
+
+    @property
+    def is_joint(self) -> bool:
+        """Returns whether the joint planner plans: least changes, waiting and batches are parts of it alone."""
+        return self.question.problem.policy.planner == JOINT
 
     def answering(self, meanwhile: Callable[[Snapshot, Question], object]) -> Answering:
         """Returns what answers a question about this snapshot or a part of it."""
@@ -124,7 +136,10 @@ class _Cycle:
         if wanted.answer.outcome is SolveOutcome.WRONG:
             return FoundAnswer(wanted.answer)
         with phase("hold_back"):
-            decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+            if self.is_joint:
+                decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+            else:
+                decision = hold_back(self.snapshot, self.question, wanted)
         return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
 
     def why_not_ask(self) -> HeldBackChange | None:
@@ -170,6 +185,8 @@ class _Cycle:
         Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
         """
         problem = self.question.problem
+        if not self.is_joint:
+            problem = with_knowledge(problem, self.knowledge)
         if not self.snapshot.is_rolling:
             return problem
         return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
@@ -215,22 +232,10 @@ class _Cycle:
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
         self.store.note(SolveOutcome.UNCHANGED, reason, spell_held_back(held), self.snapshot if held else None)
-        if self.snapshot.is_stopped and self._is_reached(decision, wanted):
-            self._complete()
+        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        if self.snapshot.is_stopped and is_whole and lacks_nothing(self.snapshot, self.question, decision, wanted):
+            complete(self.store, self.snapshot)
         return self._unchanged(decision)
-
-    def _is_reached(self, decision: Decision, wanted: Decision) -> bool:
-        """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
-        # Else more may be wanted than was asked for.
-        is_whole = self.asked is self.question and AROUND_KEY not in wanted.answer.recipe
-        is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
-        return is_whole and not is_failing and differs_by_cost_alone(self.snapshot, self.question, wanted)
-
-    def _complete(self) -> None:
-        """Completes the stopped plan in force."""
-        generation, why = self.snapshot.target, "nothing that its rollout left out is needed any more"
-        event = event_of(Reason.ROLLOUT_DONE, why, kind="Plan", name=f"p{generation}", generation=generation)
-        self.store.change_state(generation, PlanState.STOPPED, PlanState.DONE, why, [event])
 
     def record(self, decision: Decision) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
@@ -265,8 +270,6 @@ class _Cycle:
         return replace(self.record(found), last_question=self.before) if found else None
 
     def _fallback(self, outcome: SolveOutcome) -> Decision | None:
-        if outcome not in FAILURES or not self.question.falls_short:
-            return None
         with phase("fall_back"):
             return draft_fallback(self.snapshot, outcome, self.solver, self.reason)
 
@@ -293,5 +296,5 @@ class _Cycle:
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
             self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
-            other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
+            knowledge=self.knowledge, other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
         )  # fmt: skip

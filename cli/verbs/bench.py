@@ -37,6 +37,7 @@ SOLVERS = {
     ),
     "simulate": ("simulate", "requests a second that the simulation serves, and how a plan fares there"),
     "drift": ("drift", "GPUs that turn slower: time until SLOs hold again, by regions of curves and by one factor"),
+    "profiler": ("profiler", "how far the Profiles of campaigns are from the truth of simulated GPUs"),
     "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
     "growth": ("growth", "how time to a plan grows with the fleet"),
     "family": ("family", "write the problems of a family as manifest files"),

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     verdict = judge(problem, plan)
     is_below = bool(found and verdict.is_right and found.is_above(verdict.cost.total))
     if args.json:
-        print(json.dumps(_report(verdict) | ({"exact": _exact_report(found, verdict, problem)} if found else {})))
+        exact = {"exact": _exact_report(found, verdict, problem)} if found else {}
+        print(json.dumps(_report(verdict) | {"accuracy": _accuracies(problem, plan)} | exact))
     else:
         _show(verdict)
         if found:
@@ -147,6 +148,18 @@ def _bytes(source: str) -> bytes:
     if len(data) > sources.LIMIT_BYTES:
         raise Failed(f"{source} is over {sources.LIMIT_BYTES >> 20} MB")
     return data
+
+
+def _accuracies(problem: Problem, plan: Plan) -> dict[str, float]:
+    """Returns the mean accuracy of each served service's requests."""
+    from solvers.planning.judge.measures import mean_accuracy
+
+    found = {}
+    for name in problem.services:
+        mean, _ = mean_accuracy((line for line in plan.instances if line.service == name), problem)
+        if mean is not None:
+            found[name] = mean
+    return found
 
 
 def _report(verdict: Verdict) -> dict[str, Any]:

@@ -34,17 +34,18 @@ def _resource(v: Variables) -> Any:
             whole = v.model.new_bool_var("")
             for is_used in used:
                 v.model.add_implication(is_used, whole)
-            paid.append(money(whole_price(node)) * whole)
+            paid.append(money(whole_price(node) * v.problem.policy.money_weight) * whole)
         elif v.problem.policy.pricing == "share":
             paid += [_share(v, node.name, index) for index in node.gpus]
         else:
-            paid += [money(gpu_price(node)) * is_used for is_used in used]
+            paid += [money(gpu_price(node) * v.problem.policy.money_weight) * is_used for is_used in used]
     return sum(paid)
 
 
 def _share(v: Variables, node: str, index: int) -> Any:
     """price x max(sum of SM% / 100, sum of memory / the GPU's), the whole price where a dedicated service runs"""
-    price, memory_gib = gpu_price(v.problem.nodes[node]), v.problem.type_of(node).memory_gib
+    price = gpu_price(v.problem.nodes[node]) * v.problem.policy.money_weight
+    memory_gib = v.problem.type_of(node).memory_gib
     paid = v.model.new_int_var(0, money(price), "")
     slots = v.on((node, index))
     v.model.add(paid >= money(price / 100) * sum(slot.sm_percent() for slot in slots))
@@ -66,7 +67,7 @@ def _unserved(v: Variables) -> Any:
     """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
     policy, costs = v.problem.policy, []
     for name, service in v.problem.services.items():
-        price = policy.unserved_price * service.priority / 100
+        price = policy.unserved_price * service.priority / 100 * service.unserved_weight
         most = money(price * max(service.rate_per_second, 1.0))
         cost = v.model.new_int_var(0, most, "")
         v.model.add(cost >= money(price) * v.is_short[name])

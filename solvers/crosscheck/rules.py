@@ -167,7 +167,22 @@ def spot_within_share(v: Variables) -> None:
         slots = v.of_service(name)
         on_spot = sum(slot.rate for slot in slots if slot.node.purchase == "spot")
         allowed = room(share + RATE_SHARE)
-        v.model.add(PARTS * on_spot <= allowed * sum(slot.rate + slot.runs for slot in slots))
+        v.model.add(PARTS * on_spot <= allowed * sum(slot.rate for slot in slots))
+
+
+def mean_accuracy_kept(v: Variables) -> None:
+    """sum of rate x accuracy of its variant >= meanAccuracy x sum of the rates"""
+    for name, service in v.problem.services.items():
+        known = {variant.name: variant.accuracy for variant in v.problem.models[service.model]}
+        reached, slots = [], v.of_service(name)
+        for slot in slots if service.mean_accuracy else ():
+            by_variant = {shape.variant: v.model.new_int_var(0, WHOLE_RATE, "") for shape in slot.shapes}
+            for variant, rate in by_variant.items():
+                v.model.add(rate <= slot.total([WHOLE_RATE * (shape.variant == variant) for shape in slot.shapes]))
+                reached.append(room(known[variant]) * rate)
+            v.model.add(sum(by_variant.values()) == slot.rate)
+        if reached:
+            v.model.add(sum(reached) >= need(service.mean_accuracy) * sum(slot.rate for slot in slots))
 
 
 def within_limits(v: Variables) -> None:
@@ -213,5 +228,6 @@ RULES = (
     largest_apart_and_carry,
     survives_a_node,
     spot_within_share,
+    mean_accuracy_kept,
     within_limits,
 )

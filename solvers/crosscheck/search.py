@@ -21,6 +21,7 @@ from solvers.planning.search.promise import keep
 
 TOLERANCE_SHARE = 1e-5  # of a cost: a plan this much over the bound is the cheapest
 JUST_BELOW = 1 - 1e-9
+OFF_THE_EDGE_SHARE = 2e-6  # of a rate: less than is counted as unserved, more than rounding
 MOST_ROUNDS = 200
 WORK = 60.0  # of CP-SAT's deterministic seconds, over all rounds
 MOST_CONFLICTS = 100_000  # of a round
@@ -137,6 +138,9 @@ def _rates(problem: Problem, chosen: Chosen) -> list[float]:
         min(parts / WHOLE_RATE * slot.service.rate_per_second, JUST_BELOW * _most(problem, chosen, slot, shape))
         for slot, shape, parts in chosen
     ]
+    for at, (slot, _, _) in enumerate(chosen):
+        if slot.node.purchase == "spot" and slot.service.availability.max_spot_share < 1:
+            rates[at] *= 1 - OFF_THE_EDGE_SHARE
     for name, service in problem.services.items():
         own = [at for at, (slot, _, _) in enumerate(chosen) if slot.service.name == name]
         least = service.min_instances

@@ -43,6 +43,8 @@ def draft_fallback(
     snapshot: Snapshot, failure: SolveOutcome, solver: AddingSolver, reason: str
 ) -> Decision | None:  # fmt: skip
     """Returns the plan in force with what it leaves unserved; None if nothing is missing or nothing can be added."""
+    if failure not in FAILURES:
+        return None
     around = close_failed_places(snapshot)
     decision = _drafted(snapshot, around, solver, reason)
     if decision is None:

@@ -13,6 +13,7 @@ from app.manifests.model import JSON
 from solvers.planning.batches.batch import Batch
 from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Knowledge
 
 if TYPE_CHECKING:
     from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
@@ -75,6 +76,7 @@ class SolverAnswer:
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
     seconds: float = 0.0
     duals: Duals | None = None  # of a search, for bounds at other rates
+    knowledge: Knowledge = field(default_factory=dict)  # what a planner other than the joint one remembers
     batches: tuple[Batch, ...] = ()  # that make a plan cheaper, where these were asked for
 
     @property

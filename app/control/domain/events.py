@@ -135,7 +135,7 @@ class Reason(StrEnum):
     PLAN_EXPIRED = "plan_expired", "info", "A plan waited for approval until the fleet it was made for had changed."
 
     # Services.
-    SERVED = "served", "info", "The plan serves the whole load of the service."
+    ALL_PLANNED = "all_planned", "info", "The plan carries the whole load of a service; copies may still have to start."
     UNSERVED = "unserved", "warning", "The plan does not serve the whole load of a service."
     SLO_ATTAINED = "slo_attained", "info", "A service meets its SLO."
     SLO_MISSED = "slo_missed", "warning", "Too many requests of a service are answered late."

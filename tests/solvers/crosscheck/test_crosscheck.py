@@ -1,4 +1,4 @@
-"""The exact model equals brute force, no plan of the joint planner is below it, and large fleets are refused by name."""
+"""The exact model equals brute force, no joint plan is below it, and large fleets are refused by name."""
 
 from __future__ import annotations
 

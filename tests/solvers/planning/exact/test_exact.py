@@ -163,7 +163,7 @@ def test_what_nothing_can_serve_costs_its_price_for_sure(five: Problem) -> None:
 def test_the_small_fleets_are_of_all_sorts() -> None:
     seen: Counter[str] = Counter()
 
-    @few
+    @settings(few, max_examples=400)  # of 60, one kind may be a single fleet
     @given(fleets())
     def look(problem: Problem) -> None:
         cost = least_cost(problem)
