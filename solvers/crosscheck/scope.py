@@ -6,7 +6,7 @@ from solvers.planning.problem import Problem
 
 MOST_GPUS = 8
 MOST_SERVICES = 6
-MOST_CHOICES = 30_000  # of a shape for an instance on a GPU
+MOST_CHOICES = 12_000  # of a shape for an instance on a GPU
 
 
 class TooLarge(Exception):

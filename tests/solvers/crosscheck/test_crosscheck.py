@@ -107,7 +107,7 @@ def test_a_larger_fleet_is_refused_by_its_size(gpus: int, services: int, words: 
 
 
 def test_too_many_shapes_are_refused_by_their_number() -> None:
-    with pytest.raises(TooLarge, match="shapes on all GPUs; the exact check takes at most 30000"):
+    with pytest.raises(TooLarge, match="shapes on all GPUs; the exact check takes at most 12000"):
         cross_check(family("A", 8, 6, 0))
 
 
