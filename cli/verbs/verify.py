@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits, sources
-from cli.arguments import add_file_arguments, completes
+from cli.arguments import add_file_arguments, completes, positive
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, colour, number, plain
 
 if TYPE_CHECKING:
+    from solvers.crosscheck import CrossCheck
     from solvers.planning.judge import Verdict, Violation
     from solvers.planning.plan import Plan
     from solvers.planning.problem import Problem
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 SHOWN = 100
 EPILOG = """\
 Judges every rule, simulates every instance's latency, and adds up the cost; shares no code with `solve`.
+With --exact a model of its own, for CP-SAT, proves what the cheapest plan costs; larger fleets are refused by name.
 Exit code 0 when the plan is right, 1 when it breaks a rule, 2 when the files or the plan cannot be read.
 
 Examples:
   gpuwright solve -f fleet.yaml --json > plan.json
   gpuwright verify -f fleet.yaml plan.json
   gpuwright solve -f fleet.yaml --json | gpuwright verify -f fleet.yaml - --json
+  gpuwright verify -f tiny.yaml plan.json --exact       what the cheapest plan of a small fleet costs, by CP-SAT
 """
 
 
@@ -38,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser)
     completes(parser.add_argument("plan", metavar="PLAN", help="the plan as JSON; - for stdin"), "files")
     parser.add_argument("--json", action="store_true", help="one JSON object: violations, cost, attainment")
+    parser.add_argument(
+        "--exact", action="store_true", help="also find the cheapest plan of a small fleet, and how far this one is off"
+    )
+    parser.add_argument(
+        "--exact-work", metavar="N", type=positive, default=60.0, help="CP-SAT's deterministic seconds; default 60"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,12 +56,62 @@ def run(args: argparse.Namespace) -> int:
     plan = _plan(args.plan, problem)
     from solvers.planning.judge import judge
 
+    found = _cross_checked(problem, args.exact_work) if args.exact else None
     verdict = judge(problem, plan)
+    is_below = bool(found and verdict.is_right and found.is_above(verdict.cost.total))
     if args.json:
-        print(json.dumps(_report(verdict) | {"accuracy": _accuracies(problem, plan)}))
+        exact = {"exact": _exact_report(found, verdict, problem)} if found else {}
+        print(json.dumps(_report(verdict) | {"accuracy": _accuracies(problem, plan)} | exact))
     else:
         _show(verdict)
-    return exits.OK if verdict.is_right else exits.NO
+        if found:
+            _show_exact(found, verdict, problem)
+    return exits.OK if verdict.is_right and not is_below else exits.NO
+
+
+def _cross_checked(problem: Problem, work: float) -> CrossCheck:
+    try:
+        from solvers.crosscheck import TooLarge, cross_check
+    except ModuleNotFoundError as error:
+        if error.name != "ortools":
+            raise
+        raise Failed("verify --exact needs the solvers extra: pip install 'gpuwright[solvers]'") from error
+    try:
+        return cross_check(problem, work)
+    except TooLarge as large:
+        raise Failed(f"--exact: {large}") from None
+
+
+def _exact_report(found: CrossCheck, verdict: Verdict, problem: Problem) -> dict[str, Any]:
+    from solvers.crosscheck import left_out
+
+    return {
+        "bound": found.bound,
+        "cost": found.cost if found.plan else None,
+        "isProved": found.is_proved,
+        "isBelowBound": verdict.is_right and found.is_above(verdict.cost.total),
+        "leftOut": left_out(problem),
+        "rounds": found.rounds,
+        "work": found.work,
+    }
+
+
+def _show_exact(found: CrossCheck, verdict: Verdict, problem: Problem) -> None:
+    from solvers.crosscheck import left_out
+
+    least, total = found.bound, verdict.cost.total
+    if found.is_proved:
+        print(f"exact: the cheapest plan costs {number(found.cost)} an hour, proved by CP-SAT")
+    else:
+        best = f"; the best that it found costs {number(found.cost)}" if found.plan else ""
+        print(f"exact: no plan costs less than {number(least)} an hour by CP-SAT, which ran out of work{best}")
+    if omitted := left_out(problem):
+        print(f"exact: left out, so that it may cost more: {', '.join(omitted)}")
+    if verdict.is_right and found.is_above(total):
+        print(colour("exact: this plan costs less than that: one of the two is wrong, please report it", "red"))
+    elif verdict.is_right:
+        more = 100 * max(0.0, total / least - 1) if least > 0 else 0.0
+        print(f"exact: this plan costs {more:.3f} % more" if more > 1e-3 else "exact: this plan is as cheap")
 
 
 def _plan(source: str, problem: Problem) -> Plan:

@@ -10,10 +10,10 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.hetsev.adding.rooms import FreeRooms, Room, Seat
+from solvers.hetsev.adding.rooms import FreeRooms, GpuRoom, Seat
 from solvers.hetsev.adding.shapes import (
+    AddedShape,
     ProfileShapes,
-    Shape,
     Surroundings,
     cheapest,
     least_sm,
@@ -44,9 +44,9 @@ class Menu:
     rows: Floats  # the loads that its batches accept
     gpus: NDArray[np.int64]
     need: float = 0.0  # for which `best` was found
-    best: Shape | None = None
+    best: AddedShape | None = None
 
-    def cheapest(self, service: Service, need: float, memory_gib: float) -> Shape | None:
+    def cheapest(self, service: Service, need: float, memory_gib: float) -> AddedShape | None:
         """Returns the shape of which as many as the need takes hold the least; found once for each need."""
         if need != self.need:
             self.need, self.best = need, cheapest(service, self.of, self.carried, need, memory_gib)
@@ -178,13 +178,13 @@ class Placer:
         able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
         return able
 
-    def _around(self, room: Room) -> Surroundings:
+    def _around(self, room: GpuRoom) -> Surroundings:
         at, rooms = room.number, self.rooms
         return Surroundings(
             int(rooms.sm[at]), float(rooms.memory_gib[at]), room.pressure(), float(rooms.watts[at]), room.slower
         )
 
-    def _neighbours_bear(self, room: Room, shape: Shape) -> bool:
+    def _neighbours_bear(self, room: GpuRoom, shape: AddedShape) -> bool:
         """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
         more = float(shape.of.pressure[shape.sm_percent])
@@ -214,7 +214,7 @@ class Placer:
             seat.line = line
         return True
 
-    def _seated(self, service: Service, room: Room, shape: Shape, serial: int) -> Seat:
+    def _seated(self, service: Service, room: GpuRoom, shape: AddedShape, serial: int) -> Seat:
         node, gpu = self.rooms.places[room.number]
         of = shape.of
         line = Instance(

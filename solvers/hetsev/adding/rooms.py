@@ -33,7 +33,7 @@ class Seat:
 
 
 @dataclass(slots=True)
-class Room:
+class GpuRoom:
     """A GPU that is looked at: its seats, and what else decides how fast they are."""
 
     number: int
@@ -82,7 +82,7 @@ class FreeRooms:
     homes: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))  # of services
     gpus_left: dict[str, float] = field(default_factory=dict)  # of tenants
     price_left: dict[str, float] = field(default_factory=dict)
-    rooms: dict[int, Room] = field(default_factory=dict)
+    rooms: dict[int, GpuRoom] = field(default_factory=dict)
 
     @classmethod
     def of(cls, problem: Problem, judged: JudgedPlan) -> FreeRooms:
@@ -231,7 +231,7 @@ class FreeRooms:
         found: NDArray[np.int64] = gpus[gpus != last] if shut == [last] else gpus[~np.isin(gpus, shut)]
         return found
 
-    def room(self, at: int) -> Room:
+    def room(self, at: int) -> GpuRoom:
         """Returns a GPU with its seats."""
         if at not in self.rooms:
             gpu = self.judged.on(self.places[at])
@@ -244,7 +244,7 @@ class FreeRooms:
             seats.sort(key=lambda seat: seat.line.id)  # whatever was added and taken back before
             clock = gpu.clock_mhz if gpu else kind.top_clock_mhz
             pressure = fsum(job.pressure for job in gpu.jobs) if gpu else 0.0
-            self.rooms[at] = Room(at, kind.top_clock_mhz / clock, clock, seats, pressure)
+            self.rooms[at] = GpuRoom(at, kind.top_clock_mhz / clock, clock, seats, pressure)
         return self.rooms[at]
 
     def admits(self, service: Service, at: int, sm_percent: int) -> bool:

@@ -44,7 +44,7 @@ class ProfileShapes:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AddedShape:
     """A shape on a GPU, and the most that it carries there."""
 
     of: ProfileShapes
@@ -94,7 +94,7 @@ def rates(policy: Policy, service: Service, of: ProfileShapes, around: Surroundi
     return found
 
 
-def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, memory_gib: float) -> Shape | None:
+def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, memory_gib: float) -> AddedShape | None:
     """Returns the shape of which as many as the need takes hold the least of a GPU; None if none carries anything."""
     if not carried.any():
         return None
@@ -107,7 +107,7 @@ def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, 
 
 def smallest(
     policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: Surroundings, *, whole: bool
-) -> Shape | None:
+) -> AddedShape | None:
     """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
 
     `rows` are the loads that its batches accept (`load_rows`).
@@ -123,7 +123,7 @@ def smallest(
     rate *= ROUNDING
     if batch < 0 or (whole and rate < part * ROUNDING):
         return None
-    return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
+    return AddedShape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
 
 
 def load_rows(service: Service, of: ProfileShapes) -> Floats:
@@ -132,9 +132,9 @@ def load_rows(service: Service, of: ProfileShapes) -> Floats:
     return np.ascontiguousarray(rows[of.batches])
 
 
-def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> Shape:
+def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> AddedShape:
     batch, sm = divmod(int(np.argmin(price)), carried.shape[1])
-    return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), float(carried[batch, sm]))
+    return AddedShape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), float(carried[batch, sm]))
 
 
 def least_sm(carried: Floats, part: float) -> int:

@@ -162,3 +162,13 @@ def test_a_whole_process_verifies(tmp_path: Path) -> None:
     done = process(tmp_path, "verify", "-f", str(tmp_path / "fleet.yaml"), str(tmp_path / "plan.json"), "--json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["violations"] == []
+
+
+def test_exact_proves_what_the_cheapest_plan_costs_and_how_far_this_one_is_off(verify: Verify) -> None:
+    best = verify({"instances": [instance()]}, "--exact", "--json")
+    assert best.code == 0
+    exact = json.loads(best.out)["exact"]
+    assert (exact["isProved"], exact["isBelowBound"], exact["cost"]) == (True, False, 4.0)
+    assert "exact: this plan is as cheap" in verify({"instances": [instance()]}, "--exact").out
+    nothing = {"instances": [], "unserved": [{"service": "shop/search", "ratePerSecond": 20.0}]}
+    assert "exact: this plan costs 499900.0" in verify(nothing, "--exact").out
