@@ -94,8 +94,7 @@ def assemble(settings: Settings) -> FastAPI:
         context.notices.start()
         context.nodes.start()
         housekeeping.start()
-        if settings.answers_ready and find_spec("numba"):  # without it, this server has no solvers
-            context.desk.get_ready(GetReady())
+        _ready_answers(context)
         yield
         housekeeping.stop()
         await context.nodes.stop()
@@ -120,9 +119,11 @@ def assemble(settings: Settings) -> FastAPI:
         metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
     for router in (
         *map(objects.router, STORED),
-        *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
+        *(
+            m.router
+            for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)
+        ),
         *(m.router for m in (plans, explain, whatif, cordons, campaigns, events, slo, overview, reports)),
-        sign_in_links.router,
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
@@ -130,6 +131,12 @@ def assemble(settings: Settings) -> FastAPI:
     errors.install(app)
     document.install(app)
     return app
+
+
+def _ready_answers(context: Context) -> None:
+    """Starts the process that answers explain and what-if, where the solvers are installed."""
+    if context.settings.answers_ready and find_spec("numba"):
+        context.desk.get_ready(GetReady())
 
 
 def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:
