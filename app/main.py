@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -36,7 +37,7 @@ from app.api.report_bypass import ReportBypass
 from app.api.requests import known_parameters
 from app.console import routes as console
 from app.context import Context
-from app.control.answer.ready import GetReady
+from app.control.answer.ready import GetReady, import_needed
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
@@ -114,9 +115,7 @@ def assemble(settings: Settings) -> FastAPI:
         generate_unique_id_function=document.name_operation,
     )
     app.state.context = context
-    for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
-        pool = used.engine.pool
-        metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    _watch_pools(database, reserved)
     for router in (
         *map(objects.router, STORED),
         *(
@@ -133,10 +132,17 @@ def assemble(settings: Settings) -> FastAPI:
     return app
 
 
+def _watch_pools(database: Database, reserved: Database) -> None:
+    for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
+        pool = used.engine.pool
+        metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+
+
 def _ready_answers(context: Context) -> None:
-    """Starts the process that answers explain and what-if, where the solvers are installed."""
+    """Starts the process that answers explain and what-if, where the solvers are installed; the server asks them."""
     if context.settings.answers_ready and find_spec("numba"):
         context.desk.get_ready(GetReady())
+        threading.Thread(target=import_needed, name="ready answers", daemon=True).start()
 
 
 def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:
