@@ -116,6 +116,13 @@ def assemble(settings: Settings) -> FastAPI:
     )
     app.state.context = context
     _watch_pools(database, reserved)
+    _route(app)
+    errors.install(app)
+    document.install(app)
+    return app
+
+
+def _route(app: FastAPI) -> None:
     for router in (
         *map(objects.router, STORED),
         *(
@@ -127,9 +134,6 @@ def assemble(settings: Settings) -> FastAPI:
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
     app.include_router(console.router)
-    errors.install(app)
-    document.install(app)
-    return app
 
 
 def _watch_pools(database: Database, reserved: Database) -> None:

@@ -59,6 +59,13 @@ VERBS = (
         "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
     ),
     CommandVerb(
+        "evaluate",
+        "cli.verbs.evaluate",
+        "Plan",
+        "a paper's experiments: its planner, its baselines, ours",
+        "planner",
+    ),
+    CommandVerb(
         "profile",
         "cli.verbs.profile",
         "Plan",

@@ -26,6 +26,7 @@ one client pyproject.toml
 one server pyproject.toml --extra server
 one agent pyproject.toml --extra agent
 one docker pyproject.toml --extra docker
+one onnx pyproject.toml --extra onnx
 one solvers pyproject.toml --extra solvers
 one planner pyproject.toml --extra server --extra planner
 one up pyproject.toml --extra server --extra solvers --extra agent

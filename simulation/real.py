@@ -1,4 +1,4 @@
-"""The real part of `gpuwright up`: HAProxy, its sidecar, an agent on simulated GPUs, model servers, requests.
+"""The real part of `gpuwright up`: HAProxy, its sidecar, an agent, model servers, requests.
 
 Usage: python -m simulation.real ORDER.json
 
@@ -26,12 +26,15 @@ from typing import Any
 import msgspec
 
 from agents.control.join import join
-from agents.devices.simulated.remote import Switches
+from agents.devices.simulated.remote import Switches, connect
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.node.state_folder import StateFolder
+from agents.runtime.cgroups import Cgroups
+from agents.runtime.core_groups import CoreGroups
+from agents.runtime.core_limits import find_limits
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link, LinkError
@@ -52,8 +55,9 @@ class RealSetup(msgspec.Struct):
     port: int  # of the gateway
     node: str
     spec: dict[str, Any]  # the node's, as declared
-    kind: str  # of its simulated GPUs
+    seams: list[str]  # of the agent: its devices
     load: list[str]  # as simulation.load_generator takes them
+    driver: dict[str, Any] | None = None  # the truth of its GPUs, as simulation.truth_driver takes it; None: none
 
 
 def haproxy_path() -> str | None:
@@ -88,15 +92,25 @@ class RealPart:
         self._run("gateway", [*OURSELVES, *words])
         _await((state / "gateway.sock").exists, "the sidecar does not answer")
         self.join()
-        seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
-        seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
+        if self.order.driver:
+            self._drive(self.order.driver)
         models = self._folder / "models"
         for folder in (models, models.parent / "checkpoints"):  # where gpuwright-train saves
             folder.mkdir(parents=True, exist_ok=True)
-        seams += ["--models", str(models)]
+        seams = ["--models", str(models), *self.order.seams, "--gateway", str(state / "gateway.sock")]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
-        words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.load]
-        self._run("requests", words)
+        if self.order.load:
+            words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}"]
+            self._run("requests", [*words, *self.order.load])
+
+    def _drive(self, truth: dict[str, Any]) -> None:
+        """Starts the driver of GPUs with a truth of their own, before the agent starts one that has none."""
+        folder = self._folder / "simulated"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spec = folder / "truth.json"
+        spec.write_text(json.dumps(truth))
+        self._run("driver", [sys.executable, "-m", "simulation.truth_driver", str(folder), "--spec", str(spec)])
+        _await(lambda: _has_gpus(folder), "the simulated GPUs do not answer")
 
     def fallen(self) -> str:
         """Returns the process that exited on its own; empty while all run."""
@@ -112,7 +126,7 @@ class RealPart:
 
     def end_copies(self) -> None:
         """Ends the agent's copies, which outlive the agent by design, but not this fleet."""
-        runtime = ProcessRuntime(self._folder / "copies")
+        runtime = ProcessRuntime(self._folder / "copies", self._groups())
         until = time.monotonic() + END_SECONDS
         force = False
         while (running := runtime.find()) and time.monotonic() < until:
@@ -120,8 +134,15 @@ class RealPart:
                 runtime.end(copy, force=force)
             time.sleep(0.2)
             force = time.monotonic() > until - END_SECONDS / 2
+        runtime.tidy(())
         with contextlib.suppress(DeviceError, OSError):
             Switches(self._folder / "simulated").quit()
+
+    def _groups(self) -> bool | Cgroups:
+        """Returns the groups that limit copies on CPU cores, so that they are removed, too."""
+        if "cores" not in self.order.seams:
+            return True
+        return CoreGroups((self._folder / "copies").resolve(), find_limits())
 
     def rejoin(self) -> bool:
         """Joins again if the node was deleted and is declared again, as its token was revoked; tells if it did."""
@@ -186,6 +207,16 @@ def _answers(master: MasterSocket) -> bool:
     except HaproxyAway:
         return False
     return True
+
+
+def _has_gpus(folder: Path) -> bool:
+    device, _ = connect(folder)
+    try:
+        return bool(device.gpus())
+    except DeviceError:
+        return False
+    finally:
+        device.close()
 
 
 def _await(true: Any, otherwise: str, seconds: float = 15.0) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agents.gateway.followers import FOLLOWED, Followers
@@ -21,6 +22,9 @@ from agents.seams.traffic import Counters
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import MODELS, read_usable
 
+if TYPE_CHECKING:
+    from agents.runtime.core_groups import CoreGroups
+
 log = logging.getLogger(__name__)
 
 COUNTS_SECONDS = 0.5  # the longest that an unresponsive gateway may delay the device watch
@@ -32,9 +36,11 @@ class AgentOptions:
 
     folder: Path
     node: str = ""
-    device: str = "nvml"  # or simulated
+    device: str = "nvml"  # or simulated, or cores
     simulated_gpus: int = 4
     simulated_kind: str = "v100-16gb"
+    cores: int = 0  # CPU cores to offer; 0: all that the agent may use
+    cgroup: Path | None = None  # under which copies on cores are limited
     runtime: str = "process"  # or docker
     gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
     gateway_token_file: str = ""
@@ -56,12 +62,13 @@ class NoGateway:
 def open_node(options: AgentOptions) -> NodeParts:
     """Opens everything that a node is built on; raises an error whose message says what is missing."""
     free_port(options.host, ())  # fails early if the address does not belong to this machine
-    device, mps = _devices(options)
+    groups = _core_groups(options)
+    device, mps = _cores(options, groups) if groups else _devices(options)
     routes, counters = _gateway(options)
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
-    drivers = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
+    drivers = NodeDrivers(device, mps, _runtime(options, groups), TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
     reclaim_file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
     return NodeParts(drivers, routes, templates, counters, options.host, followers, reclaim_file)
@@ -87,14 +94,34 @@ def _devices(options: AgentOptions) -> tuple[Device, Mps]:
     return device, MpsControl(options.folder / "mps")
 
 
-def _runtime(options: AgentOptions) -> CopyRuntime:
+def _core_groups(options: AgentOptions) -> CoreGroups | None:
+    """Returns the cgroups that limit copies on CPU cores; None for a node with GPUs."""
+    if options.device != "cores":
+        return None
+    if options.runtime == "docker":
+        raise ValueError("--device cores limits processes of its own; leave out --runtime docker")
+    from agents.runtime.core_groups import CoreGroups
+    from agents.runtime.core_limits import find_limits
+
+    return CoreGroups((options.folder / "copies").resolve(), find_limits(options.cgroup))
+
+
+def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
+    from agents.devices.cores.device import CoresDevice, usable_cores
+    from agents.devices.cores.shares import CoreShares
+
+    cores = options.cores or usable_cores()
+    return CoresDevice(groups, cores, options.folder), CoreShares(groups, cores)
+
+
+def _runtime(options: AgentOptions, groups: CoreGroups | None) -> CopyRuntime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
         return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
     from agents.runtime.process import ProcessRuntime
 
-    return ProcessRuntime(options.folder / "copies")
+    return ProcessRuntime(options.folder / "copies", groups or True)
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:

@@ -5,70 +5,76 @@ The agent simply tries: in a container or without delegation it has none, and th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from agents.runtime import proc
 
-_SUFFIX = ".copy"  # so that no copy can be named `..` or `cgroup.procs`
+SUFFIX = ".copy"  # so that no copy can be named `..` or `cgroup.procs`
 
 
 class Cgroups:
     """The cgroups of one folder's copies, beneath the agent's own."""
 
     def __init__(self, folder: Path, wanted: bool = True) -> None:
-        self._name = "gpuwright-" + quote(str(folder), safe="")[-200:]
+        self.name = "gpuwright-" + quote(str(folder), safe="")[-200:]
         self._mount = _mount()
-        self._base: Path | None = None
-        self._awaited: set[str] = set()  # made, but still empty
+        self.base: Path | None = None
+        self.awaited: set[str] = set()  # made, but still empty
         own = _group_of("self") if wanted else None
         if self._mount and own is not None:
-            self._base = Path(f"{self._mount}{own}") / self._name
+            self.base = Path(f"{self._mount}{own}") / self.name
 
-    def make(self, copy: str) -> str:
-        """Returns the folder of a new group; empty where groups cannot be created."""
-        if self._base is None:
-            return ""
-        path = self._base / _folder(copy)
-        self._awaited.add(path.name)
+    def make(self, copy: str, limits: Mapping[str, str] | None = None) -> tuple[str, str]:
+        """Returns the folder of a new group, and that of one which the copy must enter; empty where there is none."""
+        if self.base is None:
+            return "", ""
+        path = self.base / self.folder_of(copy)
+        self.awaited.add(path.name)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError:
-            return ""
-        return str(path)
+            return "", ""
+        return str(path), ""
+
+    @staticmethod
+    def folder_of(copy: str) -> str:
+        """Returns the name of a copy's group."""
+        return quote(copy, safe="") + SUFFIX
 
     def entered(self, copy: str) -> None:
         """Marks a group as entered: from now on it is removed once it is empty."""
-        self._awaited.discard(_folder(copy))
+        self.awaited.discard(self.folder_of(copy))
 
     def of(self, pid: int, copy: str) -> Path | None:
         """Returns the group that a living process was started in."""
         group = _group_of(pid)
-        mine = group is not None and group.endswith(f"/{self._name}/{_folder(copy)}")
+        mine = group is not None and group.endswith(f"/{self.name}/{self.folder_of(copy)}")
         return Path(f"{self._mount}{group}") if mine else None
 
     def leftover(self, copy: str) -> Path | None:
         """Returns the group of a copy whose first process is gone."""
-        path = self._base / _folder(copy) if self._base else None
+        path = self.base / self.folder_of(copy) if self.base else None
         return path if path and path.is_dir() else None
 
     def tidy(self) -> None:
         """Removes empty groups; the kernel refuses to remove others."""
-        if self._base is None:
+        if self.base is None:
             return
-        for path in self._base.glob(f"*{_SUFFIX}"):
-            if path.name not in self._awaited:
+        for path in self.base.glob(f"*{SUFFIX}"):
+            if path.name not in self.awaited:
                 with suppress(OSError):
                     path.rmdir()
-        if not self._awaited:
+        if not self.awaited:
             with suppress(OSError):
-                self._base.rmdir()
+                self.base.rmdir()
 
     def copy_of(self, pid: int) -> str:
         """Returns the copy that a process belongs to by its group; empty when it is in none of ours."""
         above, _, name = (_group_of(pid) or "").rpartition("/")
-        return unquote(name.removesuffix(_SUFFIX)) if above.endswith(f"/{self._name}") else ""
+        return unquote(name.removesuffix(SUFFIX)) if above.endswith(f"/{self.name}") else ""
 
 
 def members(group: Path) -> set[int]:
@@ -87,10 +93,6 @@ def _mount() -> str:
         if what.startswith("cgroup2 "):
             return where.split()[4]
     return ""
-
-
-def _folder(copy: str) -> str:
-    return quote(copy, safe="") + _SUFFIX
 
 
 def _group_of(pid: int | str) -> str | None:

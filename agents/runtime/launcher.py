@@ -17,7 +17,7 @@ from pathlib import Path
 _PR_SET_NO_NEW_PRIVS = 38
 
 
-def prepare(cgroup: str, oom_score: str) -> None:
+def prepare(cgroup: str, limiting: str, oom_score: str) -> None:
     """Drops what would be inherited from the agent: default signals, no core file, no new privileges."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError):
@@ -27,17 +27,19 @@ def prepare(cgroup: str, oom_score: str) -> None:
     if cgroup:
         with suppress(OSError):  # not allowed here: the copy is found by other marks
             Path(cgroup, "cgroup.procs").write_text("0", encoding="ascii")
+    if limiting:
+        Path(limiting, "cgroup.procs").write_text("0", encoding="ascii")
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(oom_score, encoding="ascii")
     if ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError("no_new_privs cannot be set")
 
 
-def main(report: str, cgroup: str, oom_score: str, *argv: str) -> int:
+def main(report: str, cgroup: str, limiting: str, oom_score: str, *argv: str) -> int:
     descriptor = int(report)
     os.set_inheritable(descriptor, False)  # exec closes it, which tells the agent that the program runs
     try:
-        prepare(cgroup, oom_score)
+        prepare(cgroup, limiting, oom_score)
         os.execv(argv[0], argv)  # noqa: S606  no shell on purpose
     except OSError as error:
         os.write(descriptor, f"{argv[0]}: {error.strerror or error}".encode(errors="replace"))

@@ -32,11 +32,11 @@ _NAME = re.compile(r"[!-~]{1,200}")
 class ProcessRuntime:
     """Copies that belong to one folder. Agents with different folders do not see each other's."""
 
-    def __init__(self, folder: Path, cgroups: bool = True, largest_log_bytes: int = LARGEST_BYTES) -> None:
+    def __init__(self, folder: Path, cgroups: bool | Cgroups = True, largest_log_bytes: int = LARGEST_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder.resolve()
         self._logs = Logs(self._folder / "logs", largest_log_bytes)
-        self._cgroups = Cgroups(self._folder, cgroups)
+        self._cgroups = cgroups if isinstance(cgroups, Cgroups) else Cgroups(self._folder, cgroups)
         self._boot_id = boot_id()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -46,7 +46,7 @@ class ProcessRuntime:
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
             log = self._logs.open(launch.copy)
-            marks = (str(write_end), self._cgroups.make(launch.copy), str(launch.oom_score))
+            marks = (str(write_end), *self._cgroups.make(launch.copy, launch.limits), str(launch.oom_score))
             try:
                 child = subprocess.Popen(
                     [sys.executable, "-I", "-S", _LAUNCHER, *marks, *argv],

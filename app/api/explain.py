@@ -17,6 +17,7 @@ from app.context import Context
 from app.control.answer.explain.plan import describe_plan, explain_cycles, explain_held_back
 from app.control.answer.explain.profile import explain_profile as describe_profile
 from app.control.answer.explain.wording import count
+from app.control.domain.specs import quantile_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import corrections, plan_reads
@@ -24,6 +25,7 @@ from app.store.plans.corrections import CorrectionRow
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
 from app.world import declare
+from app.world.consequences import POLICY
 
 router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
 
@@ -74,17 +76,18 @@ def explain_profile(ctx: Ctx, who: Who, name: Name) -> Response:
     granted = require(who, Kind.PROFILE, AccessVerb.READ)
     key = Key(Kind.PROFILE, "", name)
 
-    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None]:
-        stored = objects.get(connection, key)
+    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None, float]:
+        found = objects.get_many(connection, (key, POLICY))
+        stored, quantile = found.get(key), quantile_of(found[POLICY].spec if POLICY in found else {})
         if stored is None:
-            return None, None
+            return None, None, quantile
         model, variant, gpu_type = (str(stored.spec[field]) for field in ("model", "variant", "gpuType"))
-        return stored, corrections.read_one(connection, model, variant, gpu_type)
+        return stored, corrections.read_one(connection, model, variant, gpu_type), quantile
 
-    stored, row = ctx.database.read(read)
+    stored, row, quantile = ctx.database.read(read)
     if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
         raise declare.missing(key)
-    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at)))
+    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at), quantile))
 
 
 @router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")

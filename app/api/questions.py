@@ -58,6 +58,7 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
 def read_now(connection: Connection) -> Snapshot:
     """Returns a snapshot of this moment, with the rates that the last plan assumed for services that still exist."""
     from app.control.domain.snapshot import ExpectedLoad
+    from app.control.domain.specs import rate_per_second
     from app.control.observe.observer import ForecastInput, Observer
 
     number = plan_reads.newest(connection)
@@ -70,9 +71,7 @@ def read_now(connection: Connection) -> Snapshot:
 
     def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:
         rates = {
-            service.full_name: float(str(service.spec["ratePerSecond"]))
-            for service in known.declared
-            if service.kind == "Service"
+            service.full_name: rate_per_second(service.spec) for service in known.declared if service.kind == "Service"
         }
         return {name: last.get(name) or ExpectedLoad(rate, reason="declared") for name, rate in rates.items()}
 

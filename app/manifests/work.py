@@ -51,9 +51,12 @@ class ServiceSpec(Spec):
 
     model: Name = Field(description="Model")
     min_accuracy: Fraction | None = Field(None, description="Least accuracy of the variants it may use")
+    mean_accuracy: Fraction | None = Field(
+        None, description="Promised mean accuracy of its served requests; variants below it may serve some of them"
+    )
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
-    rate_per_second: Positive = Field(description="Requests a second, as declared")
+    rate_per_second: Positive = Field(1, description="Requests a second to expect until gateways have counted them")
     burstiness: Annotated[float, Field(ge=1, le=50)] = Field(
         1, description="Variance over mean of arrivals counted in windows of the SLO's latency; 1: Poisson"
     )

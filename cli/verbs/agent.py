@@ -70,7 +70,11 @@ MODELS = Path("/var/lib/gpuwright/models")  # as agents.templates.reading has it
 
 
 def _add_seams(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", choices=("nvml", "simulated"), default="nvml", help="default %(default)s")
+    kinds = ("nvml", "simulated", "cores")
+    parser.add_argument("--device", choices=kinds, default="nvml", help="cores: CPU cores; default %(default)s")
+    parser.add_argument("--cores", metavar="N", type=int, default=0, help="with --device cores; default all")
+    groups = "with --device cores: the delegated cgroup under which copies are limited; default: as root, its own"
+    parser.add_argument("--cgroup", metavar="DIR", type=Path, help=groups)
     parser.add_argument("--simulated-gpus", metavar="N", type=int, default=4, help="default %(default)s")
     parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
     parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
@@ -187,6 +191,8 @@ def _options(args: argparse.Namespace) -> Any:
         "device",
         "simulated_gpus",
         "simulated_kind",
+        "cores",
+        "cgroup",
         "runtime",
         "gateway",
         "gateway_token_file",

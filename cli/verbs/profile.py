@@ -11,7 +11,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import say
-from cli.profiling.asked import read_model, read_place, whole_numbers
+from cli.profiling.asked import ModelVariant, models, read_model, read_place, whole_numbers
 
 EPILOG = """\
 On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its
@@ -19,15 +19,20 @@ template for each setting, with an MPS limit, and asks it in a closed loop. What
 is least sure; it ends when it is known well enough. A campaign goes on when this command, the server or the agent
 ends: the same command follows it. It stops by itself when the SLO of a service on the node suffers.
 
+With --neighbours, copies of the models run side by side, always busy, each with its MPS limit: first each alone, then
+together. Pressure and sensitivity are written into the Profiles of all of them.
+
 At a URL, a server that runs already (gpuwright-serve) is asked from here; only what it lets change is measured.
 
 `neighbours` reads latencies measured alone and beside others (CSV: model, smPercent, neighbours as MODEL:SM% with +
-between them, latencyMs; also gpuType, batch, samples) and gives pressure and sensitivity with their spread.
+between them, latencyMs; also gpuType, batch, samples, clockMhz) and gives pressure and sensitivity with their spread.
 `predict` learns from the Profiles in files what other GPU types would measure, for a first plan.
 
 Examples:
   gpuwright profile resnet50/fp16 --on node-7/2
   gpuwright profile resnet50 --on node-7 --accuracy 0.02 --apply
+  gpuwright profile resnet50 --on node-7 --neighbours bert-base,yolov5s/fp16 --apply
+  gpuwright profile digits --file digits.onnx --on here --apply
   gpuwright profile resnet50 --url http://127.0.0.1:8000 --gpu-type cpu
   gpuwright profile import perf.csv --model resnet50/fp16 --gpu-type v100-16gb
   gpuwright profile neighbours pairs.csv --gpu-type v100-16gb
@@ -48,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completes(files, "files")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--on", metavar="NODE[/GPU]", help="measure on a node")
+    file = parser.add_argument("--file", metavar="FILE", help="with --on: declares the model; .onnx among its models")
+    completes(file, "files")
     where.add_argument("--url", metavar="URL", help="measure the server at http://HOST:PORT")
     where.add_argument("--list", action="store_true", help="list campaigns, the newest first")
     where.add_argument("--stop", metavar="CAMPAIGN", help="end a campaign")
@@ -57,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     effort.add_argument("--batches", type=whole_numbers, metavar="B,...", help="default 1,2,4,8,16,32")
     effort.add_argument("--sm", type=whole_numbers, metavar="P,...", help="SM%%; default 10,20,30,40,50,60,80,100")
     effort.add_argument("--clocks", type=whole_numbers, metavar="MHZ,...", help="default: the highest of the GPU type")
+    neighbours = "measure it beside these on one GPU, for pressure and sensitivity"
+    effort.add_argument("--neighbours", type=models, metavar="MODEL,...", help=neighbours)
     effort.add_argument("--seconds", type=not_negative, metavar="S", help="least time at each setting; default 3")
     about = parser.add_argument_group("with --url and import")
     about.add_argument("--gpu-type", metavar="NAME", default="", help="the GPU type that the Profile is about")
@@ -83,13 +92,29 @@ def run(args: argparse.Namespace) -> int:
     wanted = read_model(args.subject)
     if args.files:
         raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
+    if args.neighbours and not args.on:
+        raise Failed("--neighbours is for --on: only a node can run copies side by side; name it with --on NODE[/GPU]")
     if args.on:
-        from cli.profiling import campaign
+        return _on_node(args, wanted)
+    return _at_url(args, wanted)
 
-        with ApiClient(resolve(args)) as client:
-            return campaign.run_campaign(client, args, wanted, read_place(args.on))
+
+def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
+    from cli.profiling import campaign
+    from cli.profiling.brought import declare_model
+
+    place = read_place(args.on)
+    with ApiClient(resolve(args)) as client:
+        if args.file:
+            declare_model(client, wanted, args.file)
+        return campaign.run_campaign(client, args, wanted, place)
+
+
+def _at_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
     if not args.url:
         raise Failed("say where to measure: --on NODE[/GPU] for a node, or --url URL for a server that runs")
+    if args.file:
+        raise Failed("--file is for --on: a server at a URL has its model")
     for flag, given in (("--sm", args.sm), ("--clocks", args.clocks)):
         if given:
             raise Failed(f"{flag} is for --on: a server at a URL keeps its share and its clock; see --sm-percent")
@@ -124,7 +149,7 @@ def _import(args: argparse.Namespace) -> int:
     from cli.profiling.imported import import_files
 
     if not args.files:
-        raise Failed("name the files to import: CSV of perf_analyzer or model analyzer, or JSON of genai-perf")
+        raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
     profiles = import_files(args)
     if args.apply:
         _apply(args, profiles)

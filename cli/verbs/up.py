@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 
 from cli import exits
 from cli.arguments import completes, whole
+from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
+from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
+from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order
-from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
+from cli.verbs.serve import add_listening_arguments, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
@@ -38,15 +41,20 @@ plans what you apply, in the mode of your Policy (default: advisory, which only 
 
 While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
 
+--cores N offers CPU cores of this machine instead, to models in ONNX and TorchScript files: the world is one node
+called `here`, with the GPU type `cpu`, behind a real gateway. A share in percent is a share of the cores' time, which
+cgroups enforce (as root).
+
 The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 With DATABASE_URL set, that database is used and no Postgres is started.
 
 Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
+  gpuwright up --planner hetsev
+  gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
-ADMIN_LABEL = "gpuwright up"
 PLANS_YOURS = "  planner   plans what you apply for the nodes that report; see: gpuwright explain plan"
 
 
@@ -63,6 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    add_planner_argument(parser)
+    parser.add_argument(
+        "--cores", metavar="N", type=whole(1), help="instead of simulated GPUs: N CPU cores of this machine, as a node"
+    )
+    models = parser.add_argument("--models", metavar="DIR", type=Path, help="with --cores: their models; default .")
+    completes(models, "files")
     add_truth_arguments(parser)
     add_listening_arguments(parser)
 
@@ -75,12 +89,19 @@ def run(args: argparse.Namespace) -> int:
         settings = settings_from(args)
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
-        with _database(data_dir, settings) as url:
-            settings = replace(settings, database_url=url, database_direct=_direct(settings))
+        cores = cores_node(args.cores, args.models)
+        with own_database(data_dir, settings, say) as url:
+            settings = replace(settings, database_url=url, database_direct=connects_directly(settings))
             log = _write_logs(data_dir, settings)
-            _migrate(url)
-            token = _admin_token(data_dir, settings)
-            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+            migrate(url)
+            token = admin_token(data_dir, settings)
+            fleet = (
+                None
+                if args.empty or cores
+                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order, args.planner)
+            )
+            if cores is not None:
+                _declare(cores, settings)
             with contextlib.ExitStack() as children:
 
                 def ready(listening: RunningServer) -> None:
@@ -89,11 +110,14 @@ def run(args: argparse.Namespace) -> int:
                     context = _remember(data_dir, reached, settings.tls_cert, contexts)
                     seconds = time.monotonic() - started
                     print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
-                    print(console_line(reached, _console_link(data_dir, settings)), flush=True)
+                    print(console_line(reached, console_link(data_dir, settings)), flush=True)
                     if fleet is not None:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
                         _tell_when_served(children, settings, started)
+                    elif cores is not None:
+                        gateway = children.enter_context(running_cores(cores, data_dir, settings, reached, say))
+                        print(cores_screen(cores, gateway), flush=True)
                     else:
                         children.enter_context(planning(data_dir, settings, say))
                         print(PLANS_YOURS, flush=True)
@@ -104,12 +128,24 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder) -> DeclaredFleet | None:
+def _fleet(
+    data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder, planner: str | None
+) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say, order)
+        return declared(database, data_dir, wanted, say, order, planner)
+    finally:
+        database.close()
+
+
+def _declare(cores: CoresNode, settings: Settings) -> None:
+    from app.store.database.database import Database
+
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        declare_cores(database, cores)
     finally:
         database.close()
 
@@ -144,79 +180,6 @@ def _ended_by_signals() -> Iterator[list[RunningServer]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
-    """Yields the URL of DATABASE_URL, or of our own Postgres while the block lasts."""
-    from app.embedded import EmbeddedPostgres
-    from app.postgres.faults import PostgresError
-    from app.postgres.lock import FolderLock
-
-    try:
-        if settings.database_url:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = FolderLock(data_dir)
-            try:
-                yield settings.database_url
-            finally:
-                lock.release()
-        else:
-            with EmbeddedPostgres(data_dir, say=say) as server:
-                yield server.url
-    except (PostgresError, OSError) as error:
-        raise Failed(str(error)) from error
-
-
-def _direct(settings: Settings) -> bool:
-    """Returns whether to connect without a pooler, as to the embedded Postgres."""
-    return settings.database_direct or not settings.database_url
-
-
-def _migrate(url: str) -> None:
-    from sqlalchemy.exc import OperationalError
-
-    from app.store.database import schema
-
-    try:
-        schema.migrate(url)
-    except schema.SchemaError as error:
-        raise Failed(str(error), exits.REFUSED) from error
-    except OperationalError as error:
-        raise Failed(f"the database cannot be reached: {cause_of(error)}", exits.UNREACHABLE) from error
-
-
-def _admin_token(data_dir: Path, settings: Settings) -> str:
-    """Returns the admin token if it was made just now, else nothing: it is shown once."""
-    from app import tokens
-    from app.store.access import tokens as rows
-    from app.store.database.database import Database
-    from cli.admin import made
-
-    path = data_dir / "admin.token"
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        text = path.read_text().strip() if path.exists() else ""
-        known = tokens.parse(text)
-        row = database.read(lambda connection: rows.find_live(connection, known[0])) if known else None
-        if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
-            return ""
-        return made(database, path, ADMIN_LABEL).text
-    finally:
-        database.close()
-
-
-def _console_link(data_dir: Path, settings: Settings) -> str:
-    """Returns a one-time link for the holder of admin.token; nothing where that is not ours to use."""
-    from app import sessions, tokens
-    from app.store.database.database import Database
-
-    known = tokens.parse((data_dir / "admin.token").read_text().strip())
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        return sessions.link_for(database, known[0]) if known else ""
-    finally:
-        database.close()
 
 
 def _refuse_before_any_work(data_dir: Path, settings: Settings) -> None:

@@ -64,6 +64,15 @@ class SolvedPlan:
     duals: Duals | None = None  # the prices that prove a bound at other rates, too
 
 
+@dataclass(frozen=True, slots=True)
+class FoundBound:
+    """A bound of every valid plan, how it was found, and the prices that prove one at other rates."""
+
+    bound: float | None = None
+    proof: str = ""
+    duals: Duals | None = None
+
+
 def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
     """Returns the cheapest valid plan found within the budget, with its certificate."""
     return find(problem, budget, on_better).plan
@@ -169,6 +178,23 @@ def find(
     assert certificate
     plan = replace(plan, certificate=replace(certificate, work=best.draft.work, seconds=time.monotonic() - began))
     return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut, best.kept_duals)
+
+
+def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
+    """Returns the best bound that the budget proves, for a plan that was found by other means. `alone` never forks."""
+    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+    division = divided(problem)
+    t = tables(problem if division is None else needed(problem))
+    if not (len(t.services) and t.pools) or budget.work == 0:
+        return FoundBound()
+    worker, found = Worker("bound", _bounds(t, budget.work)), FoundBound()
+    with closing(run_in_turn([worker]) if alone else gather([worker], deadline)) as claims:
+        for claim in claims:
+            if claim.bound is not None and (found.bound is None or claim.bound >= found.bound):
+                found = FoundBound(claim.bound, claim.proof, claim.duals or found.duals)
+    if found.duals is None or found.bound is None:
+        return found
+    return replace(found, duals=replace(found.duals, found=found.bound))
 
 
 def _follow(

@@ -38,7 +38,7 @@ def test_the_real_node_of_up_joins_again_when_it_is_declared_again(api: RunningS
     assert api.request("POST", "/api/v1/apply", [gpu_type(), node("node-1", gpus=2)]).status == 200
     token_file = tmp_path / "token"
     token_file.write_text(api.admin_token)
-    order = RealSetup(api.url, str(token_file), str(tmp_path), 0, "node-1", SPEC, "v100-16gb", [])
+    order = RealSetup(api.url, str(token_file), str(tmp_path), 0, "node-1", SPEC, [], [])
     real = RealPart(order, tmp_path)
     real.join()
     first = StateFolder(tmp_path / "node-1").credential()

@@ -35,6 +35,27 @@ class CudaContext:
         self.sm_count = _sm_count(driver, device)
 
 
+class CudaDriver:
+    """The driver with a context of this process on the first device, under MPS a client with its limits."""
+
+    def __init__(self) -> None:
+        self._driver = _driver()
+        self._device = _device(self._driver)
+        self._context = ctypes.c_void_p()
+        self.do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
+
+    def use(self) -> None:
+        """Makes the context that of the calling thread."""
+        self.do("cuCtxSetCurrent", self._context)
+
+    def sm_count(self) -> int:
+        return _sm_count(self._driver, self._device)
+
+    def do(self, name: str, *words: Any) -> None:
+        """Calls a function of the driver; raises CudaError."""
+        _do(self._driver, name, *words)
+
+
 def _driver() -> Any:
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.host.core_share import threads_of
 from agents.programs.serve.backends import Answers, BadInput, parse_inputs, predict_batch
 from agents.programs.serve.cuda import sm_count
 
@@ -20,7 +22,9 @@ class OnnxModel:
         runtime: Any = importlib.import_module("onnxruntime")
         self._numpy: Any = importlib.import_module("numpy")
         there = runtime.get_available_providers()
-        self._session = runtime.InferenceSession(str(file), providers=[name for name in PROVIDERS if name in there])
+        self._session = runtime.InferenceSession(
+            str(file), _options(runtime), providers=[name for name in PROVIDERS if name in there]
+        )
         self._inputs = {
             each.name: (self._numpy.dtype(_DTYPES.get(each.type, "float32")), tuple(each.shape))
             for each in self._session.get_inputs()
@@ -79,6 +83,17 @@ class OnnxModel:
 
     def memory_gib(self) -> float:
         return 0.0  # ONNX Runtime does not report it; the agent asks the device
+
+
+def _options(runtime: Any) -> Any:
+    """Returns the options on a share of CPU cores: no more threads than can run, and none that spins; else None."""
+    threads = threads_of(os.environ)
+    if not threads:
+        return None
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
 
 
 _DTYPES = {

@@ -114,7 +114,7 @@ def ports(host: str) -> Iterator[DoctorFinding]:
 def cgroups() -> Iterator[DoctorFinding]:
     """Checks for cgroups: with one for each copy, no child process can escape; without, copies carry marks only."""
     groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent uses
-    made = groups.make("try")
+    made, _ = groups.make("try")
     groups.entered("try")
     groups.tidy()
     if made:

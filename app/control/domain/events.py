@@ -48,6 +48,11 @@ class Reason(StrEnum):
     )
     SOLVER_CRASHED = "solver_crashed", "alarm", "The solver's process crashed; the last plan stays in force."
     SOLVER_WRONG = "solver_wrong", "alarm", "The judge rejected the solver's plan; the last plan stays in force."
+    FALLBACK_PLANNED = (
+        "fallback_planned",
+        "warning",
+        "The joint solver gave no plan, so HetSev's greedy added what the running plan left unserved.",
+    )
     OVERTAKEN = "overtaken", "info", "Another decision was recorded meanwhile, so this one was dropped."
 
     # Leadership.

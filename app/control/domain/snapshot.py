@@ -69,7 +69,7 @@ class ExpectedLoad:
     observed_seconds: float = 0.0  # how long it has been observed
     reason: str = ""  # declared, held, risen, fallen, silent, outlook
     variation: float = 0.0  # of its arrival rate by bursts, as measured, in classes
-    burstiness: Mapping[int, float] = field(default_factory=dict)  # measured dispersion of counts, by SLOs a window
+    burstiness: Mapping[str, float] = field(default_factory=dict)  # measured dispersion of counts, by SLOs a window
 
 
 @dataclass(frozen=True, slots=True)

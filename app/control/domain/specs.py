@@ -20,6 +20,7 @@ Spec: TypeAlias = Mapping[str, Any]
 
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
+RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
@@ -65,7 +66,8 @@ def memory_gib(gpu_type: Spec) -> float:
 
 
 def rate_per_second(service: Spec) -> float:
-    return float(service["ratePerSecond"])
+    """Returns the declared rate of a service."""
+    return float(service.get("ratePerSecond", RATE_PER_SECOND))
 
 
 def slo_latency_ms(service: Spec) -> float:

@@ -19,21 +19,17 @@ from app.store.plans import plans
 from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "rolled_back_at")
-PARTS = ("nodes", "assigned", "corrections", "jobs", "tenants", "resting", "failed_places")
+PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places")
 
 
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
-    """Returns a snapshot in parts that change independently: head, objects by kind, those of PARTS, loads, and last
-    the plan in force.
-    """
+    """Returns a snapshot in parts that change independently: the head, the objects by kind, then those of PARTS."""
     head = {name: getattr(snapshot, name) for name in HEAD}
     by_kind: dict[str, list[Any]] = {}
     for item in snapshot.declared:
         by_kind.setdefault(item.kind, []).append(item)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
     whole += [{name: getattr(snapshot, name)} for name in PARTS]
-    # What gateways measure of bursts is kept by number of SLOs, and JSON in a fixed order has names only.
-    whole.append({"expected": msgspec.to_builtins(snapshot.expected, str_keys=True)})
     return [_encoded(part) for part in (*whole, snapshot.in_force)]
 
 
@@ -47,7 +43,7 @@ def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     corrections = fields.get("corrections", {})
     fields["corrections"] = {key: _with_places(correction) for key, correction in corrections.items()}
     fields["declared"].sort(key=lambda item: (item["kind"], item["tenant"], item["name"]))
-    return msgspec.convert(fields, Snapshot, str_keys=True)
+    return msgspec.convert(fields, Snapshot)
 
 
 def _with_places(correction: dict[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _services(announced: Announcement) -> dict[str, ServiceFigures]:
         found[name] = ServiceFigures(
             asked_per_second=expected.observed_per_second if expected else 0.0,
             expected_per_second=expected.rate_per_second if expected else 0.0,
-            burstiness=expected.burstiness.get(1, 1.0) if expected else 1.0,
+            burstiness=expected.burstiness.get("1", 1.0) if expected else 1.0,
             unserved_per_second=short.get(name, 0.0),
             shed_share=announced.sheds.get(name, Shedding()).share,
             attainment=slo.attainment.get(ATTAINED_IN),

@@ -23,7 +23,7 @@ def test_what_was_believed_is_in_the_snapshot() -> None:
 
 
 def test_bursts_that_gateways_measured_are_in_the_snapshot_and_in_the_record() -> None:
-    load = ExpectedLoad(100.0, 90.0, 100.0, burstiness={1: 1.4, 8: 2.5})
+    load = ExpectedLoad(100.0, 90.0, 100.0, burstiness={"1": 1.4, "8": 2.5})
     snapshot = replace(SNAPSHOT, expected={"shop/search": load})
     assert join_snapshot(snapshot_parts(snapshot)) == snapshot
     record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, {}, {})

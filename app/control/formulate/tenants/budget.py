@@ -93,8 +93,9 @@ def degrade_services(problem: Problem, over: Mapping[str, BudgetAccount]) -> Pro
 
 
 def _degrade(problem: Problem, service: Service, types: Sequence[str]) -> Service:
+    known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
     least = min(
-        service.variants,
+        (variant for variant in service.variants if known[variant] >= service.mean_accuracy),
         key=lambda variant: gpus_per_rate(problem, replace(service, variants=(variant,)), types),
         default=None,
     )

@@ -77,6 +77,6 @@ class BurstBelief:
             self._changed_at = now
 
     @property
-    def burstiness(self) -> dict[int, float]:
-        """The measured dispersion of counts, by the length of windows in SLOs."""
-        return {scale: evidence.dispersion for scale, evidence in sorted(self._evidence.items())}
+    def burstiness(self) -> dict[str, float]:
+        """The measured dispersion of counts, by the length of windows in SLOs. Keys are text, as records have them."""
+        return {str(scale): evidence.dispersion for scale, evidence in sorted(self._evidence.items())}

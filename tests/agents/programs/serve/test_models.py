@@ -26,7 +26,8 @@ def get_available_providers():
     return ["CPUExecutionProvider"]
 
 class InferenceSession:
-    def __init__(self, file, providers):
+    def __init__(self, file, options, providers):
+        assert options is None
         assert providers == ["CPUExecutionProvider"]
         if open(file).read() == "broken":
             raise RuntimeError("no protobuf")
@@ -75,6 +76,7 @@ inference_mode = contextlib.nullcontext
 DRIVER = """
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 int cuInit(unsigned flags) { return getenv("BROKEN") ? 999 : 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = 7; return ordinal; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
@@ -85,6 +87,21 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)0x123456789abc; return device != 7; }
 int cuCtxSetCurrent(void *context) { return context != (void *)0x123456789abc; }
 int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) { *pointer = 1; return bytes > (1ull << 31) ? 2 : 0; }
+int cuMemsetD32_v2(uint64_t pointer, unsigned value, size_t words) { return pointer != 1 || value || words != 1 << 20; }
+int cuModuleLoadData(void **module, const char *ptx) { *module = (void *)2; return !strstr(ptx, ".entry compute("); }
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+    *function = (void *)3;
+    return module != (void *)2 || strcmp(name, "compute");
+}
+static int launched;
+int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                   unsigned threads_z, unsigned shared, void *stream, void **words, void **extra) {
+    launched++;
+    return function != (void *)3 || x != 8 || y * z * threads_y * threads_z != 1 || threads != 256 || shared ||
+        stream || extra || *(uint64_t *)words[0] != 1 || *(uint32_t *)words[1] != (1 << 20) - 1 ||
+        *(uint32_t *)words[2] != 64;
+}
+int cuCtxSynchronize(void) { return launched % 200; }
 """
 
 
@@ -153,6 +170,20 @@ def test_the_stub_can_hold_a_real_context_and_memory(tmp_path: Path) -> None:
     with serving(*words, "1", environment=environment | {"BROKEN": "1"}, ready=False) as copy:
         assert copy.exit_code() == 1
         assert "CUDA error 999 from cuInit" in "\n".join(copy.log)
+
+
+@needs_gcc
+def test_a_load_of_the_gpu_is_launched_so_often_for_each_request(tmp_path: Path) -> None:
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    environment = {"LD_LIBRARY_PATH": str(tmp_path)}
+    with serving("--kernel", "launches", "--max-batch", "2", environment=environment) as copy:
+        assert copy.ask("POST", "/v1/warmup").status == 200, copy.log
+        assert sent(copy, {"inputs": []}) == (200, {"outputs": 1})
+        assert copy.served().sm_count == 42
+    with serving("--kernel", "poetry", environment=environment, ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "there is no kernel 'poetry'; there are arithmetic" in "\n".join(copy.log)
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")

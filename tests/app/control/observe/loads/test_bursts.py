@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from agents.contract.gateways import WINDOWS_A_BLOCK, GatewayCounts, ServiceCounts, WindowTotals
+from app.control.domain.snapshot import Snapshot
 from app.control.observe.loads.bursts import STEP, BurstBelief
 from app.control.observe.loads.loads import Loads
 from app.control.observe.loads.reports import ReportBatch
+from app.control.record.encoding import join_snapshot, snapshot_parts
 from app.store.fleet.gateways import GatewayCounters
 from solvers.latency.bursts import window_share
 from tests.support.soak import scaled
@@ -46,7 +48,7 @@ def test_bursts_are_believed_in_one_class_that_stays(variation: float) -> None:
         classes.append(belief.variation)
     assert variation / 1.2 < classes[-1] < variation * STEP * 1.2
     assert len(set(classes[1000:])) == 1
-    assert belief.burstiness[1] == pytest.approx(1 + 60 * variation * window_share(1), rel=0.2)
+    assert belief.burstiness["1"] == pytest.approx(1 + 60 * variation * window_share(1), rel=0.2)
 
 
 def test_bursts_that_end_are_forgotten_after_a_while() -> None:
@@ -80,4 +82,6 @@ def test_a_new_leader_believes_what_gateways_have_counted_before() -> None:
             leader.take(report(second + 1, (counted,), now), now)
     expected = [leader.expect({SEARCH: 100.0}, {}, {}, at + timedelta(seconds=3))[SEARCH] for leader in leaders]
     assert expected[0].variation == expected[1].variation > 0.4
-    assert expected[0].burstiness[1] > 10
+    assert expected[0].burstiness["1"] > 10
+    snapshot = Snapshot(at, 1, expected={SEARCH: expected[0]})
+    assert join_snapshot(snapshot_parts(snapshot)) == snapshot, "what was counted is recorded with the plan"

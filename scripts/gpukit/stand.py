@@ -1,0 +1,157 @@
+"""The machine under the kit: its first GPU, or stand-ins for NVIDIA's library and program where it has none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.contract.campaigns import CopySetting, ProfilingTask
+from agents.devices.mps import MpsControl
+from agents.devices.mps.program import PROGRAM, Program
+from agents.devices.nvml.device import NvmlDevice
+from agents.keeper.drivers import NodeDrivers
+from agents.keeper.filler import Filler
+from agents.profiling.copy import WarmCopy, warm_copy
+from agents.profiling.seat import ProfilingSeat
+from agents.runtime.process import ProcessRuntime
+from agents.seams.device import DeviceError, GpuDevice, Trouble
+from agents.talk.copy_client import TcpCopyClient
+from agents.templates.reading import Template, read
+
+Args = Mapping[str, str | int | float | bool]
+HOST = "127.0.0.1"
+TEMPLATE = "gpuwright-serve"
+KERNELS = ("arithmetic", "bandwidth", "cache", "launches")
+# Milliseconds by share, as made up as they look: they only show that the kit works.
+STUB_LATENCIES = {
+    "arithmetic": "1:10=40,100=4",
+    "bandwidth": "1:10=18,50=6,100=6",
+    "cache": "1:10=12,100=3",
+    "launches": "1:10=5,100=5",
+}
+COUNT_GPUS = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())"
+
+
+@dataclass(frozen=True, slots=True)
+class KitOptions:
+    """How much is tried, and what is left alone."""
+
+    seconds: float = 3.0  # for one timing
+    is_short: bool = False
+    leaves_settings: bool = False  # clocks, power limit and compute mode, on a GPU that is somebody else's
+
+
+class NoSettings:
+    """A Writer that refuses, as the driver refuses users other than root."""
+
+    def lock_clock(self, uuid: str, mhz: int) -> None:
+        raise _left_alone(uuid)
+
+    def reset_clock(self, uuid: str) -> None:
+        raise _left_alone(uuid)
+
+    def set_power_mw(self, uuid: str, milliwatts: int) -> None:
+        raise _left_alone(uuid)
+
+    def set_compute_mode(self, uuid: str, mode: int) -> None:
+        raise _left_alone(uuid)
+
+
+def _left_alone(uuid: str) -> DeviceError:
+    return DeviceError(Trouble.NO_PERMISSION, uuid, "settings are left alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """The first GPU, and the means to run copies on it."""
+
+    folder: Path
+    is_stub: bool
+    program: str  # that controls MPS daemons
+    options: KitOptions
+    drivers: NodeDrivers
+    gpu: GpuDevice
+    templates: Mapping[str, Template]
+
+    @property
+    def filler(self) -> Filler:
+        return Filler(self.templates, HOST)
+
+    @property
+    def seat(self) -> ProfilingSeat:
+        return ProfilingSeat(self.drivers, self.filler, HOST, lambda index: self.gpu, lambda index: "")
+
+    @property
+    def mps_program(self) -> Program:
+        return Program(self.folder / "mps", self.program)
+
+    def args(self, load: str) -> Args:
+        """Returns the template's arguments for one of the four loads."""
+        return {"latency": STUB_LATENCIES[load]} if self.is_stub else {"kernel": load}
+
+    def task(
+        self, name: str, args: Args, sm_percent: float, batch: int = 1, clock_mhz: int = 0, sequence: int = 1
+    ) -> ProfilingTask:
+        """Returns the order to measure one setting; without a clock at the GPU's highest."""
+        highest = max(self.gpu.clocks_mhz, default=1)
+        return ProfilingTask(
+            campaign=f"kit-{name}",
+            sequence=sequence,
+            gpu=self.gpu.index,
+            model=name,
+            variant="kit",
+            template=TEMPLATE,
+            setting=CopySetting(batch, sm_percent, clock_mhz or highest),
+            args=dict(args),
+            locks_clock=bool(clock_mhz),
+            least_seconds=self.options.seconds,
+            most_seconds=10 * self.options.seconds,
+        )
+
+    @contextmanager
+    def warm(self, task: ProfilingTask) -> Iterator[WarmCopy]:
+        """Yields a copy that is limited and answers, and ends it afterwards."""
+        with warm_copy(task, self.gpu, self.seat, lambda: None) as copy:
+            yield copy
+
+
+def has_gpu() -> bool:
+    """Returns whether the driver lists a GPU, without loading its library into this process."""
+    asked = subprocess.run([sys.executable, "-c", COUNT_GPUS], capture_output=True, text=True, check=False)
+    return asked.returncode == 0 and int(asked.stdout) > 0
+
+
+def open_stand(folder: Path, options: KitOptions) -> Stand:
+    """Opens the first GPU; raises DeviceError if it does not answer."""
+    is_stub = not has_gpu()
+    program = _stand_ins(folder) if is_stub else PROGRAM
+    models = folder / "models"
+    models.mkdir()
+    drivers = open_drivers(folder, program, options)
+    gpu = drivers.device.gpus()[0]
+    return Stand(folder, is_stub, program, options, drivers, gpu, read(models=models))
+
+
+def open_drivers(folder: Path, program: str, options: KitOptions) -> NodeDrivers:
+    """Opens what a node's agent opens."""
+    device = NvmlDevice(folder / "originals.json", NoSettings() if options.leaves_settings else None)
+    return NodeDrivers(
+        device, MpsControl(folder / "mps", program), ProcessRuntime(folder / "copies"), TcpCopyClient(HOST)
+    )
+
+
+def _stand_ins(folder: Path) -> str:
+    """Puts the stand-ins of the tests in the place of NVIDIA's library and program; returns the program."""
+    from tests.support import fake_mps, nvml_stub
+    from tests.support.nvml_stub.state import VARIABLE
+
+    nvml_stub.NvmlState(folder / "nvml", gpus=1)
+    os.environ[VARIABLE] = str(folder / "nvml")
+    os.environ["PATH"] = fake_mps.on_path()
+    nvml_stub.load()
+    return fake_mps.program()

@@ -1,0 +1,66 @@
+"""docs/cpu-cores.md does what it says: a real ONNX model is measured on CPU cores, and served within its SLO."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from agents.runtime.core_limits import NoCoreLimits, find_limits
+from simulation.real import haproxy_path
+from tests.docs.shell import DOCS, ROOT, blocks
+from tests.support.postgres import free_port
+from tests.support.soak import SOAK, scaled
+
+PAGE = DOCS / "cpu-cores.md"
+SHORT = " --most 3 --batches 1,2 --sm 20,100 --seconds 1"
+LONGEST_SECONDS = 1500.0
+PROMISED_PERCENT = 95.0
+
+
+def why_not() -> str:
+    if find_spec("onnxruntime") is None:
+        return "ONNX Runtime is not installed"
+    if haproxy_path() is None:
+        return "HAProxy is not installed"
+    try:
+        find_limits()
+    except NoCoreLimits as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONGEST_SECONDS)
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+def test_the_page_serves_a_model_within_its_slo(tmp_path: Path) -> None:
+    script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")
+    script = script.replace("--port 8080", f"--port {free_port()}")
+    if not SOAK:
+        script = script.replace(" --on here --apply", f" --on here --apply{SHORT}")
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "seconds": str(scaled(600, 60)),
+    }
+    environment.pop("DATABASE_URL", None)
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        ran = subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", f"{ENDED}\n{script}"],
+            cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=LONGEST_SECONDS,
+        )  # fmt: skip
+    text = log.read_text()
+    assert ran.returncode == 0, text
+    attained = re.search(r"([0-9.]+) % of ([0-9]+) answers in time", text)
+    assert attained is not None, text
+    assert int(attained[2]) > 0 and float(attained[1]) >= PROMISED_PERCENT, text
+    assert "1 of 1 within their SLO" in text, "the gateway's counts reach the planner\n" + text
+
+
+# What the page starts ends with the script, however it ends.
+ENDED = "trap '[ -z \"${up:-}\" ] || kill -INT $up 2>/dev/null || true; wait' EXIT"
