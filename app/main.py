@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -36,7 +37,7 @@ from app.api.report_bypass import ReportBypass
 from app.api.requests import known_parameters
 from app.console import routes as console
 from app.context import Context
-from app.control.answer.ready import GetReady
+from app.control.answer.ready import GetReady, import_needed
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
@@ -94,8 +95,7 @@ def assemble(settings: Settings) -> FastAPI:
         context.notices.start()
         context.nodes.start()
         housekeeping.start()
-        if settings.answers_ready and find_spec("numba"):  # without it, this server has no solvers
-            context.desk.get_ready(GetReady())
+        _ready_answers(context)
         yield
         housekeeping.stop()
         await context.nodes.stop()
@@ -115,9 +115,7 @@ def assemble(settings: Settings) -> FastAPI:
         generate_unique_id_function=document.name_operation,
     )
     app.state.context = context
-    for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
-        pool = used.engine.pool
-        metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    _watch_pools(database, reserved)
     _route(app)
     errors.install(app)
     document.install(app)
@@ -127,13 +125,28 @@ def assemble(settings: Settings) -> FastAPI:
 def _route(app: FastAPI) -> None:
     for router in (
         *map(objects.router, STORED),
-        *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
+        *(
+            m.router
+            for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)
+        ),
         *(m.router for m in (plans, explain, whatif, cordons, campaigns, events, slo, overview, reports)),
-        sign_in_links.router,
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
     app.include_router(console.router)
+
+
+def _watch_pools(database: Database, reserved: Database) -> None:
+    for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
+        pool = used.engine.pool
+        metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+
+
+def _ready_answers(context: Context) -> None:
+    """Starts the process that answers explain and what-if, where the solvers are installed; the server asks them."""
+    if context.settings.answers_ready and find_spec("numba"):
+        context.desk.get_ready(GetReady())
+        threading.Thread(target=import_needed, name="ready answers", daemon=True).start()
 
 
 def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:

@@ -60,7 +60,9 @@ def _api() -> Iterator[str]:
     yield "`openapi/openapi.json` is the whole contract, with every field; a server has it at `/openapi.json`.\n"
     yield (
         "Requests carry `Authorization: Bearer TOKEN`. Writes take an `Idempotency-Key`: a repeated key has no second "
-        "effect and gets the first answer. Objects have an ETag. Lists page by `cursor`. Errors are problem documents "
+        "effect and gets the first answer. Objects have an ETag: `If-Match` writes "
+        "over that version alone, `If-None-Match: *` only creates, and a read with a known ETag is answered 304. "
+        "Lists page by `cursor`. Errors are problem documents "
         "([errors](errors.md)).\n"
     )
     by_tag: dict[str, list[tuple[str, str, str]]] = {}

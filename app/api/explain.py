@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import plan_wire, questions
+from app.api.no_plan import NONE_YET, explain_no_plan
 from app.api.objects import Name
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
@@ -100,7 +101,8 @@ def explain_plan(
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
-            detail = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
+            none = NONE_YET if granted is Reach.OWN else explain_no_plan(connection)
+            detail = f"there is no plan {generation}" if generation else none
             raise HttpProblem("not-found", detail)
         cycles = plan_reads.cycles(connection, CYCLES)
         return row, body, [{**cycle, "at": rfc3339(cycle["at"])} for cycle in cycles]
@@ -168,14 +170,6 @@ def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dic
     except HttpProblem as problem:
         return {"sentences": [*found["sentences"], f"what profiling could save is not known now: {problem.detail}"]}
     return {"sentences": [*found["sentences"], *told["sentences"]], "worthProfiling": told["worthProfiling"]}
-
-
-def _none_yet(connection: Connection, granted: Reach) -> str:
-    """Says why there is no plan: a planner that fails is another problem than no planner."""
-    if granted is Reach.OWN:
-        return "there is no plan yet"
-    newest = [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)]
-    return f"there is no plan yet; {explain_cycles(newest)[0]}"
 
 
 def _there(ctx: Context, key: Key) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire, requests
+from app.api.no_plan import NONE_YET, explain_no_plan
 from app.api.pages import NEWEST, Cursor, Limit, answer_page, mark_of
 from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
@@ -48,7 +49,7 @@ def current_plan(ctx: Ctx, who: Who) -> Response:
     def read(connection: Connection) -> dict[str, Any]:
         generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
         if not generation:
-            raise HttpProblem("not-found", "there is no plan yet; is a planner running? (gpuwright planner)")
+            raise HttpProblem("not-found", NONE_YET if granted is Reach.OWN else explain_no_plan(connection))
         return _whole(connection, generation, who.tenant if granted is Reach.OWN else "")
 
     return answer(ctx.database.read(read))

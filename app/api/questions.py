@@ -44,7 +44,7 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plans.read_row(connection, number) if number else None
     if row is None:
-        detail = f"there is no plan {generation}" if generation else "there is no plan yet"
+        detail = f"there is no plan {generation}" if generation else "there is no plan yet; why: gpuwright explain plan"
         raise HttpProblem("not-found", detail)
     hashes = [bytes.fromhex(digest) for digest in row["snapshot"]]
     found = pieces.get(connection, [*hashes, bytes(row["body"])])

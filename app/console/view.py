@@ -19,6 +19,7 @@ from app.console.money import Money
 from app.console.page_request import SORTS, PageRequest
 from app.console.services import make_page, make_rows
 from app.console.trouble import find_troubles
+from app.control.domain.events import reason_of
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -74,6 +75,7 @@ def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
         request=request,
         hue=lambda name: hues.get(name, MUTED),
         unknown=_unknown(data, request, hues),
+        why=_why_planned(data),
         troubles=find_troubles(data, every, whole),
         services=make_page(every, request),
         fleet=whole,
@@ -92,6 +94,13 @@ def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
         total=len(every),
         sorts=[(sort, SORT_WORDS[sort]) for sort in SORTS],
     )
+
+
+def _why_planned(data: ConsoleData) -> str:
+    """Returns in a sentence what called for the plan in force."""
+    word = (data.plan or {}).get("reason") or ""
+    reason = reason_of(word)
+    return reason.sentence if reason else word
 
 
 def _unknown(data: ConsoleData, request: PageRequest, services: Container[str]) -> str:

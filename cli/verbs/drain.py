@@ -31,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     code = cordon.run(args)
-    if args.wait:
-        deadline = time.monotonic() + args.timeout
-        with ApiClient(resolve(args)) as client:
-            for place in args.places:
+    deadline = time.monotonic() + args.timeout
+    with ApiClient(resolve(args)) as client:
+        for place in args.places:
+            if args.wait:
                 await_empty(client, place, deadline, args.timeout)
+            elif left := len(copies_on(client, place)):
+                say(f"{place}: {_copies(left)} to move; with --wait this returns after the last one")
     return code
 
 
@@ -53,9 +55,13 @@ def await_empty(client: ApiClient, place: str, deadline: float, seconds: float) 
             )
         if len(left) != before:
             before = len(left)
-            say(f"{place}: {before} {'copy' if before == 1 else 'copies'} left")
+            say(f"{place}: {_copies(before)} left")
         time.sleep(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
     print(plain(f"{place} is empty"))
+
+
+def _copies(count: int) -> str:
+    return "1 copy" if count == 1 else f"{count} copies"
 
 
 def copies_on(client: ApiClient, place: str) -> list[str]:

@@ -128,7 +128,7 @@ def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[st
 def history(items: list[dict[str, Any]]) -> Iterator[str]:
     """Yields a table, printed as it is made."""
     if not items:
-        say("there is no plan yet; start a planner with: gpuwright planner")
+        say("there is no plan yet; why: gpuwright explain plan")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",

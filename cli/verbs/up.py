@@ -55,7 +55,7 @@ Examples:
   gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
-PLANS_YOURS = "  planner   plans what you apply, as the Policy's mode allows; see: gpuwright plan show"
+PLANS_YOURS = "  planner   plans what you apply for the nodes that report; see: gpuwright explain plan"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

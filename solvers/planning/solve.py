@@ -26,7 +26,8 @@ from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
-GAIN_SHARE = 1e-3  # of a cost: a search that saves less has stopped to improve
+GAIN_SHARE = 1e-2  # of the gap to the bound: a search that closes less has stopped to improve
+FIRST_PLANS = 3.0  # times that the first plan took: so long a search may find nothing, on a slow machine
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
@@ -38,7 +39,7 @@ class SolveBudget:
     seconds: float | None = 10.0
     work: int | None = None
     seed: int = 0
-    patience_seconds: float = inf  # it ends this long after the last better plan, or as long as the first plan took
+    patience_seconds: float = inf  # it ends this long after the last better plan; later where the first took long
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,15 @@ class _Patience:
     def __init__(self, budget: SolveBudget, began: float, cost: float) -> None:
         now = time.monotonic()
         self._deadline = inf if budget.seconds is None else began + budget.seconds
-        self._patience = max(budget.patience_seconds, now - began)
+        self._patience = max(budget.patience_seconds, FIRST_PLANS * (now - began))
         self._cost, self._gained_at = cost, now
 
-    def look_at(self, cost: float) -> None:
-        """Notes a cost; a saving too small to matter does not prolong the search."""
-        if cost < self._cost * (1 - GAIN_SHARE):
+    def look_at(self, cost: float, bound: float | None) -> None:
+        """Notes a cost; a saving too small to matter does not prolong the search.
+
+        The gap is the measure, for a cost may hold penalties that no plan avoids, beside which all savings are small.
+        """
+        if self._cost - cost > GAIN_SHARE * (self._cost - (bound or 0.0)):
             self._cost, self._gained_at = cost, time.monotonic()
 
     def ends_at(self) -> float:
@@ -200,7 +204,7 @@ def _follow(
     """Takes what the workers find until it is proved or they end; tells if it is proved."""
     for claim in claims:
         if best.take(claim):
-            patience.look_at(best.draft.cost)
+            patience.look_at(best.draft.cost, best.bound)
             report()
         # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
         if best.is_proved and (best.is_last_bound or not is_counted):

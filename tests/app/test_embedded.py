@@ -17,7 +17,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.postgres.binaries import executable_by, installed
-from app.postgres.cluster import DURABLE
+from app.postgres.cluster import DURABLE, PostgresCluster
 from app.postgres.faults import PostgresError
 from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
 from app.postgres.lock import FolderInUseError
@@ -362,3 +362,16 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "hung"
         time.sleep(0.02)
+
+
+def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
+    program = tmp_path / "bin/initdb"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'initdb: error: could not write file: No space left on device' >&2\nexit 1\n")
+    program.chmod(0o755)
+    owner = ServerUser(os.geteuid(), os.getegid(), switch=False)
+    (tmp_path / "data").mkdir()
+    cluster = PostgresCluster(tmp_path / "data/postgres", owner, tmp_path, 15)
+    with pytest.raises(PostgresError) as refused:
+        cluster.ensure()
+    assert str(refused.value) == f"the disk with {tmp_path / 'data'} is full; free some space and start again"

@@ -10,6 +10,11 @@ from app.control.solve.aside import Aside
 NEEDED = ("app.control.answer.explain.question", "app.control.answer.whatif.question", "scipy.optimize")
 
 
+def import_needed() -> tuple[str, ...]:
+    """Imports what questions are made of and answered with, and returns the names of these modules."""
+    return tuple(import_module(name).__name__ for name in NEEDED)
+
+
 @dataclass(frozen=True, slots=True)
 class GetReady(Aside):
     """The order to load what explanations and what-ifs need."""
@@ -18,7 +23,7 @@ class GetReady(Aside):
         """Returns the modules that are loaded by now; loops that are not compiled yet wait for a question."""
         from solvers.compiled import WAITING, is_cached, read_all  # the server that gives the order has no compiler
 
-        found = tuple(import_module(name).__name__ for name in NEEDED)
+        found = import_needed()
         if all(is_cached(loop) for loop, _ in WAITING):
             read_all(waits=False)
         return found

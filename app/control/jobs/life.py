@@ -169,7 +169,7 @@ class _Life:
         back = state.done - units
         if back > 0 and (not state.reported_units or units < state.reported_units):
             # A new process continues from the last checkpoint.
-            self._tell(Reason.JOB_RESUMED, f"at {units:g} of {self.work.units:g}: {back:g} had not been saved")
+            self._tell(Reason.JOB_RESUMED, f"at {units:,.0f} of {self.work.units:,.0f}: {back:,.0f} had not been saved")
             self.state = replace(
                 state, done=units, reported_units=units, reported_at=reading.at, repeated=state.repeated + back
             )
@@ -221,7 +221,7 @@ class _Life:
         )
         late = self.work.deadline is not None and self.now > self.work.deadline
         self._tell(
-            Reason.JOB_FINISHED, f"{units:g} {self.work.unit} are done{', after the deadline' if late else ''}{how}"
+            Reason.JOB_FINISHED, f"{units:,.0f} {self.work.unit} are done{', after the deadline' if late else ''}{how}"
         )
 
     def _check_deadline(self, deadline: datetime) -> None:
@@ -243,7 +243,7 @@ class _Life:
             self.state = replace(self.state, phase=phase, since=self.now)
 
     def _progress(self) -> str:
-        return f"{self.state.done:g} of {self.work.units:g} {self.work.unit}"
+        return f"{self.state.done:,.0f} of {self.work.units:,.0f} {self.work.unit}"
 
     def _tell(self, reason: Reason, message: str = "") -> None:
         self.events.append(event_of(reason, message, kind="Job", name=self.work.job))

@@ -64,15 +64,17 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
         assert reply.status == 404
         return str(reply.json["detail"])
 
-    assert asked() == "there is no plan yet; no cycle has been recorded yet: is a planner running?"
+    assert asked() == "there is no plan yet, and no planner leads; start one with: gpuwright planner"
     database = Database(server.database_url, pool_size=1)
     try:
         epoch = database.write(lambda c: lease.take(c, "a planner", 60.0))
         assert database.write(
             lambda c: plans.record_cycle(c, epoch or 0, "out_of_time", message="no answer within 25 s")
         )
+        assert "the solver had no plan by its deadline" in asked()
+        assert asked().endswith(": no answer within 25 s")
+        assert database.write(lambda c: plans.record_cycle(c, epoch or 0, "nothing"))
+        assert asked().startswith("there is no plan yet: the declared node does not report; an agent has to run there")
     finally:
         database.close()
-    assert "the solver had no plan by its deadline" in asked()
-    assert asked().endswith(": no answer within 25 s")
     assert asked(server.token("viewer", tenant="shop")) == "there is no plan yet"

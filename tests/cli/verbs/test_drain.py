@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,13 @@ def test_a_drain_that_is_not_done_in_time_names_what_is_left(run: Run) -> None:
     assert done.code == 1
     assert "node-0 is not empty after 1 s: " in done.err
     assert cordon_of(run, "node-0") == "drain"
+    assert run("uncordon", "node-0").code == 0
+
+
+def test_a_drain_says_how_much_there_is_to_move(run: Run) -> None:
+    done = run("drain", "node-0")
+    assert done.code == 0
+    assert re.search(r"node-0: \d+ cop(y|ies) to move; with --wait this returns after the last one", done.err)
     assert run("uncordon", "node-0").code == 0
 
 

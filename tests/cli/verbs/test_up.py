@@ -139,6 +139,10 @@ def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Pa
             time.sleep(0.01)
         assert starting.end(number) in (0, 130)
         assert servers_on(data / "postgres") == []
+        if number == signal.SIGINT:
+            assert f"stopped while starting; nothing runs any more, and the next start on {data}" in (
+                starting.errors.read_text()
+            )
 
 
 def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path: Path, config: Path) -> None:
@@ -182,7 +186,7 @@ def test_a_taken_port_is_reported_in_a_single_line_and_leaves_no_server(
     ran = run("up", "--data-dir", str(tmp_path / "two"), "--port", str(shared.port), config=config)
     assert ran.returncode == 2
     assert f"port {shared.port}" in ran.stderr.splitlines()[-1]
-    assert servers_on(tmp_path / "two/postgres") == []
+    assert not (tmp_path / "two").exists()
 
 
 def test_a_deleted_token_file_is_made_again_and_shown(tmp_path: Path, config: Path) -> None:
@@ -239,3 +243,20 @@ def run(*words: str, config: Path, folder: Path = ROOT) -> subprocess.CompletedP
     for name in ("DATABASE_URL", "GPUWRIGHT_SERVER", "GPUWRIGHT_TOKEN"):
         variables.pop(name, None)
     return gpuwright(*words, environment=variables, folder=folder)
+
+
+def test_the_planner_of_an_empty_world_says_what_it_lacks(shared: Up) -> None:
+    config, file = shared.data.parent / "config.json", ROOT / "examples/quickstart.yaml"
+    applied = run("apply", "-f", str(file), config=config)
+    assert applied.returncode == 0, applied.stderr
+    deadline = time.monotonic() + HANG_SECONDS
+    while "none of the 4 nodes reports" not in (told := run("explain", "plan", config=config)).stderr:
+        assert time.monotonic() < deadline, told.stderr
+    assert "gpuwright agent join" in told.stderr
+
+
+def test_its_context_ends_with_it(tmp_path: Path, config: Path) -> None:
+    with up(tmp_path / "own fleet", config) as running:
+        assert json.loads(config.read_text())["current"] == "own-fleet"
+        running.end(signal.SIGINT)
+    assert json.loads(config.read_text()) == {"current": "", "contexts": {}}

@@ -26,7 +26,7 @@ from solvers.planning.wire import to_json
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
 FRONT_SHARE = 9  # plans of a front, for each of the two that are compared
-PATIENCE_SHARE = 1 / 15  # of the seconds: a search ends after so long without a better plan
+PATIENCE_SHARE = 1 / 12  # of the seconds: a search ends after so long without a better plan
 
 
 @dataclass(frozen=True, slots=True)

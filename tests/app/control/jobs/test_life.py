@@ -80,7 +80,7 @@ def test_preempted_by_a_spike_and_resumed_elsewhere_where_it_was_saved() -> None
     state = course.go(20, None, why="services needed its share of the GPU")
     assert (state.phase, state.done, state.per_second, state.preemptions) == (JobPhase.PREEMPTED, 100, 0.0, 1)
     assert course.events[-1] == (
-        Reason.JOB_PREEMPTED, "at 100 of 1000 steps: services needed its share of the GPU",
+        Reason.JOB_PREEMPTED, "at 100 of 1,000 steps: services needed its share of the GPU",
     )  # fmt: skip
     # Its last words come when it is gone already: it saved at 140.
     state = course.go(25, None, says(HERE, 2, 140, 22))
@@ -98,7 +98,7 @@ def test_unsaved_work_is_repeated_and_reported() -> None:
     course.go(10, HERE, says(HERE, 1, 500, 10))
     state = course.go(20, HERE, says(HERE, 2, 460, 20))
     assert (state.done, state.repeated) == (460, 40)
-    assert course.events[-1] == (Reason.JOB_RESUMED, "at 460 of 1000: 40 had not been saved")
+    assert course.events[-1] == (Reason.JOB_RESUMED, "at 460 of 1,000: 40 had not been saved")
     assert course.go(30, HERE, says(HERE, 3, 520, 30)).done == 520
 
 

@@ -1,0 +1,35 @@
+"""Says why there is no plan yet: no planner, nothing to plan on, or a planner that fails are different problems."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from app.control.answer.explain.plan import explain_cycles
+from app.nodes.reporting_condition import PATIENCE
+from app.store.database import lease
+from app.store.fleet import fleet_map, observed
+from app.store.plans import plan_reads
+from app.store.world.objects import rfc3339
+
+NONE_YET = "there is no plan yet"  # all that a tenant is told
+NO_PLANNER = "there is no plan yet, and no planner leads; start one with: gpuwright planner"
+NO_NODES = "there is no plan yet: no node is declared; see: gpuwright apply, gpuwright token join"
+QUIET = ("unchanged", "nothing", "solved")  # outcomes of cycles that say nothing of what is missing
+AGENTS = "an agent has to run there, see: gpuwright token join, gpuwright agent join"
+
+
+def explain_no_plan(connection: Connection) -> str:
+    """Returns one sentence, with what to do."""
+    leader = lease.current(connection)
+    if leader is None or not leader.held:
+        return NO_PLANNER
+    newest = [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)]
+    if newest and newest[0]["outcome"] not in QUIET:
+        return f"there is no plan yet; {explain_cycles(newest)[0]}"
+    nodes, at = fleet_map.nodes(connection), observed.moment(connection)
+    if not nodes:
+        return NO_NODES
+    if not any(node.received_at and at - node.received_at <= PATIENCE for node in nodes):
+        none = "the declared node does not report" if len(nodes) == 1 else f"none of the {len(nodes)} nodes reports"
+        return f"there is no plan yet: {none}; {AGENTS}"
+    return f"there is no plan yet; {explain_cycles(newest)[0]}"
