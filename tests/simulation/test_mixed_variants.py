@@ -9,9 +9,11 @@ import pytest
 from app.manifests.offline import DeclaredFiles
 from simulation.fleet import Total
 from simulation.history import attained_shares
+from simulation.node import LightNode
 from simulation.run import simulated
 from simulation.shapes import Shape, steady, wave
 from simulation.world import of_documents
+from tests.simulation.test_node_loss import THROUGH, lose
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
@@ -32,6 +34,10 @@ def world() -> DeclaredFiles:
     return of_documents([gpu_type(), policy(pricing="gpu"), *nodes, known, profile("a"), small, asked])
 
 
+def variants_of(node: LightNode) -> set[str]:
+    return {copy.wanted.variant for copy in node.serving()}
+
+
 def mean(before: Total, after: Total) -> tuple[float, float]:
     """Returns the mean accuracy of the requests answered in between, and its deviation by random routing."""
     answered = after.answered - before.answered
@@ -47,7 +53,19 @@ def test_served_requests_have_the_promised_mean_accuracy(database_url: str, shap
         mark, before = simulation.history.mark(simulation.fleet), simulation.fleet.services[NAME].copied()
         simulation.advance(SECONDS)
         found, deviation = mean(before, simulation.fleet.services[NAME])
-        variants = {copy.wanted.variant for item in simulation.fleet.nodes.values() for copy in item.serving()}
-        assert variants == {"fp16", "small"}
+        assert set().union(*map(variants_of, simulation.fleet.nodes.values())) == {"fp16", "small"}
         assert found >= PROMISE - 4 * deviation
         assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.97
+
+
+@pytest.mark.parametrize("variant", ["fp16", "small"])
+def test_once_a_lost_node_is_made_good_the_promise_is_kept_again(database_url: str, variant: str) -> None:
+    with simulated(database_url, world(), all_noisy({NAME: steady}, 0.02)) as simulation:
+        fleet = simulation.fleet
+        simulation.advance(300)
+        lose(simulation, min(name for name, at in fleet.nodes.items() if variant in variants_of(at)))
+        simulation.advance(THROUGH)
+        before = fleet.services[NAME].copied()
+        simulation.advance(600)
+        found, deviation = mean(before, fleet.services[NAME])
+        assert found >= PROMISE - 4 * deviation
