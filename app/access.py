@@ -51,6 +51,7 @@ class Noun(StrEnum):
     OVERVIEW = "Overview"
     MONEY = "Money"
     CAMPAIGN = "Campaign"
+    SIGN_IN_LINK = "SignInLink"
 
 
 class Reach(StrEnum):
@@ -116,6 +117,7 @@ _READ_ALL: Grants = {
     (Noun.MONEY, AccessVerb.READ): Reach.ALL,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
     (Noun.CAMPAIGN, AccessVerb.READ): Reach.ALL,
+    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session reads what the token reads
 }
 _OPERATE: Grants = {
     **_READ_ALL,
@@ -138,6 +140,7 @@ _TENANT_READ: Grants = {
     (Kind.GPU_TYPE, AccessVerb.READ): Reach.ALL,
     (Kind.MODEL, AccessVerb.READ): Reach.ADMITTED,
     (Kind.PROFILE, AccessVerb.READ): Reach.ADMITTED,
+    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,
 }
 
 TABLE: Mapping[Role, Grants] = {

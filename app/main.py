@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI
 
@@ -24,6 +25,7 @@ from app.api import (
     plans,
     reports,
     rotation,
+    sign_in_links,
     slo,
     tokens,
     watch,
@@ -34,6 +36,7 @@ from app.api.report_bypass import ReportBypass
 from app.api.requests import known_parameters
 from app.console import routes as console
 from app.context import Context
+from app.control.answer.ready import GetReady
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
@@ -91,6 +94,8 @@ def assemble(settings: Settings) -> FastAPI:
         context.notices.start()
         context.nodes.start()
         housekeeping.start()
+        if settings.answers_ready and find_spec("numba"):  # without it, this server has no solvers
+            context.desk.get_ready(GetReady())
         yield
         housekeeping.stop()
         await context.nodes.stop()
@@ -107,22 +112,28 @@ def assemble(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=document.name_operation,
     )
     app.state.context = context
     for gauge, used in ((metrics.POOL, database), (metrics.RESERVED_POOL, reserved)):
         pool = used.engine.pool
         metrics.watch_pool(gauge, pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    _route(app)
+    errors.install(app)
+    document.install(app)
+    return app
+
+
+def _route(app: FastAPI) -> None:
     for router in (
         *map(objects.router, STORED),
         *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
         *(m.router for m in (plans, explain, whatif, cordons, campaigns, events, slo, overview, reports)),
+        sign_in_links.router,
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
     app.include_router(console.router)
-    errors.install(app)
-    document.install(app)
-    return app
 
 
 def _database(settings: Settings, pool_size: int, writers: int = 0) -> Database:

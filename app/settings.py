@@ -59,6 +59,7 @@ class Settings:
     cost_retention_days: float = 3660.0  # how long the costs of days are kept; those of hours: 400 days
     tenant_objects: int = 10_000  # services and jobs that a tenant may have
     tenant_changes: int = 20_000  # changes of objects a day by a tenant; 50 times as many by a token without a tenant
+    answers_ready: bool = True  # start the process that answers explain and what-if with the server
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by name
     log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     otlp_endpoint: str = ""  # where traces are sent; else OTEL_EXPORTER_OTLP_ENDPOINT; else none are

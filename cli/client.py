@@ -267,6 +267,9 @@ class ApiClient:
                 f"its certificate is not trusted ({why}); set its CA with: gpuwright config set NAME --ca-file FILE",
                 refused=True,
             )
+        if getattr(error, "reason", "") == "WRONG_VERSION_NUMBER":
+            plaintext = self.connection.server.replace("https://", "http://", 1)
+            return Unreachable(f"the server there speaks http and not https; use {plaintext}", refused=True)
         if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead):
             return Unreachable("the server closed the connection before it sent the whole answer")
         if isinstance(error, http.client.BadStatusLine):

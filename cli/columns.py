@@ -49,6 +49,16 @@ def reclaimed(item: Object) -> str:
     return ahead(str(deadline)) if deadline else ""
 
 
+def kept_off(item: Object) -> str:
+    """Returns what keeps plans off the node or some of its GPUs: cordon, drain, or a campaign that measures."""
+    found = item.get("cordons") or ()
+    return ", ".join(
+        str(cordon["mode"]) if cordon.get("gpu") is None else f"{cordon['mode']} of GPU {cordon['gpu']}"
+        for cordon in found
+        if cordon["mode"] != "reclaim"  # has a column of its own
+    )
+
+
 def listed(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -112,6 +122,8 @@ AGE = TableColumn("AGE", lambda item: age(item["metadata"].get("createdAt", ""))
 LABELS = TableColumn("LABELS", lambda item: labels(item["metadata"].get("labels")), wide=True)
 GENERATION = TableColumn("GENERATION", lambda item: number(item["metadata"].get("generation")), wide=True)
 
+CORDON = TableColumn("CORDON", kept_off)  # of nodes, where the cordons were read with them
+
 BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.SERVICE: (
         TENANT,
@@ -121,6 +133,8 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
         TableColumn("PRIORITY", spec("priority", default="100")),
         TableColumn("ATTAINABLE", condition("SloAttainable")),
+        TableColumn("PLANNED", condition("Planned")),
+        TableColumn("IN SLO", condition("SloAttained")),
         TableColumn("VARIANTS", spec("variants", listed), wide=True),
         TableColumn("ACCURACY", spec("minAccuracy"), wide=True),
         TableColumn("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),

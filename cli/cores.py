@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.children import Children, Say
 from cli.exits import Failed
-from cli.fleet import environment_of, free_port, write_order
+from cli.fleet import environment_of, free_port, start_planner, write_order
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -101,8 +101,7 @@ def running_cores(node: CoresNode, data_dir: Path, settings: Settings, server: s
     children = Children(say)
     try:
         children.start("the node", ["simulation.real", str(order)], data_dir / "real.log", environment)
-        planner = ["cli.main", "planner"]
-        children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
+        start_planner(children, data_dir, environment)
         yield f"127.0.0.1:{port}"
     finally:
         children.stop()

@@ -33,9 +33,8 @@ def console_line(server: str, link: str) -> str:
     """Returns the console's line: a link that signs a browser in once, or the address where it asks for a token."""
     if not link:
         return f"  console   {server}/"
-    return (
-        f"  console   {server}/sign-in?link={link}\n            signs a browser in once, within 60 s; later: {server}/"
-    )
+    line = f"  console   {server}/sign-in?link={link}"
+    return f"{line}\n            signs a browser in once, within 60 s; another: gpuwright console"
 
 
 def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:

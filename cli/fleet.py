@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from cli.children import Children, Say
 
 if TYPE_CHECKING:
+    from app.manifests.model import Manifest
     from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
+    from simulation.truth import Physics
     from simulation.truths import TruthOrder
 
 KEPT = "fleet.json"
@@ -44,6 +46,7 @@ class DeclaredFleet:
     load: tuple[str, ...] = ()  # of the real node, as simulation.load_generator takes it
     real_services: tuple[str, ...] = ()
     truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
+    driver: dict[str, Any] | None = None  # the same for the real node's GPUs, as simulation.truth_driver takes it
 
 
 def fleet_file() -> Path:
@@ -56,16 +59,24 @@ def fleet_file() -> Path:
 
 
 def declared(
-    database: Database, data_dir: Path, wanted: FleetSize, say: Say, order: TruthOrder | None = None
+    database: Database,
+    data_dir: Path,
+    wanted: FleetSize,
+    say: Say,
+    order: TruthOrder | None = None,
+    planner: str | None = None,
 ) -> DeclaredFleet | None:
     """Returns the fleet of this data folder, declared now if the world is empty; None if a user declared the world."""
     import msgspec
 
+    from app.manifests.offline import DeclaredFiles
     from simulation import world as worlds
-    from simulation.real_times import with_real_times
 
     path = data_dir / KEPT
     if path.exists():
+        if planner:
+            known = database.read(worlds.of_store)
+            worlds.put(database, DeclaredFiles({policy.key: policy for policy in _policies(known, planner)}))
         return msgspec.json.decode(path.read_bytes(), type=DeclaredFleet)
     if database.read(worlds.of_store).manifests:
         say(f"{data_dir} holds your own manifests, so no fleet is simulated there")
@@ -78,13 +89,22 @@ def declared(
     else:
         world = worlds.of_files(fleet_file())
         made = _with_real(world)
+    if planner:
+        world = worlds.with_policy(world, {"planner": planner})
     physics = order.physics() if order else None
     if order and physics is not None:
-        made = replace(made, truth=order.words)
-        world = with_real_times(world, physics)
+        made = replace(made, truth=order.words, driver=_driver(world, made, order, physics, data_dir / MEMORY))
     worlds.put(database, world)
     path.write_text(json.dumps(asdict(made)))
     return made
+
+
+def _policies(world: DeclaredFiles, planner: str) -> list[Manifest]:
+    """Returns the policy of a declared world with another planner."""
+    from app.manifests.model import Kind
+    from simulation.world import with_policy
+
+    return with_policy(world, {"planner": planner}).of(Kind.POLICY)
 
 
 def generated(gpus: int, services: int) -> DeclaredFiles:
@@ -121,6 +141,42 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
     return DeclaredFleet(tuple(nodes), node, nodes.get(node), load, services)
 
 
+def _driver(
+    world: DeclaredFiles, fleet: DeclaredFleet, order: TruthOrder, physics: Physics, memory: Path
+) -> dict[str, Any] | None:
+    """Returns the truth of the real node's GPUs, and keeps the scale of the declared models for it."""
+    from app.control.formulate.problem import build_problem
+    from app.manifests.model import Kind
+    from simulation.physical_truth import learn
+    from simulation.truth.memory import remember
+
+    problem = build_problem(world)
+    learn(physics, problem)
+    remember(physics, memory)
+    if fleet.real_spec is None:
+        return None
+    gpu_type = problem.gpu_types[fleet.real_spec["gpuType"]]
+    plays = {}
+    for manifest in world.of(Kind.MODEL):
+        variants: Any = manifest.spec["variants"]
+        for variant in variants:
+            runtime = variant.get("runtime") or {}
+            if runtime.get("template") == REAL_TEMPLATE:
+                plays[runtime["args"]["model"]] = (manifest.name, variant["name"])
+    return {
+        "kinds": [REAL_KIND] * int(fleet.real_spec["gpus"]),
+        "gpu_type": gpu_type.name,
+        "idle_w": gpu_type.idle_w,
+        "max_w": gpu_type.max_w,
+        "top_clock_mhz": gpu_type.top_clock_mhz,
+        "truth": order.name,
+        "seed": order.seed,
+        "data": str(order.data or ""),
+        "memory": str(memory),
+        "plays": plays,
+    }
+
+
 def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
     return tuple(key.name for key in world.manifests if key.kind == kind)
 
@@ -139,32 +195,48 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             port = free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
-            children.start("the real part", ["simulation.real", str(order)], data_dir / "real.log", environment)
+            words = ["simulation.real", str(order)]
+            # It comes back: its port may be taken for a while by a connection of another program.
+            children.start("the real part", words, data_dir / "real.log", environment, comes_back=True)
             left_out = [fleet.real_node, *fleet.real_services]
         words = [word for name in left_out for word in ("--left-out", name)]
         if fleet.truth:
             words += [*fleet.truth, "--memory", str(data_dir / MEMORY)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
         children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
-        planner = ["cli.main", "planner"]
-        children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
+        start_planner(children, data_dir, environment)
         yield gateway
+    finally:
+        children.stop()
+
+
+@contextmanager
+def planning(data_dir: Path, settings: Settings, say: Say) -> Iterator[None]:
+    """Runs a planner alone while the block lasts: the world is a person's own."""
+    children = Children(say)
+    try:
+        start_planner(children, data_dir, environment_of(settings))
+        yield
     finally:
         children.stop()
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
     """Returns what a child process needs to reach the database."""
-    environment = {"DATABASE_URL": settings.database_url}
-    if settings.database_direct:
-        environment["GPUWRIGHT_DATABASE_DIRECT"] = "1"
-    return environment
+    direct = {"GPUWRIGHT_DATABASE_DIRECT": "1"} if settings.database_direct else {}
+    return {"DATABASE_URL": settings.database_url, **direct}
+
+
+def start_planner(children: Children, data_dir: Path, environment: Mapping[str, str]) -> None:
+    """Starts a planner, which comes back when it fails."""
+    planner = ["cli.main", "planner"]
+    children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
 
 
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:
     spec = dict(fleet.real_spec or {})
     seams = ["--device", "simulated", "--simulated-gpus", str(spec["gpus"]), "--simulated-kind", REAL_KIND]
-    given = {"node": fleet.real_node, "spec": spec, "seams": seams, "load": list(fleet.load)}
+    given = {"node": fleet.real_node, "spec": spec, "seams": seams, "load": list(fleet.load), "driver": fleet.driver}
     return write_order(data_dir, server, port, given)
 
 

@@ -46,13 +46,14 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
         return [plain(f"no plan yet; {led}{tried}")]
     reason = f"{plan['reason']}, " if plan.get("reason") else ""
     first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
-    bound = "-" if plan["bound"] is None else f"{_money(plan['bound'])}/h"
-    unserved = plan.get("unservedCost") or 0.0
-    missing = f" + {_money(unserved)}/h for what is unserved" if unserved else ""
-    paid = None if plan["cost"] is None else plan["cost"] - unserved
+    # With something unserved, bound and gap are about cost and penalty together, and the bound is no price of GPUs.
+    is_price = plan["bound"] is not None and not plan.get("unservedPerSecond")
+    bound = f"{_money(plan['bound'])}/h" if is_price else "-"
+    lacking = plan.get("unservedPerSecond") or 0.0
+    missing = f"   unserved {_number(lacking)}/s" if lacking else ""
     held = (overview.get("money") or {}).get("heldPerHour")
     held_now = "" if held is None else f"   held {_money(held)}/h"
-    cost = f"cost {_money(paid)}/h{missing}{held_now}   bound {bound}   gap {_percent(plan['gap'])}"
+    cost = f"cost {_money(plan['resourceCost'])}/h{missing}{held_now}   bound {bound}   gap {_percent(plan['gap'])}"
     attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
     known = sum(service["attained"] is not None for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
@@ -65,15 +66,16 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
             service["service"],
             _number(service["ratePerSecond"]),
             _number(service["plannedPerSecond"]),
+            _number(service["unservedPerSecond"]) if service["unservedPerSecond"] else "",
             _percent(service["attained"], 2),
             f"{service['percentile']:g} % in {service['sloMs']:g} ms",
             f"{_number(service['latencyMs'])} ms" if service["latencyMs"] else "",
-            service["instances"],
+            _answering(service),
             _money(service["pricePerHour"]),
         ]
         for service in services
     ]
-    heading = ["SERVICE", "RATE/S", "PLANNED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
+    heading = ["SERVICE", "RATE/S", "PLANNED", "UNSERVED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
     marks = ["" if service["attained"] is None or _is_attained(service) else "red" for service in services]
     marks = ["red" if service["unservedPerSecond"] > 0 else mark for service, mark in zip(services, marks, strict=True)]
     return _table(heading, rows, marks, most, paint, "services")
@@ -146,6 +148,12 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def _is_attained(service: Mapping[str, Any]) -> bool:
     return service["attained"] is not None and service["attained"] * 100 >= service["percentile"]
+
+
+def _answering(service: Mapping[str, Any]) -> str:
+    """Returns the planned instances, and how many copies answer while those are fewer."""
+    planned, routed = service["instances"], service["routed"]
+    return str(planned) if routed >= planned else f"{routed} of {planned}"
 
 
 def _number(value: float | None) -> str:

@@ -59,6 +59,13 @@ VERBS = (
         "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
     ),
     CommandVerb(
+        "evaluate",
+        "cli.verbs.evaluate",
+        "Plan",
+        "a paper's experiments: its planner, its baselines, ours",
+        "planner",
+    ),
+    CommandVerb(
         "profile",
         "cli.verbs.profile",
         "Plan",
@@ -82,6 +89,7 @@ VERBS = (
     CommandVerb("reclaim", "cli.verbs.reclaim", "Operate", "give notice that the cloud takes nodes back"),
     CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
     CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
+    CommandVerb("console", "cli.verbs.console", "Access", "a new link that signs a browser in to the console"),
     CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
     CommandVerb("bench", "cli.verbs.bench", "More", "measure this installation", "server"),
     CommandVerb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
@@ -89,6 +97,14 @@ VERBS = (
 )
 HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
+USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
+    "scale": "instances follow rate and SLO; change them with: gpuwright edit service TENANT/NAME",
+    "logs": "the logs of copies lie on their node, in the --state-dir of its agent",
+    "rollback": "use: gpuwright plan rollback",
+    "rollout": "use: gpuwright plan history, plan pause, plan resume, plan rollback",
+    "create": "use: gpuwright apply -f FILE",
+    "status": "use: gpuwright top, gpuwright get services",
+}
 OURS = {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 # flags that may come before the verb, and whether a value follows
 LEADING = {
@@ -239,6 +255,8 @@ def exit_codes() -> str:
 def _unknown(word: str) -> str:
     from difflib import get_close_matches
 
+    if word in USED_ELSEWHERE:
+        return f"unknown verb {word!r}; {USED_ELSEWHERE[word]}"
     near = get_close_matches(word, [verb.name for verb in VERBS], n=1)
     return f"unknown verb {word!r}; " + (f"did you mean {near[0]}?" if near else "see: gpuwright --help")
 

@@ -75,9 +75,15 @@ ALERTS = (
     ),
     Alert(
         "SolverFailing", f"sum(increase({FAILED}[15m])) >= 3", "0m", "page",
-        "The solver failed to return a plan three times; the last good one stays in force.",
+        "The solver failed to return a plan three times; the last good one stays in force, and what it leaves unserved "
+        "is added by HetSev's greedy.",
         "`gpuwright plan history` names each outcome. Out of time: give it more seconds or cores. Crashed or wrong: "
         "`gpuwright replay PLAN` repeats the decision offline; report it.",
+    ),
+    Alert(
+        "FallbackPlans", "sum(increase(gpuwright_fallback_plans_total[15m])) > 0", "0m", "ticket",
+        "The joint solver gave no plan while load was unserved, so HetSev's greedy added instances.",
+        "As for SolverFailing. What was added costs more than a joint plan would; the next one plans it again.",
     ),
     Alert(
         "CyclesSlow",
@@ -122,7 +128,7 @@ ALERTS = (
     Alert(
         "Unserved", "gpuwright_service_unserved_per_second > 0", "10m", "ticket",
         "The plan leaves part of {{ $labels.tenant }}/{{ $labels.service }} unserved.",
-        "Its condition Served names the reason and the smallest change that would serve it; `gpuwright plan show` "
+        "Its condition Planned names the reason and the smallest change that would serve it; `gpuwright plan show` "
         "lists GPUs to rent.",
     ),
     Alert(
@@ -240,7 +246,11 @@ PANELS = (
     ),
     Panel("Held back", "none", (("sum by (reason) (gpuwright_held_back)", "{{reason}}"),)),
     Panel("Rollouts", "none", (("sum by (state) (increase(gpuwright_rollouts_total[15m]))", "{{state}}"),)),
-    Panel("Cycles", "none", (("sum by (outcome) (increase(gpuwright_cycles_total[5m]))", "{{outcome}}"),)),
+    Panel(
+        "Cycles", "none",
+        (("sum by (outcome) (increase(gpuwright_cycles_total[5m]))", "{{outcome}}"),
+         ("sum(increase(gpuwright_fallback_plans_total[5m]))", "added by HetSev's greedy")),
+    ),
     Panel(
         "Cycle phases, 90 of a hundred", "s",
         (("histogram_quantile(0.9, sum by (le, phase) (rate(gpuwright_cycle_phase_seconds_bucket[15m])))",

@@ -2,11 +2,15 @@
 
 Usage: .venv/bin/python scripts/truths.py calibration --data DIR
        .venv/bin/python scripts/truths.py plans FILE [--draws N] [--first K] [--seconds S] [--work N]
+       .venv/bin/python scripts/truths.py operated FILE [--draws N] [--first K] [--hours H] [--seed N]
 
 `plans` measures profiles of each draw as a profiler would, plans once, and carries the plan out on the draw without any
 correction. Three planners know more: `complete` has all times and many meetings of neighbours; `judged` is the cheapest
 right plan of several that believe in less and less interference, right meaning that no batch takes longer than
 predicted while all neighbours are busy; `served` is the cheapest of them that keeps every SLO when it is carried out.
+
+`operated` runs the fleet under a moving load as `gpuwright simulate` does, once with measured profiles and once with
+complete ones, and learning on. It reports the services that miss their SLO over the run, and what the fleets cost.
 """
 
 from __future__ import annotations
@@ -32,12 +36,17 @@ from app.manifests.offline import DeclaredFiles  # noqa: E402
 from simulation import world as worlds  # noqa: E402
 from simulation.clock import Clock  # noqa: E402
 from simulation.fleet import SimulatedFleet  # noqa: E402
+from simulation.measure.allowed import ProfilesName  # noqa: E402
+from simulation.measure.loads import named_load  # noqa: E402
+from simulation.measure.run import SimulationOrder, simulate  # noqa: E402
+from simulation.own_database import own_database  # noqa: E402
 from simulation.plan_execution import carry_out  # noqa: E402
 from simulation.profiling import COMPLETE, SIXTEEN, profiled  # noqa: E402
 from simulation.truth import Physics  # noqa: E402
 from simulation.truth.family import DRAWS, draw_gpu, draw_training, generator  # noqa: E402
 from simulation.truth.load import times  # noqa: E402
 from simulation.truth.neighbours import ActiveLoad, slowdowns  # noqa: E402
+from simulation.truths import TruthOrder  # noqa: E402
 from solvers.planning.plan import Plan  # noqa: E402
 from solvers.planning.solve import SolveBudget, solve  # noqa: E402
 
@@ -49,6 +58,7 @@ V100, A100 = ("v100", 40.0, 300.0, 1530.0), ("a100", 55.0, 400.0, 1410.0)
 SETTLE_SECONDS = 30
 RIGHT = 1.001  # times the predicted time is still as predicted
 INTERFERENCE_SHARES = (1.0, 0.5, 0.0)
+OPERATED: tuple[ProfilesName, ...] = ("measured", "complete")
 Floats = NDArray[np.float64]
 
 
@@ -58,18 +68,25 @@ def main() -> int:
     calibration = parts.add_parser("calibration")
     calibration.add_argument("--data", type=Path, required=True)
     plans = parts.add_parser("plans")
-    plans.add_argument("file", type=Path)
-    plans.add_argument("--draws", type=int, default=DRAWS)
-    plans.add_argument("--first", type=int, default=0)
     plans.add_argument("--seconds", type=int, default=180)
     plans.add_argument("--work", type=int, default=24)
     plans.add_argument("--quantile", type=float, help="profileQuantile of the policy")
+    operated = parts.add_parser("operated")
+    operated.add_argument("--hours", type=float, default=1.0)
+    operated.add_argument("--seed", type=int, default=1, help="of load and searches")
+    for part in (plans, operated):
+        part.add_argument("file", type=Path)
+        part.add_argument("--draws", type=int, default=DRAWS)
+        part.add_argument("--first", type=int, default=0)
     args = parser.parse_args()
     if args.part == "calibration":
         return show_calibration(args.data)
-    for row in plan_draws(
-        args.file, range(args.first, args.first + args.draws), args.seconds, args.work, args.quantile
-    ):
+    draws = range(args.first, args.first + args.draws)
+    if args.part == "plans":
+        rows = plan_draws(args.file, draws, args.seconds, args.work, args.quantile)
+    else:
+        rows = operate_draws(args.file, draws, args.hours, args.seed)
+    for row in rows:
         print(json.dumps(row), flush=True)
     return 0
 
@@ -162,6 +179,34 @@ def plan_draws(
         found = [row[name] for row in rows if name in row]
         if found:
             yield {"against": name, "draws": len(found), "median": float(np.median(found)), "worst": max(found)}
+
+
+def operate_draws(file: Path, seeds: Sequence[int], hours: float, load_seed: int) -> Iterator[dict[str, Any]]:
+    """Yields a row for each draw, and the median and worst cost against that of complete profiles."""
+    world = worlds.of_files(file)
+    ratios = []
+    for seed in seeds:
+        measured, complete = (
+            operated(world, TruthOrder("made", seed, profiles=profiles), hours, load_seed) for profiles in OPERATED
+        )
+        ratios.append(measured["held"] / complete["held"])
+        yield {"draw": seed, "measured": measured, "complete": complete, "ratio": round(ratios[-1], 4)}
+    yield {"draws": len(ratios), "median": float(np.median(ratios)), "worst": max(ratios)}
+
+
+def operated(world: DeclaredFiles, truth: TruthOrder, hours: float, load_seed: int) -> dict[str, Any]:
+    """Returns what a fleet cost under a moving load, and by how many points services missed their SLO."""
+    services = build_problem(world).services
+    shapes = named_load("moving", services, hours, load_seed)
+    order = SimulationOrder(world, shapes, hours, load_seed, truth=truth, is_compared=False)
+    with own_database("gpuwright-truths-", lambda line: None) as url:
+        found = simulate(url, order).figures
+    missed = {}
+    for name, shares in found["attainment"].items():
+        beyond = 100 * shares["share"] - services[name].percentile
+        if beyond < 0:
+            missed[name] = round(beyond, 2)
+    return {"held": found["heldPerHour"], "missed": missed, "shed": found["shedRequests"], "changes": found["changes"]}
 
 
 def counting_on(world: DeclaredFiles, quantile: float | None) -> DeclaredFiles:

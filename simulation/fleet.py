@@ -45,6 +45,7 @@ class Total:
     requests: int = 0
     refused: int = 0  # no copy could answer
     answered: int = 0
+    accuracy_sum: float = 0.0  # of the variants that answered, request by request
     within: int = 0  # of the SLO
     errors: int = 0  # including those refused or turned away
     turned_away: int = 0  # by the gateway's limit in an overload
@@ -246,6 +247,11 @@ class SimulatedFleet:
     def _noise(self) -> Floats:
         return 1.0 + EXEC_NOISE_SHARE * np.clip(self._rng.standard_normal(DRAWS_PER_TICK), -3, 3)
 
+    def _accuracy(self, copy: NodeCopy) -> float:
+        problem = self.truth.problem
+        variants = problem.models[problem.services[copy.service].model]
+        return next((variant.accuracy for variant in variants if variant.name == copy.wanted.variant), 0.0)
+
     def _add_up(self, copy: NodeCopy, work: CopyWork) -> None:
         total = self.services.get(copy.service)
         if total is None:
@@ -254,6 +260,7 @@ class SimulatedFleet:
         new = work.answered - before[0]
         total.counts += new
         total.answered += int(new.sum())
+        total.accuracy_sum += int(new.sum()) * self._accuracy(copy)
         total.within += work.within - before[1]
         total.errors += work.errors - before[2]
         if copy.stage is Stage.GONE:

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from agents.control.join import join
-from agents.devices.simulated.remote import Switches
+from agents.devices.simulated.remote import Switches, connect
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
@@ -57,6 +57,7 @@ class RealSetup(msgspec.Struct):
     spec: dict[str, Any]  # the node's, as declared
     seams: list[str]  # of the agent: its devices
     load: list[str]  # as simulation.load_generator takes them
+    driver: dict[str, Any] | None = None  # the truth of its GPUs, as simulation.truth_driver takes it; None: none
 
 
 def haproxy_path() -> str | None:
@@ -91,6 +92,8 @@ class RealPart:
         self._run("gateway", [*OURSELVES, *words])
         _await((state / "gateway.sock").exists, "the sidecar does not answer")
         self.join()
+        if self.order.driver:
+            self._drive(self.order.driver)
         models = self._folder / "models"
         for folder in (models, models.parent / "checkpoints"):  # where gpuwright-train saves
             folder.mkdir(parents=True, exist_ok=True)
@@ -99,6 +102,15 @@ class RealPart:
         if self.order.load:
             words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}"]
             self._run("requests", [*words, *self.order.load])
+
+    def _drive(self, truth: dict[str, Any]) -> None:
+        """Starts the driver of GPUs with a truth of their own, before the agent starts one that has none."""
+        folder = self._folder / "simulated"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spec = folder / "truth.json"
+        spec.write_text(json.dumps(truth))
+        self._run("driver", [sys.executable, "-m", "simulation.truth_driver", str(folder), "--spec", str(spec)])
+        _await(lambda: _has_gpus(folder), "the simulated GPUs do not answer")
 
     def fallen(self) -> str:
         """Returns the process that exited on its own; empty while all run."""
@@ -195,6 +207,16 @@ def _answers(master: MasterSocket) -> bool:
     except HaproxyAway:
         return False
     return True
+
+
+def _has_gpus(folder: Path) -> bool:
+    device, _ = connect(folder)
+    try:
+        return bool(device.gpus())
+    except DeviceError:
+        return False
+    finally:
+        device.close()
 
 
 def _await(true: Any, otherwise: str, seconds: float = 15.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sqlalchemy import Connection
 from app.access import Principal, Scope
 from app.control.domain.specs import start_seconds_of
 from app.control.formulate.problem import build_problem
-from app.manifests.model import Kind, Manifest
+from app.manifests.model import JSON, Kind, Manifest
 from app.manifests.offline import DeclaredFiles, Input, load
 from app.manifests.uncertain import MEAN_QUANTILE
 from app.store.database.database import Database
@@ -40,6 +41,14 @@ def of_store(connection: Connection) -> DeclaredFiles:
 def of_documents(documents: Sequence[Mapping[str, Any]]) -> DeclaredFiles:
     """Reads documents as in a file. Raises app.manifests.faults.ManifestsRefused."""
     return load([Input("documents", msgspec.json.encode(documents), "json")])
+
+
+def with_policy(world: DeclaredFiles, fields: Mapping[str, JSON]) -> DeclaredFiles:
+    """Returns the world with these fields in its policy, which it may lack."""
+    known = world.of(Kind.POLICY)
+    policy = known[0] if known else Manifest(Kind.POLICY, "", "default", {})
+    changed = replace(policy, spec={**policy.spec, **fields})
+    return DeclaredFiles({**world.manifests, changed.key: changed})
 
 
 def put(database: Database, world: DeclaredFiles) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from agents.templates import Filled
+from agents.templates.filling import Builtin, fill
+from agents.templates.reading import read as read_templates
 from app.manifests.model import Kind, Manifest
 from app.manifests.reader import read
 from app.manifests.validate import validate
@@ -32,6 +35,16 @@ TESTBEDS = {
     ),
 }
 EXEC_WITHIN_SLO = 2.2  # below 2 x exec a batch server has next to no capacity
+
+
+def test_what_the_quickstart_runs_starts_from_the_shipped_templates(tmp_path: Path) -> None:
+    templates = read_templates(models=tmp_path)
+    models = of_kind("quickstart.yaml", Kind.MODEL)
+    runtimes = [variant["runtime"] for model in models for variant in model.spec["variants"]]
+    assert runtimes
+    for runtime in runtimes:
+        filled = fill(templates[runtime["template"]], runtime["args"], Builtin("copy", "GPU-0", port=8000))
+        assert isinstance(filled, Filled), filled
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,36 @@ from msgspec import Meta, Struct
 
 from agents.contract.fields import Amount, Count, GpuIndex, Identifier, Moment, Name, Reason, Sentence
 
+MOST_NEIGHBOURS = 3  # of the measured copy, at once
+MOST_NEIGHBOUR_MODELS = 8  # of one campaign
 MOST_SETTINGS = 256  # that one campaign measures
 
 
-class CopySetting(Struct, rename="camel", gc=False, frozen=True, forbid_unknown_fields=True):
-    """How the measured copy runs: the requests of a batch, its share of the SMs, and the GPU's clock."""
+class BesideSetting(Struct, rename="camel", gc=False, frozen=True, forbid_unknown_fields=True):
+    """How a neighbour of the measured copy runs; `number` is its place in the list of neighbours that was asked for."""
+
+    number: Annotated[int, Meta(ge=0, lt=MOST_NEIGHBOUR_MODELS)]
+    batch: Annotated[int, Meta(ge=1, le=256)]
+    sm_percent: Annotated[float, Meta(gt=0, le=100)]
+
+
+class CopySetting(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True, forbid_unknown_fields=True):
+    """How the measured copy runs: requests of a batch, share of the SMs, clock of the GPU, and neighbours."""
 
     batch: Annotated[int, Meta(ge=1, le=256)]
     sm_percent: Annotated[float, Meta(gt=0, le=100)]
     clock_mhz: Annotated[int, Meta(ge=1, le=100_000)]
+    beside: Annotated[tuple[BesideSetting, ...], Meta(max_length=MOST_NEIGHBOURS)] = ()
+
+
+class NeighbourCopy(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True):
+    """A further copy beside the measured one, on the same GPU."""
+
+    model: Name
+    variant: Annotated[str, Meta(max_length=63)]
+    template: Name
+    setting: CopySetting
+    args: dict[str, str | int | float | bool] | None = None
 
 
 class ProfilingTask(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -31,9 +52,23 @@ class ProfilingTask(Struct, rename="camel", omit_defaults=True, gc=False):
     setting: CopySetting
     args: dict[str, str | int | float | bool] | None = None
     locks_clock: bool = False  # the clock is part of what is measured, and not just the GPU's highest
+    beside: Annotated[tuple[NeighbourCopy, ...], Meta(max_length=MOST_NEIGHBOURS)] = ()  # each alone, then all at once
     accuracy: Annotated[float, Meta(gt=0, le=1)] = 0.04
     least_seconds: Annotated[float, Meta(ge=0, le=60)] = 3.0  # power is a mean of the last second, so it takes some
     most_seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+
+class MetCopy(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True):
+    """A copy that ran alone, and then beside the others, always busy."""
+
+    model: Name
+    variant: Annotated[str, Meta(max_length=63)]
+    batch: Annotated[int, Meta(ge=1, le=256)]
+    sm_percent: Annotated[float, Meta(gt=0, le=100)]
+    alone_ms: Annotated[float, Meta(gt=0, le=1e9)]
+    beside_ms: Annotated[float, Meta(gt=0, le=1e9)]
+    spread_ms: Amount  # standard deviation of single batches beside the others
+    samples: Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class MeasuredSetting(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -51,6 +86,7 @@ class MeasuredSetting(Struct, rename="camel", omit_defaults=True, gc=False):
     power_w: Amount = 0.0  # of the GPU while the copy is busy; 0: not reported
     sm_clock_mhz: Amount = 0.0  # mean while it is busy; 0: not reported
     start_seconds: Amount = 0.0  # from the start of the process until it is warm
+    met: Annotated[tuple[MetCopy, ...], Meta(max_length=MOST_NEIGHBOURS + 1)] = ()  # the measured copy first
 
 
 class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -17,10 +17,6 @@ FEWEST_BATCHES = 3  # where a batch takes so long that the time is up before
 MOST_SPLIT_SHARE = 0.5  # of the rounds may have been served as more than one batch
 
 
-class Interrupted(Exception):
-    """The measurement was broken off; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimingEffort:
     """How long to measure one setting."""

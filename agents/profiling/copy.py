@@ -17,6 +17,8 @@ from agents.keeper.drivers import ClientStuck, CopyFailed
 from agents.keeper.ports import free_port
 from agents.keeper.starting import StartContext, start_copy
 from agents.keeper.stopping import stop_copy
+from agents.profiling.closed_loop import LoopFailed
+from agents.profiling.example import ExampleRequest, parse_example
 from agents.profiling.seat import ProfilingSeat
 from agents.runtime import Running
 from agents.seams.device import DeviceError, GpuDevice, Trouble
@@ -38,32 +40,36 @@ class WarmCopy:
     start_seconds: float
 
 
-def copy_name(task: ProfilingTask) -> str:
+def copy_name(task: ProfilingTask, place: int = 0) -> str:
     """Returns the name of the measured copy, which no instance of a plan can have."""
-    return f"{PROFILING}-{task.campaign}.{task.sequence:x}.{clocks.date().timestamp():.0f}"
+    number = f"{task.sequence:x}-{place}" if place else f"{task.sequence:x}"
+    return f"{PROFILING}-{task.campaign}.{number}.{clocks.date().timestamp():.0f}"
 
 
 @contextlib.contextmanager
 def warm_copy(
-    task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat, check: Callable[[], None]
+    task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat, check: Callable[[], None], place: int = 0
 ) -> Iterator[WarmCopy]:
-    """Yields the copy once it is warm, and ends it afterwards. Raises CopyFailed; `check` may raise Interrupted."""
+    """Yields the copy once it is warm, and ends it afterwards. Raises CopyFailed; `check` may raise Interrupted.
+
+    `place` tells copies of one task apart, which share the GPU's memory.
+    """
     setting = task.setting
     port = free_port(seat.host, ())
     wanted = AssignedInstance(
-        f"{PROFILING}-{task.campaign}",
+        f"{PROFILING}-{task.campaign}{f'.{place}' if place else ''}",
         task.gpu,
         model=task.model,
         variant=task.variant,
         template=task.template,
         args=task.args,
         sm_percent=setting.sm_percent,
-        memory_gib=gpu.memory_gib,
+        memory_gib=gpu.memory_gib / (1 + len(task.beside)),
         batch=Frame(setting.batch, setting.batch, setting.batch),
         batch_timeout_ms=FILL_MS,
     )
     copy = NodeCopy(
-        copy_name(task),
+        copy_name(task, place),
         wanted,
         gpu.uuid,
         port=port,
@@ -90,6 +96,21 @@ def _step(context: StartContext, seat: ProfilingSeat) -> NodeCopy | None:
         return start_copy(context, seat.drivers, clocks.seconds())
     except DeviceError as error:
         raise CopyFailed("device_trouble", str(error)) from error
+
+
+def ask_example(warm: WarmCopy, seat: ProfilingSeat) -> ExampleRequest:
+    """Returns a request that the copy can answer. Raises CopyFailed."""
+    probe = warm.filled.example
+    if probe is None:
+        template = warm.filled.template
+        raise CopyFailed("no_example", f"template {template} has no `example`, so no request can be made up")
+    reply = seat.drivers.talk.ask(warm.copy.port, probe)
+    if not reply.ok:
+        raise CopyFailed("no_example", f"{probe.path} answered {reply.status or reply.why}")
+    try:
+        return parse_example(reply.body)
+    except LoopFailed as failure:
+        raise CopyFailed("no_example", str(failure)) from failure
 
 
 def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None:

@@ -11,11 +11,10 @@ from statistics import fmean
 from agents.contract.campaigns import MeasuredSetting, ProfilingTask
 from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
-from agents.profiling.batches import BatchTimes, Interrupted, TimingEffort, time_batches
+from agents.profiling.batches import BatchTimes, TimingEffort, time_batches
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
-from agents.profiling.copy import WarmCopy, locked_clock, warm_copy
-from agents.profiling.example import parse_example
-from agents.profiling.seat import ProfilingSeat
+from agents.profiling.copy import WarmCopy, ask_example, locked_clock, warm_copy
+from agents.profiling.seat import ProfilingSeat, check_of
 from agents.seams.device import DeviceError, GpuDevice
 
 READ_SECONDS = 0.25  # between two readings of the device
@@ -55,10 +54,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
     if gpu is None:
         raise CopyFailed("no_gpu", f"this node has no GPU {task.gpu}")
 
-    def check() -> None:
-        if why := (seat.occupants(task.gpu) or why_stop()):
-            raise Interrupted(why)
-
+    check = check_of(seat, task.gpu, why_stop)
     check()
     idle_w = _idle_power(seat, gpu)
     with locked_clock(task, gpu, seat), warm_copy(task, gpu, seat, check) as warm:
@@ -89,14 +85,9 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
 def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
     """Times the batches of a warm copy in a closed loop. Raises CopyFailed; `each` may raise Interrupted."""
     filled, port = warm.filled, warm.copy.port
-    if filled.example is None:
-        raise CopyFailed("no_example", f"template {filled.template} has no `example`, so no request can be made up")
-    reply = seat.drivers.talk.ask(port, filled.example)
-    if not reply.ok:
-        raise CopyFailed("no_example", f"{filled.example.path} answered {reply.status or reply.why}")
+    example = ask_example(warm, seat)
     effort = TimingEffort(task.accuracy, task.least_seconds, task.most_seconds)
     try:
-        example = parse_example(reply.body)
         request = post_request(seat.host, port, example.path, example.body)
         with ClosedLoop(seat.host, port, request, task.setting.batch) as loop:
             return time_batches(loop, lambda: seat.drivers.talk.served(port, filled), effort, each)

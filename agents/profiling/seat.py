@@ -10,6 +10,10 @@ from agents.keeper.filler import Filler
 from agents.seams.device import GpuDevice
 
 
+class Interrupted(Exception):
+    """The measurement was broken off; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProfilingSeat:
     """The node's drivers and templates, and what it knows of its GPUs."""
@@ -19,3 +23,13 @@ class ProfilingSeat:
     host: str  # where copies listen
     find_gpu: Callable[[int], GpuDevice | None]  # by its index on this node
     occupants: Callable[[int], str]  # what runs on a GPU, or is assigned to it; empty: nothing
+
+
+def check_of(seat: ProfilingSeat, gpu: int, why_stop: Callable[[], str]) -> Callable[[], None]:
+    """Returns what raises Interrupted as soon as the GPU is wanted for something else, or `why_stop` says why."""
+
+    def check() -> None:
+        if why := (seat.occupants(gpu) or why_stop()):
+            raise Interrupted(why)
+
+    return check

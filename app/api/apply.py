@@ -11,7 +11,10 @@ from app.api import selectors
 from app.api.bodies import manifests
 from app.api.change_events import record_changes
 from app.api.requests import Body, By, DryRun, answer, context, write_once
+from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
+from app.manifests.model import Kind
+from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import Prune, declare
@@ -78,8 +81,14 @@ def _declared(stored: StoredObject | None) -> dict[str, Any]:
 
 
 def _warnings(decision: ObjectDecision) -> list[str]:
-    """Returns why an accepted object will not work."""
+    """Returns why an accepted object will not work, as far as applying it tells; other conditions come from before."""
     if decision.action not in (Action.CREATED, Action.UPDATED):
         return []
+    if decision.key.kind is Kind.MODEL:
+        return [f"{decision.key}: {unfit}" for unfit in find_unfit(decision.object.spec)]
     conditions: Any = decision.object.status.get("conditions", [])
-    return [f"{decision.key}: {c['message']}" for c in conditions if c["status"] == "False"]
+    return [
+        f"{decision.key}: {known['message']}"
+        for known in conditions
+        if known["type"] == SLO_ATTAINABLE and known["status"] == "False"
+    ]

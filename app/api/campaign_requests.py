@@ -8,20 +8,30 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import Connection
 
-from agents.contract.campaigns import MOST_SETTINGS
+from agents.contract.campaigns import MOST_NEIGHBOUR_MODELS, MOST_SETTINGS, CopySetting
 from app.api.tokens import Label, Wire
 from app.campaigns import guard
-from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, SM_PERCENTS, grid
+from app.campaigns.limits import (
+    ACCURACY_SHARE,
+    BATCHES,
+    BESIDE_BATCHES,
+    BESIDE_SM_PERCENTS,
+    MOST_MEASUREMENTS,
+    SM_PERCENTS,
+    grid,
+    meeting_settings,
+)
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.fleet import cordons
-from app.store.fleet.campaigns import CampaignRequest
+from app.store.fleet.campaigns import CampaignRequest, NeighbourModel
 from app.store.world import objects
 from app.store.world.objects import StoredObject
 from app.world import declare
 
 ID_BYTES = 5
 LEAST_SECONDS = 3.0
+MOST_MEETING_SETTINGS = 2000
 Batches = Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=32)]
 Shares = Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1, max_length=32)]
 Clocks = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=1, max_length=8)]
@@ -38,8 +48,16 @@ class CampaignBody(Wire):
         float, Field(gt=0, le=1, description="Stops once the curve misses left-out measurements by no more")
     ] = ACCURACY_SHARE
     most: Annotated[int, Field(ge=2, le=MOST_SETTINGS, description="Most measurements")] = MOST_MEASUREMENTS
-    batches: Annotated[Batches, Field(default_factory=lambda: list(BATCHES))]
-    sm_percents: Annotated[Shares, Field(default_factory=lambda: list(SM_PERCENTS))]
+    neighbours: Annotated[
+        list[Annotated[str, Field(max_length=127)]],
+        Field(
+            default_factory=list,
+            max_length=MOST_NEIGHBOUR_MODELS,
+            description="MODEL[/VARIANT], to measure it beside; none: alone",
+        ),
+    ]
+    batches: Annotated[Batches | None, Field(description="By default 1..32; beside neighbours 1 and 8")] = None
+    sm_percents: Annotated[Shares | None, Field(description="By default 10..100; beside neighbours 20, 40, 60")] = None
     clocks_mhz: Annotated[Clocks | None, Field(description="By default the highest of the GPU type")] = None
     least_seconds: Annotated[float, Field(ge=0, le=60, description="At each setting; power needs about three")] = (
         LEAST_SECONDS
@@ -48,18 +66,20 @@ class CampaignBody(Wire):
 
 def campaign_draft(connection: Connection, wanted: CampaignBody) -> dict[str, Any]:
     """Returns the campaign to store; raises HttpProblem, which names what is wrong and what is allowed."""
-    variant = _variant(_declared(connection, Kind.MODEL, wanted.model), wanted.variant)
-    runtime = variant.get("runtime")
-    if not runtime:
-        raise HttpProblem(
-            "invalid", f"variant {variant['name']} of Model {wanted.model} has no runtime, so no node can start it"
-        )
     node = _declared(connection, Kind.NODE, wanted.node)
-    _check_template(node, runtime["template"])
+    variant, runtime = _startable(connection, node, wanted.model, wanted.variant)
     gpu_type = _declared(connection, Kind.GPU_TYPE, str(node.spec["gpuType"]))
-    settings = grid(wanted.batches, wanted.sm_percents, _clocks(gpu_type, wanted.clocks_mhz))
+    neighbours = [_neighbour(connection, node, gpu_type.name, name) for name in wanted.neighbours]
+    if neighbours:
+        _check_profile(connection, wanted.model, variant["name"], gpu_type.name)
     request = CampaignRequest(
-        runtime["template"], runtime.get("args", {}), settings, wanted.accuracy, wanted.most, wanted.least_seconds
+        runtime["template"],
+        runtime.get("args", {}),
+        _settings(wanted, _clocks(gpu_type, wanted.clocks_mhz)),
+        wanted.accuracy,
+        wanted.most,
+        wanted.least_seconds,
+        neighbours=tuple(neighbours),
     )
     return {
         "campaign_id": f"c-{secrets.token_hex(ID_BYTES)}",
@@ -70,6 +90,51 @@ def campaign_draft(connection: Connection, wanted: CampaignBody) -> dict[str, An
         "gpu_type": gpu_type.name,
         "request": request,
     }
+
+
+def _settings(wanted: CampaignBody, clocks_mhz: list[int]) -> tuple[CopySetting, ...]:
+    """Returns among which settings the campaign chooses."""
+    if not wanted.neighbours:
+        return grid(wanted.batches or BATCHES, wanted.sm_percents or SM_PERCENTS, clocks_mhz)
+    if wanted.clocks_mhz:
+        raise HttpProblem("invalid", "beside neighbours only the highest clock is measured; leave clocksMhz out")
+    batches, shares = wanted.batches or BESIDE_BATCHES, wanted.sm_percents or BESIDE_SM_PERCENTS
+    found = meeting_settings(batches, shares, clocks_mhz[-1], len(wanted.neighbours))
+    if not found:
+        raise HttpProblem("invalid", f"no two of smPercents {', '.join(map(str, shares))} fit on one GPU together")
+    if len(found) > MOST_MEETING_SETTINGS:
+        allowed = f"name fewer neighbours, batches or shares: {MOST_MEETING_SETTINGS} are allowed"
+        raise HttpProblem("invalid", f"that makes {len(found)} meetings to choose from; {allowed}")
+    return found
+
+
+def _neighbour(connection: Connection, node: StoredObject, gpu_type: str, text: str) -> NeighbourModel:
+    """Returns a model to run beside the measured one."""
+    model, _, name = text.partition("/")
+    variant, runtime = _startable(connection, node, model, name)
+    _check_profile(connection, model, variant["name"], gpu_type)
+    return NeighbourModel(model, variant["name"], runtime["template"], runtime.get("args", {}))
+
+
+def _startable(
+    connection: Connection, node: StoredObject, model: str, name: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a variant that the node can start, and its runtime."""
+    variant = _variant(_declared(connection, Kind.MODEL, model), name)
+    runtime = variant.get("runtime")
+    if not runtime:
+        raise HttpProblem(
+            "invalid", f"variant {variant['name']} of Model {model} has no runtime, so no node can start it"
+        )
+    _check_template(node, runtime["template"])
+    return variant, runtime
+
+
+def _check_profile(connection: Connection, model: str, variant: str, gpu_type: str) -> None:
+    profiles = objects.of_models(connection, Kind.PROFILE, [model])
+    if not any((found.spec["variant"], found.spec["gpuType"]) == (variant, gpu_type) for found in profiles):
+        why = f"{model}/{variant} has no Profile on GpuType {gpu_type}, which pressure and sensitivity belong to"
+        raise HttpProblem("invalid", f"{why}; measure it alone first: gpuwright profile {model}/{variant} --on NODE")
 
 
 def _declared(connection: Connection, kind: Kind, name: str) -> StoredObject:

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from sqlalchemy import Connection
 
-from agents.contract.campaigns import ProfilingAnswer, ProfilingReport
+from agents.contract.campaigns import MeasuredSetting, ProfilingAnswer, ProfilingReport
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.campaign_requests import CampaignBody, campaign_draft
@@ -82,7 +82,7 @@ def list_campaigns(ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST
 
 
 @router.get(
-    "/campaigns/{campaign}", summary="A campaign with its measurements, and at its end the Profile that they make"
+    "/campaigns/{campaign}", summary="A campaign with its measurements, and at its end the Profiles that they make"
 )
 def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
     require(who, Noun.CAMPAIGN, AccessVerb.READ)
@@ -90,8 +90,8 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
     def read(connection: Connection) -> dict[str, Any]:
         found = _existing(connection, campaign)
         measured = campaigns.measurements(connection, found.id)
-        profile, error = (None, None) if found.is_live else with_solvers(lambda: _profile(connection, found, measured))
-        shown = _head(found) | {"measurements": measured, "leftOutError": error, "profile": profile}
+        profiles, error = ([], None) if found.is_live else with_solvers(lambda: _profiles(connection, found, measured))
+        shown = _head(found) | {"measurements": measured, "leftOutError": error, "profiles": profiles}
         began, last = found.began_at, measured[-1].at if measured else None
         if found.is_live and began and last and last > began:
             left = found.request.most - len(measured)
@@ -137,7 +137,8 @@ def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Res
 
 
 def _import_solvers() -> None:
-    import app.campaigns.choosing  # noqa: F401
+    import app.campaigns.choosing
+    import app.campaigns.company  # noqa: F401
 
 
 def _existing(connection: Connection, name: str, *, lock: bool = False) -> Campaign:
@@ -164,6 +165,7 @@ def _head(campaign: Campaign) -> dict[str, Any]:
         "most": campaign.request.most,
         "batches": sorted({setting.batch for setting in settings}),
         "smPercents": sorted({setting.sm_percent for setting in settings}),
+        "neighbours": campaign.names[1:],
         "clocksMhz": sorted({setting.clock_mhz for setting in settings}),
         "failures": campaign.failures,
         "askedBy": campaign.asked_by,
@@ -173,12 +175,16 @@ def _head(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple[Any, float | None]:
-    """Returns the Profile that the measurements make, and its error; None without any."""
+def _profiles(
+    connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]
+) -> tuple[list[dict[str, Any]], float | None]:
+    """Returns the Profiles that the measurements make, and their error (None: too few measurements)."""
     from app.campaigns.profile import ProfileSubject, profile_of
 
     if not measured:
-        return None, None
+        return [], None
+    if campaign.request.neighbours:
+        return _profiles_beside(connection, campaign)
     about = (campaign.variant, campaign.gpu_type)
     profiles = objects.of_models(connection, Kind.PROFILE, [campaign.model])
     declared = next((found for found in profiles if (found.spec["variant"], found.spec["gpuType"]) == about), None)
@@ -190,5 +196,20 @@ def _profile(connection: Connection, campaign: Campaign, measured: Any) -> tuple
         declared.name if declared else "",
         declared.spec if declared else None,
     )
-    made = profile_of(subject, measured)
-    return made.manifest, made.left_out_error
+    made = profile_of(subject, measured, campaign.request.settings)
+    return [made.manifest], made.left_out_error
+
+
+def _profiles_beside(connection: Connection, campaign: Campaign) -> tuple[list[dict[str, Any]], float | None]:
+    """Returns the Profiles of all models that were measured beside others on the GPU type: they have one scale."""
+    from app.campaigns.company_profiles import DeclaredProfile, company_profiles
+
+    meetings = campaigns.meetings(connection, campaign.gpu_type, campaign.asked_at)
+    models = {copy.model for found in meetings for copy in found.met}
+    declared = [
+        DeclaredProfile(found.name, found.spec)
+        for found in objects.of_models(connection, Kind.PROFILE, models)
+        if found.spec["gpuType"] == campaign.gpu_type
+    ]
+    made = company_profiles(declared, meetings)
+    return made.manifests, made.left_out_error

@@ -16,6 +16,7 @@ from app.context import Context
 from app.control.answer.explain.plan import describe_plan, explain_cycles, explain_held_back
 from app.control.answer.explain.profile import explain_profile as describe_profile
 from app.control.answer.explain.wording import count
+from app.control.domain.specs import quantile_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import corrections, plan_reads
@@ -23,6 +24,7 @@ from app.store.plans.corrections import CorrectionRow
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
 from app.world import declare
+from app.world.consequences import POLICY
 
 router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
 
@@ -73,17 +75,18 @@ def explain_profile(ctx: Ctx, who: Who, name: Name) -> Response:
     granted = require(who, Kind.PROFILE, AccessVerb.READ)
     key = Key(Kind.PROFILE, "", name)
 
-    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None]:
-        stored = objects.get(connection, key)
+    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None, float]:
+        found = objects.get_many(connection, (key, POLICY))
+        stored, quantile = found.get(key), quantile_of(found[POLICY].spec if POLICY in found else {})
         if stored is None:
-            return None, None
+            return None, None, quantile
         model, variant, gpu_type = (str(stored.spec[field]) for field in ("model", "variant", "gpuType"))
-        return stored, corrections.read_one(connection, model, variant, gpu_type)
+        return stored, corrections.read_one(connection, model, variant, gpu_type), quantile
 
-    stored, row = ctx.database.read(read)
+    stored, row, quantile = ctx.database.read(read)
     if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
         raise declare.missing(key)
-    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at)))
+    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at), quantile))
 
 
 @router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")
@@ -92,35 +95,56 @@ def explain_plan(
 ) -> Response:  # fmt: skip
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
-    def read(connection: Connection) -> dict[str, Any]:
+    def read(connection: Connection) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
         number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
             detail = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
             raise HttpProblem("not-found", detail)
-        if granted is Reach.OWN:
-            own = plan_wire.of_tenant(body, who.tenant)
-            head = plan_wire.head(row, who.tenant)
-            sentences = describe_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
-            mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
-            first = f"plan {number} is {head['state']}; it has {mine}"
-            return {"generation": number, "sentences": [first, *sentences[1:]], "others": own["others"]}
-        cycles = [
-            {**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, CYCLES)
-        ]  # fmt: skip
-        return {
-            "generation": number,
-            "sentences": describe_plan(row, body, body["heldBack"]),
-            "lately": explain_cycles(cycles),
-            "heldBack": body["heldBack"],
-            "certificate": body["certificate"],
-        }
+        cycles = plan_reads.cycles(connection, CYCLES)
+        return row, body, [{**cycle, "at": rfc3339(cycle["at"])} for cycle in cycles]
 
-    found = ctx.database.read(read)
-    if granted is not Reach.OWN:
-        found |= _worth_profiling(ctx, who, found)
-    return answer(found)
+    row, body, cycles = ctx.database.read(read)
+    if granted is Reach.OWN:
+        return answer(_own_plan(ctx, who, row, plan_wire.of_tenant(body, who.tenant)))
+    found = {
+        "generation": row["generation"],
+        "sentences": describe_plan(row, _with_reasons(ctx, who, row["generation"], body), body["heldBack"]),
+        "lately": explain_cycles(cycles),
+        "heldBack": body["heldBack"],
+        "certificate": body["certificate"],
+    }
+    return answer(found | _worth_profiling(ctx, who, found))
+
+
+def _own_plan(ctx: Context, who: Principal, row: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Returns a plan as a tenant sees it: what it has and lacks itself."""
+    head = plan_wire.head(row, who.tenant)
+    lacks = {"unserved": _with_reasons(ctx, who, row["generation"], own)["unserved"]}
+    sentences = describe_plan({**head, "message": ""}, lacks, own["heldBack"])
+    mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
+    first = f"plan {row['generation']} is {head['state']}; it has {mine}"
+    return {"generation": row["generation"], "sentences": [first, *sentences[1:]], "others": own["others"]}
+
+
+def _with_reasons(ctx: Context, who: Principal, generation: int, plan: dict[str, Any]) -> dict[str, Any]:
+    """Returns the plan with a reason for all that it leaves unserved: plans of small steps are recorded without."""
+    if all(line.get("reason") for line in plan["unserved"]):
+        return plan
+
+    def order() -> Any:
+        from app.control.answer.explain.question import Explain
+
+        snapshot, recorded = ctx.database.read(lambda read: questions.read_recorded(read, generation))
+        return Explain(snapshot, recorded, "unserved", "")
+
+    try:
+        known = questions.ask(ctx, who, with_solvers(order), SECONDS)
+    except HttpProblem:  # its snapshot is no longer kept, or there are no solvers here: the rest is still told
+        return plan
+    lines = [line if line.get("reason") else {**line, **known.get(line["service"], {})} for line in plan["unserved"]]
+    return {**plan, "unserved": lines}
 
 
 def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dict[str, Any]:

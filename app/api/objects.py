@@ -12,7 +12,7 @@ from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
 from app.api.change_events import record_changes
 from app.api.pages import Cursor, Limit
-from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, write_once
+from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, expected_version, if_match, is_known, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, Key, Kind
 from app.problem import HttpProblem
@@ -94,11 +94,13 @@ def _add_list(routes: APIRouter, kind: Kind) -> None:
 
 def _add_get(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
     @routes.get(path, summary=f"Get a {kind}", operation_id=f"get{kind}")
-    def get_object(ctx: Ctx, who: Who, key: Annotated[Key, depends]) -> Response:
+    def get_object(request: Request, ctx: Ctx, who: Who, key: Annotated[Key, depends]) -> Response:
         granted = require(who, kind, AccessVerb.READ, key.tenant)
         stored = ctx.database.read(lambda connection: objects.get(connection, key))
         if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
             raise declare.missing(key)
+        if is_known(request, etag := f'"{stored.resource_version}"'):
+            return Response(status_code=304, headers={"ETag": etag})
         return _answer(stored, who.tenant)
 
 
@@ -114,7 +116,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         dry: DryRun = False,
     ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
-        wanted, expected = manifest(request, body, key), if_match(request)
+        wanted, expected = manifest(request, body, key), expected_version(request)
 
         def write(connection: Connection) -> Response:
             done = declare.declare(

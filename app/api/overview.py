@@ -24,6 +24,7 @@ from app.problem import HttpProblem
 from app.store.database import lease
 from app.store.fleet import loads, telemetry
 from app.store.fleet.loads import WindowSums
+from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
 from app.store.world import events
 from app.store.world.events import EventFilter
@@ -56,7 +57,7 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
     leader = lease.current(connection)
     return found | {
         "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
-        "plan": plan_wire.head(row) | {"unservedCost": _unserved_cost(body or {})} if row else None,
+        "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
         "events": [
@@ -66,11 +67,6 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
     }
-
-
-def _unserved_cost(body: dict[str, Any]) -> float:
-    """Returns the price of what the plan leaves unserved, which is billed to no tenant."""
-    return float((body.get("certificate") or {}).get("unservedCost") or 0.0)
 
 
 def services(
@@ -84,6 +80,7 @@ def services(
     planned: dict[str, list[dict[str, Any]]] = {}
     for instance in body.get("instances", ()):
         planned.setdefault(instance["service"], []).append(instance)
+    routed = count_routed(connection, tenant)
     missed = {line["service"]: line["ratePerSecond"] for line in body.get("unserved", ())}
     return [
         {
@@ -98,6 +95,7 @@ def services(
             "percentile": promise["percentile"],
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
+            "routed": routed.get(name, 0),
             "pricePerHour": costs.get(name),
         }
         for name, promise in promised

@@ -21,7 +21,11 @@ Row = Mapping[str, Any]
 
 
 def head(row: Row, tenant: str = "") -> dict[str, Any]:
-    """Returns a plan as lists show it. A tenant sees no message, no price and no decider."""
+    """Returns a plan as lists show it. A tenant sees no message, no price and no decider.
+
+    `cost` is what bound and gap are about: the price of GPUs, and of what is unserved by the policy.
+    """
+    amounts = row["amounts"] or {}
     head = {
         "generation": row["generation"],
         "at": rfc3339(row["at"]),
@@ -38,6 +42,7 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
         "message": row["message"] or None,
         "method": row["method"],
         "cost": row["cost"],
+        **{name: amounts.get(name) for name in ("resourceCost", "unservedCost", "unservedPerSecond")},
         "bound": row["bound"],
         "gap": row["gap"],
         "changes": row["changes"],

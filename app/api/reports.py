@@ -53,7 +53,7 @@ class ReportRequest(BaseModel):
 
 
 @router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by chosen dimensions")
-def report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Response:
+def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Response:
     """Covers this month until now by default. Money is exact: no figure is rounded.
 
     A tenant sees its own figures; idle and unallocated GPUs belong to no tenant.

@@ -18,7 +18,7 @@ from app.context import Context
 from app.manifests.faults import escaped, nearest
 from app.problem import HttpProblem
 from app.store.world import idempotency
-from app.world.declare import ANY_VERSION
+from app.world.declare import ANY_VERSION, NO_VERSION
 from app.world.write import Actor
 
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
@@ -128,6 +128,22 @@ def if_match(request: Request) -> int | None:
     return int(match[1])
 
 
+def expected_version(request: Request) -> int | None:
+    """Returns the version that a PUT demands: by If-Match, or none at all by `If-None-Match: *`."""
+    given = request.headers.get("if-none-match", "").strip()
+    if not given:
+        return if_match(request)
+    if given != "*" or request.headers.get("if-match"):
+        raise HttpProblem("precondition-failed", "a PUT takes If-None-Match: * alone, which creates and never replaces")
+    return NO_VERSION
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Returns whether the caller has this version of the object already, by If-None-Match."""
+    given = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    return etag in given or "*" in given
+
+
 def write_once(
     request: Request, body: bytes, fn: Callable[[Connection], Response], *, dry_run: bool = False
 ) -> Response:
@@ -146,6 +162,7 @@ def write_once(
             request.url.path.encode(),
             request.url.query.encode(),
             request.headers.get("if-match", "").encode(),
+            request.headers.get("if-none-match", "").encode(),
             media_type(request).encode(),
             body,
         ))

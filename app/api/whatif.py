@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -35,10 +35,14 @@ class WhatIfRequest(BaseModel):
     add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
+    planner: Annotated[
+        Literal["", "joint", "hetsev", "mudi"], Field(description="Who plans then, instead of the policy's planner")
+    ] = ""
     price_slo: Annotated[
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
     ] = []
     price_slos: Annotated[bool, Field(alias="priceSlos", description="What each SLO costs per hour")] = False
+    objective: Annotated[bool, Field(description="Plans between money, energy, carbon and accuracy")] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
         int | None, Field(ge=0, le=100_000, description="Steps of each search: the same result on any machine")
@@ -72,7 +76,7 @@ def what_if(
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
-        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan)
+        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
     comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), query.seconds)
     if comparison.get("refused"):
@@ -88,7 +92,7 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
         raise HttpProblem("bad-request", f"addGpu adds {sum(gpus.values())} GPUs; allowed: {MOST_GPUS} together")
     slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
-    return WhatIfChange(_declared(wanted), (), gpus, slos, rates)
+    return WhatIfChange(_declared(wanted), (), gpus, slos, rates, query.planner)
 
 
 def _declared(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
@@ -124,5 +128,7 @@ def _rate(text: str) -> RateChange:
     match = re.fullmatch(rf"(x?)({NUMBER})", text)
     value = float(match[2]) if match else 0.0
     if match is None or not 0 < value <= 1e9:
-        raise HttpProblem("bad-request", f"rate {text[:40]!r}: allowed are factors like x2, or a rate like 500")
+        turned = re.fullmatch(rf"({NUMBER})x", text)
+        meant = f"; did you mean `x{turned[1]}`?" if turned else ""
+        raise HttpProblem("bad-request", f"rate {text[:40]!r}: allowed are factors like x2, or a rate like 500{meant}")
     return RateChange(times=value) if match[1] else RateChange(per_second=value)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate
+from math import log
 from statistics import NormalDist, fmean
 from typing import Any
 
-from agents.contract.campaigns import MeasuredSetting
+import numpy as np
+
+from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import measurement_of
 from app.manifests.model import API_VERSION
 from solvers.curves import LatencyCurve, clock_exponent, fit, table
@@ -44,8 +48,14 @@ class MeasuredProfile:
     left_out_error: float | None  # None: a single measurement, which no other predicts
 
 
-def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> MeasuredProfile:
-    """Returns the Profile of one or more measurements."""
+def profile_of(
+    subject: ProfileSubject, measured: Sequence[MeasuredSetting], settings: Sequence[CopySetting] = ()
+) -> MeasuredProfile:
+    """Returns the Profile of one or more measurements, chosen among `settings`.
+
+    Its table has the curve at all batches and shares of the settings between those that were measured: whoever reads it
+    interpolates on straight lines, which lie above the curve.
+    """
     curve = None
     if len(measured) >= FEWEST_OF_CURVE:
         curve = fit([measurement_of(found) for found in measured], subject.highest_clock_mhz)
@@ -54,12 +64,15 @@ def profile_of(subject: ProfileSubject, measured: Sequence[MeasuredSetting]) -> 
         "model": subject.model,
         "variant": subject.variant,
         "gpuType": subject.gpu_type,
-        "latencyMs": _latencies(curve, subject, measured) if curve else _only_latency(measured[0]),
-        "memoryGib": _memories(measured),
+        "latencyMs": _latencies(curve, subject, measured, settings) if curve else _only_latency(measured[0]),
+        "memoryGib": _memories(measured, settings if curve else ()),
         **{field: declared[field] for field in KEPT if field in declared},
     }
     if watts := _watts(measured):
         spec["powerW"] = watts
+        power_exponent = _power_exponent(watts, measured)
+        if power_exponent is not None:
+            spec["powerExponent"] = power_exponent
     elif "powerW" in declared:
         spec["powerW"] = declared["powerW"]
     if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
@@ -79,15 +92,25 @@ def profile_name(model: str, variant: str, gpu_type: str) -> str:
 
 
 def _latencies(
-    curve: LatencyCurve, subject: ProfileSubject, measured: Sequence[MeasuredSetting]
+    curve: LatencyCurve,
+    subject: ProfileSubject,
+    measured: Sequence[MeasuredSetting],
+    settings: Sequence[CopySetting],
 ) -> dict[str, dict[str, Any]]:
-    batches = sorted({found.setting.batch for found in measured})
-    shares = sorted({found.setting.sm_percent for found in measured})
+    known = {found.setting.sm_percent for found in measured}
+    shares = sorted(known | {one.sm_percent for one in settings if min(known) < one.sm_percent < max(known)})
+    batches = _batches(measured, settings)
     rows = table(curve, batches, shares, subject.highest_clock_mhz)
     return {
         str(batch): {f"{share:g}": _value(point.mean_ms, point.q90_ms, measured) for share, point in row.items()}
         for batch, row in rows.items()
     }
+
+
+def _batches(measured: Sequence[MeasuredSetting], settings: Sequence[CopySetting]) -> list[int]:
+    """Returns the batches that were measured, and those of the settings between them."""
+    known = {found.setting.batch for found in measured}
+    return sorted(known | {one.batch for one in settings if min(known) < one.batch < max(known)})
 
 
 def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:
@@ -109,28 +132,54 @@ def _value(mean: float, q90: float, measured: Sequence[MeasuredSetting]) -> dict
     }
 
 
-def _memories(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
-    """Returns the most memory that a copy of each batch held, never less than that of a smaller batch."""
+def _memories(measured: Sequence[MeasuredSetting], settings: Sequence[CopySetting]) -> dict[str, float]:
+    """Returns the most memory that a copy of each batch held, never less than that of a smaller batch.
+
+    A batch that was not measured needs as much as the next larger one that was.
+    """
     most: dict[int, float] = {}
     for found in measured:
         most[found.setting.batch] = max(most.get(found.setting.batch, LEAST_MEMORY_GIB), found.memory_gib)
-    batches = sorted(most)
-    rising = accumulate((most[batch] for batch in batches), max)
-    return {str(batch): _rounded(gib) for batch, gib in zip(batches, rising, strict=True)}
+    known = sorted(most)
+    rising = dict(zip(known, accumulate((most[batch] for batch in known), max), strict=True))
+    batches = _batches(measured, settings)
+    return {str(batch): _rounded(rising[known[bisect_left(known, batch)]]) for batch in batches}
 
 
 def _watts(measured: Sequence[MeasuredSetting]) -> dict[str, float]:
-    """Returns the mean power above idle by SM%; empty if the device reports no power."""
-    known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
-    if not known:
+    """Returns the mean power above idle by SM% at the highest clock; empty if the device reports no power."""
+    drawn = _above_idle(measured)
+    if not drawn:
         return {}
-    idle = min(found.idle_w for found in known)
-    highest = max(found.setting.clock_mhz for found in known)
+    highest = max(setting.clock_mhz for setting, _ in drawn)
     by_share: dict[float, list[float]] = {}
-    for found in known:
-        if found.setting.clock_mhz == highest:
-            by_share.setdefault(found.setting.sm_percent, []).append(max(0.0, found.power_w - idle))
+    for setting, watts in drawn:
+        if setting.clock_mhz == highest:
+            by_share.setdefault(setting.sm_percent, []).append(watts)
     return {f"{share:g}": _rounded(fmean(by_share[share])) for share in sorted(by_share)}
+
+
+def _above_idle(measured: Sequence[MeasuredSetting]) -> list[tuple[CopySetting, float]]:
+    known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
+    idle = min((found.idle_w for found in known), default=0.0)
+    return [(found.setting, max(0.0, found.power_w - idle)) for found in known]
+
+
+def _power_exponent(watts: Mapping[str, float], measured: Sequence[MeasuredSetting]) -> float | None:
+    """Returns the exponent with which power shrinks as the clock falls; None where no lower clock drew any."""
+    shares = [float(share) for share in watts]
+    drawn = _above_idle(measured)
+    highest = max(setting.clock_mhz for setting, _ in drawn)
+    at, saved = [], []
+    for setting, lower in drawn:
+        fast = float(np.interp(setting.sm_percent, shares, list(watts.values())))
+        if setting.clock_mhz < highest and lower > 0 and fast > 0:
+            at.append(log(highest / setting.clock_mhz))
+            saved.append(log(fast / lower))
+    if not at:
+        return None
+    exponent = sum(x * y for x, y in zip(at, saved, strict=True)) / sum(x * x for x in at)
+    return _rounded(min(max(0.0, exponent), MOST_EXPONENT))
 
 
 def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) -> float | None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from agents.contract.campaigns import CopySetting, MeasuredSetting, ProfilingAnswer, ProfilingReport, ProfilingTask
+from agents.contract.campaigns import (
+    CopySetting,
+    MeasuredSetting,
+    NeighbourCopy,
+    ProfilingAnswer,
+    ProfilingReport,
+    ProfilingTask,
+)
 from app.campaigns import guard
 from app.campaigns.choosing import choose
+from app.campaigns.company import choose_meeting
 from app.campaigns.ending import end_if_harmful, finish
 from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
@@ -51,9 +59,8 @@ def _take(connection: Connection, campaign: Campaign, report: ProfilingReport) -
 
 
 def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]) -> ProfilingAnswer:
-    request = campaign.request
     failed = [failure.setting for failure in campaign.failures]
-    setting = campaign.pending or choose(request.settings, measured, failed, request.accuracy, request.most)
+    setting = campaign.pending or _chosen(campaign, measured, failed)
     if setting is None:
         if measured:
             finish(connection, campaign, "done")
@@ -64,6 +71,16 @@ def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSet
         return OVER
     campaigns.issue(connection, campaign.id, setting)
     return ProfilingAnswer(len(measured), _task(campaign, setting, len(measured) + 1))
+
+
+def _chosen(
+    campaign: Campaign, measured: list[MeasuredSetting], failed: list[CopySetting]
+) -> CopySetting | None:  # fmt: skip
+    request = campaign.request
+    if not request.neighbours:
+        return choose(request.settings, measured, failed, request.accuracy, request.most)
+    names = campaign.names
+    return choose_meeting(request.settings, names, measured, failed, request.accuracy, request.most)
 
 
 def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingTask:
@@ -78,6 +95,16 @@ def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingT
         setting,
         request.args,
         locks_clock=len({other.clock_mhz for other in request.settings}) > 1,
+        beside=tuple(
+            NeighbourCopy(
+                request.neighbours[one.number].model,
+                request.neighbours[one.number].variant,
+                request.neighbours[one.number].template,
+                CopySetting(one.batch, one.sm_percent, setting.clock_mhz),
+                request.neighbours[one.number].args,
+            )
+            for one in setting.beside
+        ),
         accuracy=request.accuracy,
         least_seconds=request.least_seconds,
     )

@@ -6,7 +6,7 @@ The strip on the right of a box is its memory. Paths are short, so that a thousa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -61,9 +61,16 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
     return found
 
 
-def hue(name: str) -> str:
-    """Returns the colour of a service: the same on every page, every day."""
-    return f"c{crc32(name.encode()) % HUES}"
+def assign_hues(names: Iterable[str]) -> dict[str, str]:
+    """Returns the colour of each service: its usual one, or the next that no other has yet, as long as one is left."""
+    found: dict[str, str] = {}
+    free = set(range(HUES))
+    for name in sorted(names):
+        usual = crc32(name.encode()) % HUES
+        at = next((hue for step in range(HUES) if (hue := (usual + step) % HUES) in free), usual)
+        free.discard(at)
+        found[name] = f"c{at}"
+    return found
 
 
 def draw(
@@ -74,6 +81,7 @@ def draw(
     silent: str,
     ailing: Sequence[int],
     room: int,
+    hues: Mapping[str, str],
     only: str = "",
 ) -> NodeDrawing:
     """Draws the boxes of a node, each with a tooltip of about `room` characters; `only` mutes all other services."""
@@ -86,7 +94,7 @@ def draw(
         for resident in on:
             share = min(resident.sm_percent / 100 * HIGH, HIGH - height)
             if share > 0:
-                colour = JOB if resident.is_job else hue(resident.name)
+                colour = JOB if resident.is_job else hues.get(resident.name, MUTED)
                 paths[MUTED if only and resident.name != only else colour].append(
                     f"M{x} {_short(HIGH - height)}h{WIDE}v-{_short(share)}h-{WIDE}z"
                 )

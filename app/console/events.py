@@ -27,13 +27,14 @@ class EventLine:
 
 
 def group_events(events: Sequence[RecordedEvent]) -> list[EventLine]:
-    """Groups events by severity, reason and kind: alarms before warnings before information, the newest first."""
+    """Groups events by severity, reason and kind, the newest first; what is too much is information before alarms."""
     found: dict[tuple[str, ...], list[RecordedEvent]] = {}
     for event in events:
         found.setdefault((event.severity, event.reason, event.kind), []).append(event)
     lines = [_line(same) for same in found.values()]
     rank = ("alarm", "warning", "info").index
-    return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST_LINES]
+    kept = sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST_LINES]
+    return sorted(kept, key=lambda line: -line.at.timestamp())
 
 
 def _line(same: Sequence[RecordedEvent]) -> EventLine:

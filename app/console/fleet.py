@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, draw, group_by_gpu
+from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 from app.console.wording import age, ahead
@@ -52,6 +52,7 @@ class FleetPicture:
 def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(data.body)
+    hues = assign_hues(service["service"] for service in data.services)
     silence = {node.name: _silent(node, data.at) for node in data.nodes}
     ailing = {node.name: _ailing(node) for node in data.nodes}
     wrong = {node.name for node in data.nodes if silence[node.name] or ailing[node.name]}
@@ -71,7 +72,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
         drawn = tuple(
             draw(
                 node, prefix, residents.get(node.name, {}), memory_gib, silence[node.name], sorted(ailing[node.name]),
-                room, request.service,
+                room, hues, request.service,
             )
             for node in nodes
             if node.name in shown

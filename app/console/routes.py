@@ -39,9 +39,9 @@ Visitor = Annotated[Principal | None, Depends(_visitor)]
 
 @router.get("/")
 def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
-    if who is None:
-        return _to("/sign-in", cookies.drop(request.scope))
     wanted = read_page_request(request.query_params)
+    if who is None:
+        return _to(f"/sign-in{wanted.url()[1:]}")
     counted = ctx.windows.read(ctx.database, shown_tenant(who))
 
     def read(connection: Connection) -> tuple[ConsoleData, Money]:
@@ -52,14 +52,17 @@ def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
 
 
 @router.get("/sign-in")
-def door(request: Request, ctx: Ctx, link: str = "") -> Response:
+def door(request: Request, ctx: Ctx, who: Visitor, link: str = "") -> Response:
     """Shows the form; with a link of `gpuwright up`, opens the session of that link."""
     if not link:
-        return page(request, view.render("sign_in.html", refused=""))
+        ended = cookies.session_of(request.scope) is not None and who is None
+        refused = "Your session has ended; sign in again." if ended else ""
+        cookie = cookies.drop(request.scope) if ended else ""
+        return page(request, _door(request, refused), cookie=cookie)
     try:
         opened = ctx.sessions.redeem(link)
     except HttpProblem as problem:
-        return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
+        return page(request, _door(request, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in by link")
     # Not a redirect: the browser would count it as navigation from the page with the link, and withhold the strict
     # cookie.
@@ -78,9 +81,9 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
     except HttpProblem as problem:
         if problem.status not in (401, 403):
             raise
-        return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
+        return page(request, _door(request, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in")
-    return _to("/", _cookie(request, opened))
+    return _to(read_page_request(request.query_params).url(), _cookie(request, opened))
 
 
 @router.post("/sign-out")
@@ -118,8 +121,15 @@ def page(request: Request, html: str, status: int = 200, cookie: str = "") -> Re
     return Response(content, status, headers, "text/html; charset=utf-8")
 
 
-def _to(path: str, cookie: str) -> Response:
-    return Response(status_code=303, headers={**PAGE_HEADERS, "Location": path, "Set-Cookie": cookie})
+def _door(request: Request, refused: str) -> str:
+    """Returns the form, which leads back to the page that was asked for."""
+    asked = read_page_request(request.query_params).url()
+    return view.render("sign_in.html", refused=refused, action=f"/sign-in{asked[1:]}")
+
+
+def _to(path: str, cookie: str = "") -> Response:
+    headers = {**PAGE_HEADERS, "Location": path} | ({"Set-Cookie": cookie} if cookie else {})
+    return Response(status_code=303, headers=headers)
 
 
 def _cookie(request: Request, opened: Opened) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.boxes import hue
+from app.console.boxes import assign_hues
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 from app.control.domain.events import Reason
@@ -31,6 +31,7 @@ class ServiceRow:
     latency_ms: float | None
     burn: float | None
     instances: int
+    routed: int  # copies that answer
     price: float | None
     reason: str
     relaxation: str
@@ -50,6 +51,7 @@ class ServicePage:
     page: int
     pages: int
     counts: Mapping[str, int]
+    served: int  # services whose whole load is planned, and of which a copy answers
 
 
 ORDER = ("unserved", "late", "kept", "quiet")
@@ -68,8 +70,10 @@ def make_rows(data: ConsoleData) -> list[ServiceRow]:
     why = {line["service"]: line for line in data.body.get("unserved", ())}
     held = data.body.get("heldBack", ())
     short = {line["service"]: line["message"] for line in held if line["reason"] == Reason.TOO_FEW_GPUS}
+    hues = assign_hues(service["service"] for service in data.services)
     return [
-        _row(service, why.get(service["service"], {}), short.get(service["service"], "")) for service in data.services
+        _row(service, hues[service["service"]], why.get(service["service"], {}), short.get(service["service"], ""))
+        for service in data.services
     ]
 
 
@@ -80,14 +84,16 @@ def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
     wanted.sort(key=SORTED[request.sort])
     pages = max(1, -(-len(wanted) // PAGE_ROWS))
     page = min(request.page, pages)
-    return ServicePage(tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), len(wanted), page, pages, counts)
+    served = sum(row.routed > 0 and row.state != "unserved" for row in found)
+    shown = tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
+    return ServicePage(shown, len(wanted), page, pages, counts, served)
 
 
-def _row(service: Mapping[str, Any], why: Mapping[str, Any], short: str) -> ServiceRow:
+def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: str) -> ServiceRow:
     state, status = _state(service)
     return ServiceRow(
         name=service["service"],
-        hue=hue(service["service"]),
+        hue=hue,
         state=state,
         status=status,
         rate=service["ratePerSecond"],
@@ -99,6 +105,7 @@ def _row(service: Mapping[str, Any], why: Mapping[str, Any], short: str) -> Serv
         latency_ms=service["latencyMs"],
         burn=service["burnRate"],
         instances=service["instances"],
+        routed=service["routed"],
         price=service["pricePerHour"],
         reason=why.get("reason") or "",
         relaxation=why.get("relaxation") or "",
@@ -112,7 +119,7 @@ def _state(service: Mapping[str, Any]) -> tuple[str, str]:
     if not service["instances"]:
         return "unserved", "not planned yet"
     if service["attained"] is None:
-        return "quiet", "no requests"
+        return "quiet", "no requests" if service["routed"] else "no copy answers yet"
     if service["attained"] * 100 < service["percentile"]:
         return "late", "below its SLO"
     return "kept", "within its SLO"

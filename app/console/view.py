@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.console import wording
-from app.console.boxes import MOST_BOXES, group_by_gpu, hue
+from app.console.boxes import MOST_BOXES, MUTED, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import FleetPicture, draw_fleet
@@ -54,7 +55,7 @@ def templates() -> Environment:
         "number": wording.number, "percent": wording.percent, "money": wording.money, "age": wording.age,
         "clock": wording.clock, "words": wording.words,
     }  # fmt: skip
-    made.globals |= {"address": address, "hue": hue}
+    made.globals |= {"address": address}
     return made
 
 
@@ -65,11 +66,14 @@ def render(name: str, **values: object) -> str:
 def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
     """Renders the console's page."""
     every, whole = make_rows(data), draw_fleet(data, request)
+    hues = {row.name: row.hue for row in every}
     shown = next((row for row in every if row.name == request.service), None)
     return render(
         "page.html",
         data=data,
         request=request,
+        hue=lambda name: hues.get(name, MUTED),
+        unknown=_unknown(data, request, hues),
         troubles=find_troubles(data, every, whole),
         services=make_page(every, request),
         fleet=whole,
@@ -88,6 +92,14 @@ def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
         total=len(every),
         sorts=[(sort, SORT_WORDS[sort]) for sort in SORTS],
     )
+
+
+def _unknown(data: ConsoleData, request: PageRequest, services: Container[str]) -> str:
+    """Returns what the address names and nothing here is called; it is not repeated, as it may be another tenant's."""
+    if request.service and request.service not in services:
+        return "service"
+    nodes = {node.name for node in data.nodes}
+    return "node" if request.node and request.node not in nodes else ""
 
 
 def _rate(data: ConsoleData) -> float | None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.control.decide.around import AROUND_KEY, Answering, FoundAnswer, answer_around_rests, answer_elsewhere
+from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
-from app.control.decide.decide import draft_changes, rollout_in_progress, rollout_paused, split_by_mode
-from app.control.decide.goal import differs_by_cost_alone, wait_for_goal
+from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
+from app.control.decide.fallback import draft_fallback
+from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
+from app.control.decide.stopped import complete, lacks_nothing
+from app.control.decide.telling import events_of, spell_held_back
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
-from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.events import Reason, event_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.failed_places import close_failed_places
@@ -28,10 +31,11 @@ from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
-from app.control.solve.orders import with_horizon
+from app.control.solve.orders import with_horizon, with_knowledge
 from app.store.plans.plans import Overtaken
+from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound, with_bound
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Knowledge, Problem
 
 SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
 FAILURES = {
@@ -39,7 +43,6 @@ FAILURES = {
     SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
     SolveOutcome.WRONG: Reason.SOLVER_WRONG,
 }
-MOST_SPELLED = 5  # held-back changes, in a message
 ROLLING_MINUTES = 3.0  # horizon of a search while another plan is being rolled out
 
 
@@ -70,18 +73,24 @@ def run_cycle(
     with phase("pose"):
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)
-        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, before.regrets)
+        kept = before.regrets, before.knowledge
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, *kept)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
+    if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
+        return added
     answering = cycle.answering(meanwhile)
     found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
-    found = answer_midway(snapshot, question, found, cycle.following(found.answer))
+    if cycle.is_joint:
+        found = answer_midway(snapshot, question, found, cycle.following(found.answer))
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
-        return cycle.fail(found.answer)
-    with phase("batches"):
-        cycle, decision = cycle.add_batches(decision, wanted)
+        return cycle.fall_back(found.answer)
+    cycle = replace(cycle, knowledge=found.answer.knowledge)
+    if cycle.is_joint:
+        with phase("batches"):
+            cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
     with phase("record"):
@@ -101,6 +110,12 @@ class _Cycle:
     question: Question
     asked: Question  # that the solver gets: without the GPUs where steps failed a short while ago
     regrets: RegretAccounts
+    knowledge: Knowledge  # of a planner other than the joint one
+
+    @property
+    def is_joint(self) -> bool:
+        """Returns whether the joint planner plans: least changes, waiting and batches are parts of it alone."""
+        return self.question.problem.policy.planner == JOINT
 
     def answering(self, meanwhile: Callable[[Snapshot, Question], object]) -> Answering:
         """Returns what answers a question about this snapshot or a part of it."""
@@ -121,7 +136,10 @@ class _Cycle:
         if wanted.answer.outcome is SolveOutcome.WRONG:
             return FoundAnswer(wanted.answer)
         with phase("hold_back"):
-            decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+            if self.is_joint:
+                decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+            else:
+                decision = hold_back(self.snapshot, self.question, wanted)
         return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
 
     def why_not_ask(self) -> HeldBackChange | None:
@@ -167,6 +185,8 @@ class _Cycle:
         Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
         """
         problem = self.question.problem
+        if not self.is_joint:
+            problem = with_knowledge(problem, self.knowledge)
         if not self.snapshot.is_rolling:
             return problem
         return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
@@ -211,29 +231,17 @@ class _Cycle:
         """Notes that the plan in force stays, and what was held back."""
         held = decision.held_back
         reason = held[0].reason if held else Reason.UNCHANGED
-        self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
-        if self.snapshot.is_stopped and self._is_reached(decision, wanted):
-            self._complete()
+        self.store.note(SolveOutcome.UNCHANGED, reason, spell_held_back(held), self.snapshot if held else None)
+        is_whole = self.asked is self.question  # else more may be wanted than was asked for
+        if self.snapshot.is_stopped and is_whole and lacks_nothing(self.snapshot, self.question, decision, wanted):
+            complete(self.store, self.snapshot)
         return self._unchanged(decision)
-
-    def _is_reached(self, decision: Decision, wanted: Decision) -> bool:
-        """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
-        # Else more may be wanted than was asked for.
-        is_whole = self.asked is self.question and AROUND_KEY not in wanted.answer.recipe
-        is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
-        return is_whole and not is_failing and differs_by_cost_alone(self.snapshot, self.question, wanted)
-
-    def _complete(self) -> None:
-        """Completes the stopped plan in force."""
-        generation, why = self.snapshot.target, "nothing that its rollout left out is needed any more"
-        event = event_of(Reason.ROLLOUT_DONE, why, kind="Plan", name=f"p{generation}", generation=generation)
-        self.store.change_state(generation, PlanState.STOPPED, PlanState.DONE, why, [event])
 
     def record(self, decision: Decision) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
         parts = split_by_mode(self.snapshot, decision)
         try:
-            generations = self.store.record(self.snapshot, parts, _events(decision, parts))
+            generations = self.store.record(self.snapshot, parts, events_of(decision, parts))
         except Overtaken as newer:
             # The question is forgotten, so that it is asked again from the new plan.
             return CycleResult(
@@ -246,6 +254,24 @@ class _Cycle:
         rests = rests_to_keep(self.snapshot, decision, PlanState.PROPOSED in states)
         last = replace(last, rests=rests, is_shown=bool(states & {PlanState.PROPOSED, PlanState.ADVISORY}))
         return CycleResult(decision.answer.outcome, last, generations[0], parts[0], self.snapshot, self.question)
+
+    def fall_back(self, answer: SolverAnswer) -> CycleResult:
+        """Notes that no plan came, and adds what the plan in force leaves unserved by the second method."""
+        failed = self.fail(answer)
+        found = self._fallback(answer.outcome)
+        if found is None:
+            return failed
+        made = self.record(found)
+        return replace(failed, generation=made.generation, decision=made.decision, overtaken=made.overtaken)
+
+    def fall_back_again(self, failure: SolveOutcome | None) -> CycleResult | None:
+        """Adds what is missing by now without waiting for a solver that has just failed: it is asked again soon."""
+        found = self._fallback(failure) if failure else None
+        return replace(self.record(found), last_question=self.before) if found else None
+
+    def _fallback(self, outcome: SolveOutcome) -> Decision | None:
+        with phase("fall_back"):
+            return draft_fallback(self.snapshot, outcome, self.solver, self.reason)
 
     def fail(self, answer: SolverAnswer) -> CycleResult:
         """Notes that no plan came, so that the last good one stays in force."""
@@ -270,20 +296,5 @@ class _Cycle:
     def _last_question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
         return LastQuestion(
             self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
-            other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
+            knowledge=self.knowledge, other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
         )  # fmt: skip
-
-
-def _spell(held: Sequence[HeldBackChange]) -> str:
-    first = held[:MOST_SPELLED]
-    return "; ".join(f"{change.service}: {change.message}" if change.service else change.message for change in first)
-
-
-def _events(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
-    changes = decision.plan.changes
-    counts = [(getattr(changes, name), name) for name in ("start", "stop", "move", "resize", "retune")]
-    message = ", ".join(f"{count} {name}" for count, name in counts if count) or "only weights change"
-    planned = event_of(Reason.PLANNED, message, kind="Plan")
-    if any(part.state is PlanState.PROPOSED for part in parts):
-        return [planned, event_of(Reason.PLAN_PROPOSED, kind="Plan")]
-    return [planned]

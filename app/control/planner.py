@@ -27,7 +27,7 @@ from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.times import cycle_seconds, declared_rates, start_seconds
 from app.control.fast.base import StepBase
 from app.control.fast.lane import FastLane
-from app.control.formulate.pose import with_declared_profiles
+from app.control.formulate.pose import mean_profiles, with_declared_profiles
 from app.control.formulate.question import Question
 from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures
@@ -167,7 +167,8 @@ class Planner:
         if not self.store.epoch or base is None:
             return
         try:
-            if self.loads.learn(self.store.epoch, with_declared_profiles(base.question.problem, base.snapshot)):
+            declared = with_declared_profiles(base.question.problem, base.snapshot)
+            if self.loads.learn(self.store.epoch, declared, mean_profiles(base.snapshot)):
                 self.called_for = Reason.CORRECTED
         except Deposed as deposed:
             self._step_down(deposed)

@@ -178,6 +178,11 @@ def check(settings: Settings) -> None:
     )
 
 
+def refuse_taken_port(settings: Settings) -> None:
+    """Raises SettingsError if the server could not listen, before anything else is started for it."""
+    _listener(settings, ConnectionLimits(write_stall_seconds=settings.write_stall_seconds)).close()
+
+
 def _listener(settings: Settings, limits: ConnectionLimits) -> socket.socket:
     check(settings)
     host = settings.host.strip("[]")

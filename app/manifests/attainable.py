@@ -12,6 +12,7 @@ from app.manifests.model import JSON
 from app.manifests.uncertain import profile_at
 
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
+SLO_ATTAINABLE = "SloAttainable"  # the condition that applying judges
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 
 
@@ -31,7 +32,7 @@ class SloCondition:
     status: str  # True, False
     reason: SloReason
     message: str
-    type: str = "SloAttainable"
+    type: str = SLO_ATTAINABLE
 
 
 def slo_condition(
@@ -45,7 +46,10 @@ def slo_condition(
     A request that finds a free instance takes one execution, so the fastest execution at the highest clock, with
     the policy's margin, is the least SLO that any load could meet. The GPUs of the fleet are not looked at.
     """
-    admitted = admitted_variants(service, model)
+    accuracy = {variant["name"]: variant["accuracy"] for variant in model["variants"]}
+    promise = service.get("meanAccuracy") or 0.0
+    # variants below the promised mean serve only beside one that is not below it
+    admitted = [name for name in admitted_variants(service, model) if accuracy[name] >= promise]
     if not admitted:
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
@@ -76,14 +80,19 @@ def slo_condition(
 
 
 def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order."""
+    """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order.
+
+    There are none where even the most accurate of them is below `meanAccuracy`.
+    """
     wanted = service.get("variants")
     least = service.get("minAccuracy", 0)
-    return [
-        variant["name"]
+    found = [
+        variant
         for variant in model["variants"]
         if (wanted is None or variant["name"] in wanted) and variant["accuracy"] >= least
     ]
+    best = max((variant["accuracy"] for variant in found), default=0.0)
+    return [variant["name"] for variant in found] if best >= (service.get("meanAccuracy") or 0.0) else []
 
 
 def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
@@ -100,6 +109,8 @@ def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:
         requirements.append(f"variants {_listed(wanted)}")
     if least is not None:
         requirements.append(f"minAccuracy {least:g}")
+    if service.get("meanAccuracy") is not None:
+        requirements.append(f"meanAccuracy {service['meanAccuracy']:g}")
     message = f"no variant of Model {service['model']} satisfies {' and '.join(requirements)}"
     return f"{message}; its most accurate is {best['name']} with {best['accuracy']:g}"
 

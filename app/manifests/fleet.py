@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from app.manifests.goals import CarbonSpec, Objective, carbon_without_intensity
 from app.manifests.model import JSON
 from app.manifests.quantities import (
     LARGEST,
@@ -105,7 +106,14 @@ class PolicySpec(Spec):
     waiting_price: NotNegative = Field(0.01, description="Price of a job that waits")
     share_pressure: Fraction = Field(0.5, description="Pressure to assume on the free share of a shared GPU")
     energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
+    objective: Objective = Field(
+        "money", description="What plans make least of: money, energy, a sum by weights, or unserved shares of rates"
+    )
+    carbon: CarbonSpec | None = Field(None, description="Price and intensity of the carbon that energy emits")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
+    planner: Literal["joint", "hetsev", "mudi"] = Field(
+        "joint", description="Who plans: services, batches, shares and GPUs together, or a published system's method"
+    )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
     cycle_seconds: Positive = Field(30, description="Time between full planning cycles")
     lost_after_seconds: Positive = Field(120, description="Silence after which a node counts as lost")
@@ -114,6 +122,10 @@ class PolicySpec(Spec):
         "overlap", description="Whether SM shares may pass 100 % during one hand-over"
     )
     handover_seconds: NotNegative = Field(120, description="How long they may exceed it")
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        yield from carbon_without_intensity(spec)
 
 
 class Guarantee(Spec):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from app.manifests import kinds
 from app.manifests.faults import ManifestFault, escaped, nearest, quoted, shown
 from app.manifests.model import JSON, Kind
+from app.manifests.units import number_meant, percentage_meant
 
 TYPES: Mapping[str, str] = {
     "float_type": "a number",
@@ -66,7 +67,8 @@ def _fault(
         return ManifestFault(document, field, "null is not allowed here; leave the field out", _description(kind, path))
     allowed = _allowed(_schema_at(kind, path), value)
     if what in BOUNDS:
-        return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
+        meant = percentage_meant(field, value)
+        return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value), meant)
     if what == "literal_error":
         return _wrong_choice(kind, path, field, value, document)
     if what == "string_pattern_mismatch":
@@ -80,11 +82,21 @@ def _fault(
         return ManifestFault(document, field, f"{quoted(value)} is not a valid key here", "a string", shown(value))
     if what in TYPES:
         wanted = allowed if allowed.startswith("a string or") else TYPES[what]
-        kindly = " (a string: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
+        is_text = isinstance(value, str) and "number" in wanted
+        meant = number_meant(field, value) if is_text else ""
+        kindly = " (a string: leave the quotes out)" if is_text and _is_number(value) else ""
         return ManifestFault(
-            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value)
+            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value), meant
         )
     return ManifestFault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:

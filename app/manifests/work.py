@@ -51,6 +51,9 @@ class ServiceSpec(Spec):
 
     model: Name = Field(description="Model")
     min_accuracy: Fraction | None = Field(None, description="Least accuracy of the variants it may use")
+    mean_accuracy: Fraction | None = Field(
+        None, description="Promised mean accuracy of its served requests; variants below it may serve some of them"
+    )
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
     rate_per_second: Positive = Field(1, description="Requests a second to expect until gateways have counted them")

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from app.api import campaigns, cordons, endpoints, nodes
 from app.manifests.model import STORED, Kind
@@ -51,6 +52,21 @@ IDEMPOTENCY_KEY = {
     "description": "The same key and request give the same answer; the effect happens once",
     "schema": {"type": "string", "pattern": r"^[!-~]{1,200}$"},
 }
+IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag that the caller has: 304 while it is the object's",
+    "schema": {"type": "string", "maxLength": 2000},
+}
+ONLY_NEW = IF_NONE_MATCH | {
+    "description": "* creates the object, and is answered 412 if there is one",
+    "schema": {"type": "string", "pattern": r"^\*$"},
+}
+OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
+DESCRIPTION = """\
+Control plane of a GPU fleet: declared objects, plans, events, money. Errors are problems (RFC 9457) that name every
+fault; lists are paged by `metadata.next`; writes take an Idempotency-Key."""
 IF_MATCH = {
     "name": "If-Match",
     "in": "header",
@@ -91,6 +107,8 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     }
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
     document["security"] = [{"bearer": []}]
+    document["info"]["description"] = DESCRIPTION
+    document["servers"] = [{"url": "/", "description": "The server that gives this document"}]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete_operation(path, method, operation)
@@ -107,6 +125,10 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     responses["431"] = HEAD_TOO_LARGE
     if path in PLAIN:
         responses["200"] = {"description": "Done", "content": {PLAIN[path]: {"schema": {"type": "string"}}}}
+    for reply in responses.values():
+        for content in reply.get("content", {}).values():
+            if content.get("schema") == {}:  # an object whose fields its page in docs tells
+                content["schema"] = OBJECT
     if path in GONE_PATHS:
         responses["410"] = _problem("gone")
     kind = next((k for k in STORED if path.startswith(f"/api/v1/{k.plural}")), None)
@@ -145,14 +167,28 @@ def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[s
         _returns(operation, 201, str(kind))
     if method == "patch":
         operation["requestBody"] = _body({"application/merge-patch+json": {"type": "object"}})
-    if method != "get":
-        operation.setdefault("parameters", []).append(IF_MATCH)
+    operation.setdefault("parameters", []).extend(_conditions(method, one))
+    if one and method == "get":
+        operation["responses"]["304"] = {"description": "The caller has this version already"}
     if one:
         for status in ("200", "201"):
             if status in operation["responses"]:
                 operation["responses"][status]["headers"] = {
                     "ETag": {"description": "The resource version, quoted", "schema": {"type": "string"}}
                 }
+
+
+def _conditions(method: str, one: bool) -> list[dict[str, Any]]:
+    """Returns the headers that make a request depend on the object's version."""
+    if method == "get":
+        return [IF_NONE_MATCH] if one else []
+    return [IF_MATCH, ONLY_NEW] if method == "put" else [IF_MATCH]
+
+
+def name_operation(route: APIRoute) -> str:
+    """Returns the name of an operation in generated clients: that of its function, in camel case."""
+    first, *rest = route.name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _returns(operation: dict[str, Any], status: int, schema: str) -> None:

@@ -111,6 +111,8 @@ def of_kind(kind: Kind) -> dict[str, Any]:
     """Returns the kind's spec with all it is made of, its manifest, its object and its list."""
     spec = json.loads(json.dumps(kinds.schema(kind)).replace("#/$defs/", f"#/components/schemas/{kind}"))
     parts = {f"{kind}{name}": schema for name, schema in spec.pop("$defs", {}).items()}
+    for part in (spec, *parts.values()):
+        part.pop("title", None)  # generated clients would name two parts of different kinds by it
     named = {"name": NAME, "labels": {"type": "object", "additionalProperties": {"type": "string"}}}
     required = ["name"]
     if kind.tenanted:
@@ -138,7 +140,7 @@ def of_kind(kind: Kind) -> dict[str, Any]:
                     "required": [*required, *KEPT],
                     "properties": {**named, **KEPT},
                 },
-                "spec": {"type": "object"},
+                "spec": spec_reference,
                 "status": {
                     "type": "object",
                     "properties": {

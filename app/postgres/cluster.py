@@ -106,6 +106,8 @@ class PostgresCluster:
         with os.fdopen(read, "rb") as output:
             printed = output.read().decode(errors="replace")
         if process.wait() != 0:
+            if "No space left on device" in printed:
+                raise PostgresError(f"the disk with {folder.parent} is full; free some space and start again")
             raise PostgresError(f"initdb failed in {folder}: {' '.join(printed.split())[-400:]}")
         starter = "root" if self.owner.switch else self.owner.name
         rules = f"local all {SUPERUSER} peer map=starter\nhost all all 127.0.0.1/32 scram-sha-256\n"

@@ -21,6 +21,7 @@ from app.world.write import Actor, write
 
 PRUNE_PAGE = 1000
 ANY_VERSION = 0  # expected of an object that must exist, at any version
+NO_VERSION = -1  # expected where no object may be yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,10 @@ def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None
 
 def _unchanged_since(expected: int, key: Key, current: Mapping[Key, StoredObject]) -> None:
     found = current.get(key)
+    if expected == NO_VERSION:
+        if found is not None:
+            raise HttpProblem("precondition-failed", f"{key} exists, at version {found.resource_version}")
+        return
     if found is None:
         raise HttpProblem("precondition-failed", f"there is no {key} to replace")
     if expected not in (ANY_VERSION, found.resource_version):

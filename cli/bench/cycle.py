@@ -76,6 +76,9 @@ class TimedSolver:
     def prepare(self, problem: Problem, plan: Plan) -> None:
         self.inner.prepare(problem, plan)
 
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        return self.inner.add(problem, seconds=seconds)
+
     def find_batches(self, problem: Problem, plan: Plan, known: Sequence[GroupRow], **limits: Any) -> SolverAnswer:
         answer = self.inner.find_batches(problem, plan, known, **limits)
         self.seconds += answer.seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,10 @@ class ModelVariant:
 
     model: str
     variant: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.model}/{self.variant}" if self.variant else self.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,43 @@ def whole_numbers(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def say_measured(count: int, most: int, measured: Mapping[str, Any], seconds_left: float | None) -> None:
+def models(text: str) -> list[ModelVariant]:
+    """Reads `embed,search/int8`."""
+    try:
+        return [read_model(word) for word in text.split(",")]
+    except Failed as failed:
+        raise argparse.ArgumentTypeError(str(failed)) from None
+
+
+def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str] = (), clocks: Sequence[int] = ()) -> str:
+    """Returns a setting in words, with the models beside it, and its clock where a campaign has several."""
+    words = f"batch {setting['batch']} at {number(setting['smPercent'])} %"
+    if len(clocks) > 1:
+        words += f" and {setting['clockMhz']} MHz"
+    beside = " and ".join(
+        f"{neighbours[one['number']]} batch {one['batch']} at {number(one['smPercent'])} %"
+        for one in setting.get("beside", ())
+    )
+    return f"{words} beside {beside}" if beside else words
+
+
+def say_measured(
+    count: int, most: int, measured: Mapping[str, Any], seconds_left: float | None, clocks: Sequence[int] = ()
+) -> None:
     """Says what was measured just now, and how long the rest takes at most."""
-    setting = measured["setting"]
     left = "" if seconds_left is None else f"; at most {span(seconds_left)} left"
+    if met := measured.get("met"):
+        slow = ", ".join(
+            f"{copy['model']} batch {copy['batch']} at {number(copy['smPercent'])} % is "
+            f"{copy['besideMs'] / copy['aloneMs']:.3g} times as slow"
+            for copy in met
+        )
+        say(f"{count} of at most {most}: {slow}{left}")
+        return
     watts = measured.get("powerW", 0.0) - measured.get("idleW", 0.0)
     power = f", {number(round(watts, 1))} W above idle" if measured.get("powerW") else ""
     say(
-        f"{count} of at most {most}: batch {setting['batch']} at {number(setting['smPercent'])} %: "
+        f"{count} of at most {most}: {setting_words(measured['setting'], clocks=clocks)}: "
         f"{number(round(measured['latencyMs'], 4))} ms, spread {number(round(measured['spreadMs'], 4))} ms over "
         f"{measured['samples']} batches{power}{left}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract.campaigns import MeasuredSetting
+from agents.contract.campaigns import CopySetting, MeasuredSetting
 from agents.profiling.at_url import BatchRange, ModelAtUrl, NoAddress
 from agents.profiling.batches import TimingEffort
 from agents.profiling.closed_loop import LoopFailed
@@ -49,7 +49,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     if not args.gpu_type:
         say(f"the GPU type is not known: the Profile says {UNNAMED!r}; state it with --gpu-type")
     about = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, gpu_type, ANY_CLOCK_MHZ)
-    made = profile_of(about, journal.measured)
+    made = profile_of(about, journal.measured, _settings(args))
     show(args, [made.manifest], len(journal.measured), time.monotonic() - began, made.left_out_error)
     journal.remove()
     return made
@@ -69,10 +69,9 @@ def _measure(args: argparse.Namespace, server: ModelAtUrl, journal: MeasurementJ
 def _measure_all(
     args: argparse.Namespace, server: ModelAtUrl, found: BatchRange, journal: MeasurementJournal
 ) -> None:  # fmt: skip
-    batches = [batch for batch in args.batches or BATCHES if batch <= found.largest]
-    if not batches:
+    settings = [setting for setting in _settings(args) if setting.batch <= found.largest]
+    if not settings:
         raise Failed(f"the server takes batches of 1..{found.largest}; none of --batches is one")
-    settings = grid(batches, [args.sm_percent], [ANY_CLOCK_MHZ])
     accuracy, most = args.accuracy or ACCURACY_SHARE, args.most or MOST_MEASUREMENTS
     effort = TimingEffort(accuracy, LEAST_SECONDS if args.seconds is None else args.seconds)
     began, before = time.monotonic(), len(journal.measured)
@@ -84,6 +83,10 @@ def _measure_all(
         say_measured(
             count, min(most, len(settings)), _wire(measured), left * (time.monotonic() - began) / (count - before)
         )
+
+
+def _settings(args: argparse.Namespace) -> tuple[CopySetting, ...]:
+    return grid(args.batches or BATCHES, [args.sm_percent], [ANY_CLOCK_MHZ])
 
 
 def _wire(measured: MeasuredSetting) -> dict[str, object]:

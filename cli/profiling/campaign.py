@@ -12,7 +12,7 @@ from cli import exits
 from cli.client import ApiClient
 from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
-from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, show
+from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, setting_words, show
 
 POLL_SECONDS = 1.0
 PATH = "/api/v1/campaigns"
@@ -20,7 +20,7 @@ PATH = "/api/v1/campaigns"
 
 def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> int:
     """Follows a campaign of this model on this node until it ends; prints the Profile, and applies it if asked to."""
-    campaign = _running(client, wanted, place) or _asked(client, args, wanted, place)
+    campaign = _running(client, wanted, place, args.neighbours) or _asked(client, args, wanted, place)
     try:
         ended = _follow(client, campaign["id"])
     except KeyboardInterrupt:
@@ -30,14 +30,15 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
     if ended["state"] != "done":
         raise Failed(f"campaign {ended['id']} {ended['state']}: {ended['message'] or ended['reason']}", exits.NO)
     for failure in ended["failures"]:
-        setting = failure["setting"]
-        say(f"left out: batch {setting['batch']} at {setting['smPercent']:g} %: {failure['message']}")
+        words = setting_words(failure["setting"], ended["neighbours"], ended["clocksMhz"])
+        say(f"left out: {words}: {failure['message']}")
     seconds = _seconds(ended)
+    profiles = ended["profiles"]
     if args.apply:
-        client.send("POST", "/api/v1/apply", body=json.dumps([ended["profile"]]).encode())
-    show(args, [ended["profile"]], len(ended["measurements"]), seconds, ended["leftOutError"])
-    if args.apply:
-        say(f"profile {ended['profile']['metadata']['name']} is applied")
+        client.send("POST", "/api/v1/apply", body=json.dumps(profiles).encode())
+    show(args, profiles, len(ended["measurements"]), seconds, ended["leftOutError"])
+    for profile in profiles if args.apply else ():
+        say(f"profile {profile['metadata']['name']} is applied")
     return exits.OK
 
 
@@ -61,10 +62,14 @@ def list_campaigns(client: ApiClient, args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _running(client: ApiClient, wanted: ModelVariant, place: GpuPlace) -> dict[str, Any] | None:
+def _running(
+    client: ApiClient, wanted: ModelVariant, place: GpuPlace, neighbours: list[ModelVariant] | None
+) -> dict[str, Any] | None:
     """Returns the campaign that measures this on the node already."""
+    beside = sorted(neighbour.model for neighbour in neighbours or ())
     for item in client.get(PATH)["items"]:
         is_same = item["model"] == wanted.model and wanted.variant in ("", item["variant"])
+        is_same = is_same and beside == sorted(name.partition("/")[0] for name in item["neighbours"])
         if item["endedAt"] is None and is_same and item["node"] == place.node and place.gpu in (None, item["gpu"]):
             say(f"campaign {item['id']} measures this since {age(item['askedAt'])}; following it")
             return dict(item)
@@ -81,11 +86,13 @@ def _asked(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, pl
         "smPercents": args.sm,
         "clocksMhz": args.clocks,
         "leastSeconds": args.seconds,
+        "neighbours": [neighbour.words for neighbour in args.neighbours] if args.neighbours else None,
     }
     body = {"model": wanted.model, "node": place.node}
     body |= {name: value for name, value in given.items() if value is not None}
     made: dict[str, Any] = client.send("POST", PATH, body=json.dumps(body).encode()).json()
-    say(f"campaign {made['id']} measures {made['model']}/{made['variant']} on {made['node']}/{made['gpu']}")
+    beside = f" beside {', '.join(made['neighbours'])}" if made["neighbours"] else ""
+    say(f"campaign {made['id']} measures {made['model']}/{made['variant']}{beside} on {made['node']}/{made['gpu']}")
     return made
 
 
@@ -95,8 +102,8 @@ def _follow(client: ApiClient, campaign: str) -> dict[str, Any]:
         found: dict[str, Any] = client.get(f"{PATH}/{campaign}")
         measured = found["measurements"]
         for index in range(known, len(measured)):
-            last = index == len(measured) - 1
-            say_measured(index + 1, found["most"], measured[index], found.get("secondsLeft") if last else None)
+            left = found.get("secondsLeft") if index == len(measured) - 1 else None
+            say_measured(index + 1, found["most"], measured[index], left, found["clocksMhz"])
         known = len(measured)
         if found["endedAt"] is not None:
             return found

@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.profile import ProfileSubject, profile_of
-from app.campaigns.reports import ReportRefused, ToolReport, read_report
+from app.campaigns.reports import Figures, ReportRefused, ToolReport, read_report, with_memory
 from cli.exits import Failed
 from cli.profiling.asked import read_model, show
 from cli.profiling.at_url import ANY_CLOCK_MHZ, DEFAULT_VARIANT
@@ -31,9 +31,14 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
         )
     batches = args.batches or [None] * len(files)
     began = time.monotonic()
-    measured: list[MeasuredSetting] = []
+    figures: list[Figures] = []
+    at = datetime.fromtimestamp(0, UTC)
     for name, batch in zip(files, batches, strict=True):
-        measured += _read(name, batch, args.sm_percent, len(measured))
+        found, written_at = _read(name, batch)
+        figures, at = figures + found, max(at, written_at)
+    measured = [_measured(index, found, args.sm_percent, at) for index, found in enumerate(with_memory(figures), 1)]
+    if not measured:
+        raise Failed("the files state memory but no times; import metrics-model-inference.csv with them")
     twice = [batch for batch, times in Counter(found.setting.batch for found in measured).items() if times > 1]
     if twice:
         raise Failed(f"batch {twice[0]} is in the files more than once; import one measurement of each batch")
@@ -43,30 +48,30 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [made.manifest]
 
 
-def _read(name: str, batch: int | None, sm_percent: int, before: int) -> list[MeasuredSetting]:
+def _read(name: str, batch: int | None) -> tuple[list[Figures], datetime]:
+    """Returns what a file says, and when it was written."""
     path = Path(name)
     try:
         if path.stat().st_size > MOST_BYTES:
             raise Failed(f"{name} is larger than {MOST_BYTES >> 20} MiB")
         report = ToolReport(name, path.read_text(encoding="utf-8"), batch)
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        figures = read_report(report)
+        return read_report(report), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
         raise Failed(f"{name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
     except ReportRefused as refused:
         raise Failed(str(refused)) from refused
-    return [
-        MeasuredSetting(
-            before + index,
-            CopySetting(found.batch, float(sm_percent), ANY_CLOCK_MHZ),
-            at,
-            latency_ms=found.latency_ms,
-            spread_ms=found.spread_ms,
-            samples=found.samples,
-            source=found.source,
-            memory_gib=found.memory_gib,
-        )
-        for index, found in enumerate(figures, start=1)
-    ]
+
+
+def _measured(sequence: int, found: Figures, sm_percent: int, at: datetime) -> MeasuredSetting:
+    return MeasuredSetting(
+        sequence,
+        CopySetting(found.batch, float(sm_percent), ANY_CLOCK_MHZ),
+        at,
+        latency_ms=found.latency_ms,
+        spread_ms=found.spread_ms,
+        samples=found.samples,
+        source=found.source,
+        memory_gib=found.memory_gib,
+    )

@@ -15,12 +15,10 @@ from cli.output import as_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
     from solvers.interference import Neighbour, SlowdownObservation
-    from solvers.interference.scalars import MeasuredScalars, SpreadValue
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
-DIGITS = 4
-MOST_PRESSURE = 1.0  # that a Profile may have
+MOST_CLOCK_MHZ = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +32,12 @@ class NeighbourRow:
     neighbours: tuple[Neighbour, ...]
     latency_ms: float
     samples: int
+    clock_mhz: int | None  # that the GPU had; None: the highest, as far as the file says
 
 
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
+    from app.campaigns.company_profiles import scalar_fields
     from solvers.interference import fit
     from solvers.interference.scalars import pressure_and_sensitivity
 
@@ -45,7 +45,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
         model = fit(observations).measured
-        values = {name: _entry(each) for name, each in pressure_and_sensitivity(observations).items()}
+        values = {name: scalar_fields(each) for name, each in pressure_and_sensitivity(observations).items()}
         found.append(
             {
                 "gpuType": gpu_type,
@@ -72,35 +72,24 @@ def _said(found: Mapping[str, Any]) -> str:
     return f"{head}; {missed}; best is {found['method']} with {100 * error:.2g} %"
 
 
-def _entry(scalars: MeasuredScalars) -> dict[str, Any]:
-    """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
-    entry: dict[str, Any] = {}
-    if scalars.pressure:
-        entry["pressure"] = {str(at): _uncertain(each, MOST_PRESSURE) for at, each in scalars.pressure.items()}
-    if scalars.sensitivity:
-        entry["sensitivity"] = _uncertain(scalars.sensitivity)
-    return entry
-
-
-def _uncertain(value: SpreadValue, most: float = float("inf")) -> dict[str, Any]:
-    mean, q90 = (round(min(most, each), DIGITS) for each in (value.mean, value.q90))
-    return {"mean": mean, "q90": q90, "n": value.samples, "source": "measured"}
-
-
 def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:
-    """Returns observations by GPU type: each latency over that of the same model, batch and SM% alone."""
+    """Returns observations by GPU type: each latency over that of the same model, batch, SM% and clock alone.
+
+    At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
+    """
     from solvers.interference import SharedRun, SlowdownObservation
 
-    alone: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
+    alone: dict[tuple[str, str, int, int, int | None], list[float]] = defaultdict(list)
     for row in rows:
         if not row.neighbours:
-            alone[row.gpu_type, row.model, row.batch, row.sm_percent].append(row.latency_ms)
+            alone[row.gpu_type, row.model, row.batch, row.sm_percent, row.clock_mhz].append(row.latency_ms)
     found: dict[str, list[SlowdownObservation]] = defaultdict(list)
     for row in rows:
         if row.neighbours:
-            times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent))
+            times = alone.get((row.gpu_type, row.model, row.batch, row.sm_percent, row.clock_mhz))
             if not times:
-                where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}"
+                clock = f" at {row.clock_mhz} MHz" if row.clock_mhz else ""
+                where = f"batch {row.batch} and {row.sm_percent} % on {row.gpu_type or 'the GPU'}{clock}"
                 raise Failed(f"{row.model} was not measured alone at {where}; add a line without neighbours")
             run = SharedRun(row.model, row.sm_percent, row.neighbours)
             found[row.gpu_type].append(SlowdownObservation(run, row.latency_ms * len(times) / sum(times), row.samples))
@@ -160,4 +149,5 @@ def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> Neighbour
         tuple(sorted(beside(each) for each in names)),
         number(line["latencyMs"], "latencyMs", 1e9, 1e-6),
         whole(line.get("samples") or "1", "samples", 1e9),
+        whole(line["clockMhz"], "clockMhz", MOST_CLOCK_MHZ) if line.get("clockMhz") else None,
     )

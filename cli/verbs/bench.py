@@ -25,14 +25,19 @@ Everything runs on this machine, in processes and folders of its own. Progress g
 holds a single object. docs/benchmarks.md explains what each measures.
 """
 # The extras of benchmarks that do not need the solvers extra.
-EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner", "drift": "planner"}
+EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner", "drift": "planner", "fallback": "planner"}
 # By name: the module of cli.bench, and what it measures.
 SOLVERS = {
     "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
     "replan": ("replan", "plans after some rates changed: time, and what moved"),
     "cycle": ("cycle", "cycles of the planner: time outside the solver, changes under a steady load"),
+    "fallback": (
+        "fallback",
+        "risen rates without the joint solver: time until what is missing is added",
+    ),
     "simulate": ("simulate", "requests a second that the simulation serves, and how a plan fares there"),
     "drift": ("drift", "GPUs that turn slower: time until SLOs hold again, by regions of curves and by one factor"),
+    "profiler": ("profiler", "how far the Profiles of campaigns are from the truth of simulated GPUs"),
     "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
     "growth": ("growth", "how time to a plan grows with the fleet"),
     "family": ("family", "write the problems of a family as manifest files"),

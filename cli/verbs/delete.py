@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
                 if refusal.status != 404:
                     raise
                 if not args.ignore_not_found:
-                    say(f"there is no {kind} {'/'.join(part for part in (tenant, name) if part)}")
+                    say(f"gpuwright: there is no {kind} {'/'.join(part for part in (tenant, name) if part)}")
                     code = exits.NO
                 continue
             print(plain(label(kind, tenant, name)), "deleted" + (" (dry run)" if args.dry_run else ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +16,8 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data
-from cli.selection import find
+from cli.patience import waiting
+from cli.selection import by_name, find
 
 EPILOG = """\
 Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and
@@ -24,7 +26,7 @@ plan: what it changes and holds back, its proof, and why nothing changed since. 
 point, what measurements have made of it, from how many minutes of instances, and when.
 
 Examples:
-  gpuwright explain service shop/search
+  gpuwright explain shop/search
   gpuwright explain job lab/finetune
   gpuwright explain plan              the plan in force
   gpuwright explain instance shop-search-4k2m
@@ -37,7 +39,9 @@ ALTERNATIVES_SHOWN = 6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what to explain")
+    parser.add_argument(
+        "what", metavar="|".join(WHAT), help="what to explain; or TENANT/NAME of a service or a job alone"
+    )
     completes(parser.add_argument("name", nargs="?", metavar="NAME", help="TENANT/NAME, an id, a generation"), "names")
     parser.add_argument("--plan", type=whole(1, MOST), metavar="PLAN", help="the plan; default the one in force")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
@@ -47,15 +51,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
-        explanation = client.get(
-            _path(client, args), {"plan": args.plan} if args.what not in ("plan", "profile") else None
-        )
+        _understand(client, args)
+        path = _path(client, args)
+        with waiting("explaining"):
+            explanation = client.get(path, {"plan": args.plan} if args.what not in ("plan", "profile") else None)
     if not print_data(explanation, "json" if args.json else args.output):
         for line in lines(explanation):
             print(line)
         if "regions" in explanation:
             _regions(explanation["regions"])
     return exits.OK
+
+
+def _understand(client: ApiClient, args: argparse.Namespace) -> None:
+    """Takes `shop/search` alone, or `service/shop/search`, for the kind and name that it means."""
+    if args.what in WHAT:
+        return
+    first, slash, rest = args.what.partition("/")
+    if slash and first in WHAT and args.name is None:
+        args.what, args.name = first, rest
+        return
+    if not slash or args.name is not None:
+        near = get_close_matches(args.what, WHAT, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise Failed(f"explain {args.what!r} is not understood{meant}; it takes {', '.join(WHAT)}, or TENANT/NAME")
+    for what, kind in (("service", Kind.SERVICE), ("job", Kind.JOB)):
+        if any(item["metadata"]["tenant"] == first for item in by_name(client, kind, rest)):
+            args.what, args.name = what, args.what
+            return
+    raise Failed(f"there is no service or job {args.what}; see: gpuwright get services,jobs -A", exits.NO)
 
 
 def _path(client: ApiClient, args: argparse.Namespace) -> str:

@@ -12,11 +12,12 @@ from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments, completes
 from cli.client import ApiClient
-from cli.columns import columns
+from cli.columns import CORDON, columns
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import kinds_of
 from cli.output import OutputTable, as_json, as_yaml, plain, say
+from cli.refusals import ServerRefusal
 from cli.selection import find, listed, name_of, named, tenant_of
 
 EPILOG = """\
@@ -25,11 +26,12 @@ tenants (ten); several with commas, or `all`.
 
 Examples:
   gpuwright get services
-  gpuwright get svc shop/search -o yaml
+  gpuwright get svc shop/search -o yaml --manifest
   gpuwright get services -l team=search,tier!=test --tenant shop
   gpuwright get services --field-selector spec.model=resnet50 -o name
   gpuwright get nodes --watch
 """
+DECLARED = ("name", "tenant", "labels")  # of the metadata
 Pages = Iterable[list[dict[str, Any]]]
 
 
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selector_arguments(parser)
     parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, instead of the context's")
     parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
+    parser.add_argument("--manifest", action="store_true", help="only what was declared, to edit and apply")
     parser.add_argument("-w", "--watch", action="store_true", help="keep showing changes as they happen")
     add_connection_arguments(parser, tenant=True)
 
@@ -54,21 +57,29 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("names can be given for one kind at a time")
     if args.names and (args.selector or args.field_selector):
         raise Failed("give names or selectors, not both")
+    if args.manifest:
+        if args.output not in ("yaml", "json", "table") or args.watch:
+            raise Failed("--manifest is for -o yaml and -o json, without --watch")
+        args.output = "yaml" if args.output == "table" else args.output
     if args.watch:
         from cli.verbs.watch import follow_kinds
 
         return follow_kinds(args, kinds)
     with ApiClient(resolve(args)) as client:
         if args.names:
-            items = [find(client, kinds[0], name) for name in args.names]
-            show(args, kinds[0], [items], single=len(items) == 1)
+            items = [_shown(args, find(client, kinds[0], name)) for name in args.names]
+            show(args, kinds[0], _cordoned(client, args, kinds[0], [items]), single=len(items) == 1)
             return exits.OK
         shown = 0
         if args.output == "json":
-            shown = show_json(chunk for kind in kinds for chunk in listed(client, args, kind, many=len(kinds) > 1))
+            every = (chunk for kind in kinds for chunk in listed(client, args, kind, many=len(kinds) > 1))
+            shown = show_json([_shown(args, item) for item in chunk] for chunk in every)
         else:
             for kind in kinds:
-                shown += show(args, kind, listed(client, args, kind, many=len(kinds) > 1), several=shown > 0)
+                pages = (
+                    [_shown(args, item) for item in page] for page in listed(client, args, kind, many=len(kinds) > 1)
+                )
+                shown += show(args, kind, _cordoned(client, args, kind, pages), several=shown > 0)
     if not shown and args.output in ("table", "wide"):
         what = "objects" if args.kind == "all" else ", ".join(kind.plural for kind in kinds)
         tenant = tenant_of(args, client)
@@ -83,6 +94,8 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
         print(as_json(items[0] if single else items))
         return len(items)
     wanted = columns(kind, wide=args.output == "wide")
+    if kind is Kind.NODE and args.output in ("table", "wide"):
+        wanted.insert([column.heading for column in wanted].index("HEALTHY") + 1, CORDON)
     table = OutputTable([column.heading for column in wanted], heading=not args.no_headers)
     shown = 0
     for page in pages:
@@ -98,6 +111,30 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
             table.rows([[column.cell(item) for column in wanted] for item in page])
         shown += len(page)
     return shown
+
+
+def _shown(args: argparse.Namespace, item: dict[str, Any]) -> dict[str, Any]:
+    """Returns the object, or with --manifest only the parts of it that a person declares."""
+    if not args.manifest:
+        return item
+    declared = {name: value for name, value in item["metadata"].items() if name in DECLARED and value}
+    return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": declared, "spec": item["spec"]}
+
+
+def _cordoned(client: ApiClient, args: argparse.Namespace, kind: Kind, pages: Pages) -> Pages:
+    """Adds to each node of a table what keeps plans off it, where the token may read that."""
+    if kind is not Kind.NODE or args.output not in ("table", "wide"):
+        return pages
+    try:
+        cordons = client.get("/api/v1/cordons")["items"]
+    except ServerRefusal as refusal:
+        if refusal.status != 403:
+            raise
+        return pages
+    return (
+        [item | {"cordons": [known for known in cordons if known["node"] == item["metadata"]["name"]]} for item in page]
+        for page in pages
+    )
 
 
 def show_json(pages: Pages) -> int:

@@ -129,10 +129,11 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
     """Yields a table, printed as it is made."""
     if not items:
         say("there is no plan yet; start a planner with: gpuwright planner")
-    OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
+    OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",
-            number(plan.get("cost")), _percent(plan.get("gap")), _changes(plan.get("changes") or {}),
+            number(plan.get("resourceCost")), number(plan.get("unservedPerSecond")), _percent(plan.get("gap")),
+            _changes(plan.get("changes") or {}),
             _some(plan.get("services") or []),
         ]
         for plan in items
@@ -173,10 +174,10 @@ def _cost(certificate: Mapping[str, Any]) -> str:
     )
     proof += f" {number(age_seconds)} s old" if age_seconds else ""
     gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
-    parts = f"GPUs {number(certificate['resourceCost'])}"
+    parts = f"GPUs cost {number(certificate['resourceCost'])} an hour"
     if certificate["unservedCost"]:
-        parts += f", unserved {number(certificate['unservedCost'])}"
-    return f"cost {number(certificate['cost'])} an hour ({parts}); {proof}{gap}; by {certificate['method']}"
+        parts += f"; with the penalty for what is unserved {number(certificate['cost'])}"
+    return f"{parts}, {proof}{gap}; by {certificate['method']}"
 
 
 def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -210,12 +211,10 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     """Per service before and after, with the reason."""
     against = f"plan {diff['against']}" if diff["against"] else "nothing"
     cost = diff.get("cost") or {}
-    nothing = {"resourceCost": 0.0, "unservedCost": 0.0}
+    nothing = {"resourceCost": 0.0}
     before, after = cost.get("before") or nothing, cost.get("after") or nothing
     money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
     yield f"plan {diff['generation']} against {against}{money}"
-    if before["unservedCost"] or after["unservedCost"]:
-        yield f"  unserved requests cost {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
     for service in diff["services"]:
         tint = (
             "green" if not service["before"]["instances"] else "red" if not service["after"]["instances"] else "yellow"
@@ -236,7 +235,10 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
 
 def _why(unserved: Mapping[str, Any]) -> str:
     change = f"least change: {unserved['relaxation']}" if unserved.get("relaxation") else ""
-    return "; ".join(part for part in (unserved.get("reason"), change) if part) or "no reason given"
+    return (
+        "; ".join(part for part in (unserved.get("reason"), change) if part)
+        or f"see: gpuwright explain service {unserved.get('service')}"
+    )
 
 
 def _changes(changes: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import say
-from cli.profiling.asked import ModelVariant, read_model, read_place, whole_numbers
+from cli.profiling.asked import ModelVariant, models, read_model, read_place, whole_numbers
 
 EPILOG = """\
 On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its
@@ -19,15 +19,19 @@ template for each setting, with an MPS limit, and asks it in a closed loop. What
 is least sure; it ends when it is known well enough. A campaign goes on when this command, the server or the agent
 ends: the same command follows it. It stops by itself when the SLO of a service on the node suffers.
 
+With --neighbours, copies of the models run side by side, always busy, each with its MPS limit: first each alone, then
+together. Pressure and sensitivity are written into the Profiles of all of them.
+
 At a URL, a server that runs already (gpuwright-serve) is asked from here; only what it lets change is measured.
 
 `neighbours` reads latencies measured alone and beside others (CSV: model, smPercent, neighbours as MODEL:SM% with +
-between them, latencyMs; also gpuType, batch, samples) and gives pressure and sensitivity with their spread.
+between them, latencyMs; also gpuType, batch, samples, clockMhz) and gives pressure and sensitivity with their spread.
 `predict` learns from the Profiles in files what other GPU types would measure, for a first plan.
 
 Examples:
   gpuwright profile resnet50/fp16 --on node-7/2
   gpuwright profile resnet50 --on node-7 --accuracy 0.02 --apply
+  gpuwright profile resnet50 --on node-7 --neighbours bert-base,yolov5s/fp16 --apply
   gpuwright profile digits --file digits.onnx --on here --apply
   gpuwright profile resnet50 --url http://127.0.0.1:8000 --gpu-type cpu
   gpuwright profile import perf.csv --model resnet50/fp16 --gpu-type v100-16gb
@@ -60,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     effort.add_argument("--batches", type=whole_numbers, metavar="B,...", help="default 1,2,4,8,16,32")
     effort.add_argument("--sm", type=whole_numbers, metavar="P,...", help="SM%%; default 10,20,30,40,50,60,80,100")
     effort.add_argument("--clocks", type=whole_numbers, metavar="MHZ,...", help="default: the highest of the GPU type")
+    neighbours = "measure it beside these on one GPU, for pressure and sensitivity"
+    effort.add_argument("--neighbours", type=models, metavar="MODEL,...", help=neighbours)
     effort.add_argument("--seconds", type=not_negative, metavar="S", help="least time at each setting; default 3")
     about = parser.add_argument_group("with --url and import")
     about.add_argument("--gpu-type", metavar="NAME", default="", help="the GPU type that the Profile is about")
@@ -86,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
     wanted = read_model(args.subject)
     if args.files:
         raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
+    if args.neighbours and not args.on:
+        raise Failed("--neighbours is for --on: only a node can run copies side by side; name it with --on NODE[/GPU]")
     if args.on:
         return _on_node(args, wanted)
     return _at_url(args, wanted)
@@ -141,7 +149,7 @@ def _import(args: argparse.Namespace) -> int:
     from cli.profiling.imported import import_files
 
     if not args.files:
-        raise Failed("name the files to import: CSV of perf_analyzer or model analyzer, or JSON of genai-perf")
+        raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
     profiles = import_files(args)
     if args.apply:
         _apply(args, profiles)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import logging
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.manifests.model import Kind
@@ -19,6 +15,8 @@ from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
+from cli.planner_argument import add_planner_argument
+from cli.quiet import ended_by_signals, quiet_log
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
@@ -73,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
+    add_planner_argument(parser, baselines=True)
     add_truth_arguments(parser)
     add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
@@ -113,9 +112,12 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     from simulation.own_database import own_database
 
     every = args.reclaim_every and 60 * args.reclaim_every
-    order = SimulationOrder(world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth)
+    order = SimulationOrder(
+        world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
+        planner=args.planner or "",
+    )  # fmt: skip
     try:
-        with _quiet_log(), _ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
+        with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
@@ -201,7 +203,7 @@ def _show(figures: Mapping[str, Any]) -> None:
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )
     print()
-    shown = {"attainment", "peers", *(f"{name}PerHour" for name in COSTS)}
+    shown = {"attainment", "accuracy", "peers", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
             print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")
@@ -213,30 +215,3 @@ def _counts(figures: Mapping[str, Any]) -> str:
 
 def _ratio(held: float, other: float) -> str:
     return f"{held / other:.3f}" if other else "-"
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Ends the run on SIGTERM, or when its terminal closes, as Ctrl-C does."""
-
-    def end(number: int, frame: FrameType | None) -> Any:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Hides warnings, for example about slow statements: in virtual time they mean nothing."""
-    log = logging.getLogger()
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)

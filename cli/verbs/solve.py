@@ -15,10 +15,13 @@ from cli.arguments import add_file_arguments, completes, not_negative, whole
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, say
+from cli.planner_argument import add_planner_argument
+from solvers.planners.names import JOINT
 
 if TYPE_CHECKING:
     from solvers.planning.plan import Certificate, Plan
     from solvers.planning.problem import Instance, Problem
+    from solvers.planning.solve import SolveBudget
 
 SECONDS = 10.0
 SERVICES_SHOWN = 50
@@ -31,6 +34,7 @@ Examples:
   gpuwright solve -f examples/quickstart.yaml
   gpuwright solve -f fleet/ --seconds 60 --json > plan.json
   gpuwright solve -f fleet/ --work 4000 --seed 7 -o plan.json
+  gpuwright solve -f examples/hetsev.yaml --planner hetsev
 """
 
 
@@ -42,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps to spend")
     parser.add_argument("--seed", type=whole(0), metavar="N", default=0, help="seed of the search; default 0")
+    add_planner_argument(parser, baselines=True)
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
     completes(
         parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan as JSON to this file"), "files"
@@ -61,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
     gc.freeze()
     gc.enable()
     seconds = args.seconds if args.seconds is not None or args.work is not None else SECONDS
-    plan = solve(problem, SolveBudget(seconds=seconds, work=args.work, seed=args.seed), _progress(args.verbose))
+    budget = SolveBudget(seconds=seconds, work=args.work, seed=args.seed)
+    planner = args.planner or problem.policy.planner
+    plan = solve(problem, budget, _progress(args.verbose)) if planner == JOINT else _plan_of(planner, problem, budget)
     if args.json or args.output:
         text = json.dumps(to_json(plan, problem))
         if args.output:
@@ -71,6 +78,16 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         _show(plan, problem)
     return exits.UNSERVED if plan.unserved else exits.OK
+
+
+def _plan_of(planner: str, problem: Problem, budget: SolveBudget) -> Plan:
+    """Returns the plan of another planner; Failed where it breaks a rule."""
+    from solvers.planners.ask import PlanRefused, find_plan
+
+    try:
+        return find_plan(problem, planner, budget).plan
+    except PlanRefused as refused:
+        raise Failed(str(refused), exits.REFUSED) from None
 
 
 def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None] | None:
@@ -90,8 +107,8 @@ def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None
     return tell
 
 
-def _worth(certificate: Certificate) -> str:
-    cost = certificate.cost
+def _worth(certificate: Certificate, problem: Problem) -> str:
+    cost, weight = certificate.cost, problem.policy.money_weight
     parts = [f"GPUs {number(cost.resource)}"]
     parts += [f"unserved {number(cost.unserved)}"] if cost.unserved else []
     apart = [f"jobs {number(cost.job)}"] if cost.job else []
@@ -99,7 +116,8 @@ def _worth(certificate: Certificate) -> str:
     besides = f"; not included: {' and '.join(apart)}" if apart else ""
     bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
     gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
-    return f"cost {number(cost.total)} an hour ({', '.join(parts)}{besides}); {bound}{gap}"
+    weighed = "" if weight == 1 else f", as the objective weighs it: money x {weight:g}"
+    return f"cost {number(cost.total)} an hour{weighed} ({', '.join(parts)}{besides}); {bound}{gap}"
 
 
 def _write(file: str, text: str) -> None:
@@ -128,7 +146,7 @@ def _show(plan: Plan, problem: Problem) -> None:
     _show_left_out(plan)
     if plan.certificate:
         certificate = plan.certificate
-        print(_worth(certificate))
+        print(_worth(certificate, problem))
         print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
     if problem.state is not None:
         counts = ("keep", "retune", "resize", "start", "stop", "move")

@@ -21,34 +21,41 @@ from cli.arguments import completes, whole
 from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
 from cli.exits import Failed
 from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
-from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, running
+from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
+from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
+from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order
-from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
+from cli.verbs.serve import add_listening_arguments, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
     from app.settings import Settings
+    from cli.local_context import LocalContext
     from simulation.truths import TruthOrder
 
 EPILOG = """\
 On an empty database a fleet is declared (examples/fleet.yaml: 16 GPUs of three types, 12 services, 2 jobs), simulated
 under a load that moves, and planned. Where HAProxy is installed two of its services are real: processes of
-gpuwright-serve behind a real gateway, under a real agent on simulated GPUs. --empty starts the control plane alone.
+gpuwright-serve behind a real gateway, under a real agent on simulated GPUs. --empty declares nothing: the planner
+plans what you apply, in the mode of your Policy (default: advisory, which only shows what it would do).
 
-The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
+While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
+
 --cores N offers CPU cores of this machine instead, to models in ONNX and TorchScript files: the world is one node
 called `here`, with the GPU type `cpu`, behind a real gateway. A share in percent is a share of the cores' time, which
 cgroups enforce (as root).
 
+The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 With DATABASE_URL set, that database is used and no Postgres is started.
 
 Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
+  gpuwright up --planner hetsev
   gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
-ADMIN_LABEL = "gpuwright up"
+PLANS_YOURS = "  planner   plans what you apply, as the Policy's mode allows; see: gpuwright plan show"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,11 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         "files",
     )
-    parser.add_argument("--empty", action="store_true", help="no fleet and no planner: the control plane alone")
+    parser.add_argument("--empty", action="store_true", help="no fleet: a control plane that plans what you apply")
     parser.add_argument(
         "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
     )
     parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
+    add_planner_argument(parser)
     parser.add_argument(
         "--cores", metavar="N", type=whole(1), help="instead of simulated GPUs: N CPU cores of this machine, as a node"
     )
@@ -76,17 +84,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
-    with _ended_by_signals() as serving:
+    contexts: list[LocalContext] = []
+    with _ended_by_signals() as serving, _said_when_interrupted(data_dir, serving), _left_at_the_end(contexts):
         settings = settings_from(args)
         order = truth_order(args)
+        _refuse_before_any_work(data_dir, settings)
         cores = cores_node(args.cores, args.models)
-        with _database(data_dir, settings) as url:
-            settings = replace(settings, database_url=url, database_direct=_direct(settings))
+        with own_database(data_dir, settings, say) as url:
+            settings = replace(settings, database_url=url, database_direct=connects_directly(settings))
             log = _write_logs(data_dir, settings)
-            _migrate(url)
-            token = _admin_token(data_dir, settings)
+            migrate(url)
+            token = admin_token(data_dir, settings)
             fleet = (
-                None if args.empty or cores else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order)
+                None
+                if args.empty or cores
+                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order, args.planner)
             )
             if cores is not None:
                 _declare(cores, settings)
@@ -95,17 +107,20 @@ def run(args: argparse.Namespace) -> int:
                 def ready(listening: RunningServer) -> None:
                     serving.append(listening)
                     reached = reachable(listening.url)
-                    context = _remember(data_dir, reached, settings.tls_cert)
+                    context = _remember(data_dir, reached, settings.tls_cert, contexts)
                     seconds = time.monotonic() - started
                     print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
-                    print(console_line(reached, _console_link(data_dir, settings)), flush=True)
+                    print(console_line(reached, console_link(data_dir, settings)), flush=True)
                     if fleet is not None:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
                         _tell_when_served(children, settings, started)
-                    if cores is not None:
+                    elif cores is not None:
                         gateway = children.enter_context(running_cores(cores, data_dir, settings, reached, say))
                         print(cores_screen(cores, gateway), flush=True)
+                    else:
+                        children.enter_context(planning(data_dir, settings, say))
+                        print(PLANS_YOURS, flush=True)
                     print(ending(fleet is not None), flush=True)
 
                 listen(settings, ready)
@@ -113,12 +128,14 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder) -> DeclaredFleet | None:
+def _fleet(
+    data_dir: Path, settings: Settings, wanted: FleetSize, order: TruthOrder, planner: str | None
+) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say, order)
+        return declared(database, data_dir, wanted, say, order, planner)
     finally:
         database.close()
 
@@ -165,93 +182,59 @@ def _ended_by_signals() -> Iterator[list[RunningServer]]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
-    """Yields the URL of DATABASE_URL, or of our own Postgres while the block lasts."""
-    from app.embedded import EmbeddedPostgres
+def _refuse_before_any_work(data_dir: Path, settings: Settings) -> None:
+    """Fails at once where another one runs on the folder, or something listens on the port."""
+    from app.http.server import refuse_taken_port
     from app.postgres.faults import PostgresError
     from app.postgres.lock import FolderLock
+    from app.settings import SettingsError
 
     try:
-        if settings.database_url:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = FolderLock(data_dir)
-            try:
-                yield settings.database_url
-            finally:
-                lock.release()
-        else:
-            with EmbeddedPostgres(data_dir, say=say) as server:
-                yield server.url
-    except (PostgresError, OSError) as error:
+        if data_dir.is_dir():
+            FolderLock(data_dir).release()
+        refuse_taken_port(settings)
+    except (PostgresError, SettingsError, OSError) as error:
         raise Failed(str(error)) from error
 
 
-def _direct(settings: Settings) -> bool:
-    """Returns whether to connect without a pooler, as to the embedded Postgres."""
-    return settings.database_direct or not settings.database_url
+@contextlib.contextmanager
+def _said_when_interrupted(data_dir: Path, serving: list[RunningServer]) -> Iterator[None]:
+    """Says what became of a start that was interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not serving:
+            say(f"stopped while starting; nothing runs any more, and the next start on {data_dir} continues")
+        raise
 
 
-def _migrate(url: str) -> None:
-    from sqlalchemy.exc import OperationalError
-
-    from app.store.database import schema
+@contextlib.contextmanager
+def _left_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
+    from cli.local_context import leave
 
     try:
-        schema.migrate(url)
-    except schema.SchemaError as error:
-        raise Failed(str(error), exits.REFUSED) from error
-    except OperationalError as error:
-        raise Failed(f"the database cannot be reached: {cause_of(error)}", exits.UNREACHABLE) from error
-
-
-def _admin_token(data_dir: Path, settings: Settings) -> str:
-    """Returns the admin token if it was made just now, else nothing: it is shown once."""
-    from app import tokens
-    from app.store.access import tokens as rows
-    from app.store.database.database import Database
-    from cli.admin import made
-
-    path = data_dir / "admin.token"
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        text = path.read_text().strip() if path.exists() else ""
-        known = tokens.parse(text)
-        row = database.read(lambda connection: rows.find_live(connection, known[0])) if known else None
-        if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
-            return ""
-        return made(database, path, ADMIN_LABEL).text
+        yield
     finally:
-        database.close()
+        for context in contexts:
+            with contextlib.suppress(Failed):
+                leave(context)
 
 
-def _console_link(data_dir: Path, settings: Settings) -> str:
-    """Returns a one-time link for the holder of admin.token; nothing where that is not ours to use."""
-    from app import sessions, tokens
-    from app.store.database.database import Database
-
-    known = tokens.parse((data_dir / "admin.token").read_text().strip())
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    try:
-        return sessions.link_for(database, known[0]) if known else ""
-    finally:
-        database.close()
-
-
-def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
+def _remember(data_dir: Path, server: str, certificate: Path | None, contexts: list[LocalContext]) -> str:
     """Makes this server the current context, and returns the words about it for the first screen."""
-    from cli.contexts import config_path, remember
+    from cli.local_context import enter
 
     entry = {"server": server, "tokenFile": str(data_dir / "admin.token")}
     if certificate is not None:
         entry["caFile"] = str(certificate.resolve())
     try:
         # Made current: what is typed next is meant for this one, not for a production in another context.
-        remember("local", entry, select=True)
+        made = enter(data_dir, entry)
     except Failed as error:
         say(f"{error.message}; use --server {server} --token-file {entry['tokenFile']}")
         return ""
-    return f"local, now current, in {config_path()}"
+    contexts.append(made)
+    return f"{made.name}, now current, in {made.path}"
 
 
 def _write_logs(data_dir: Path, settings: Settings) -> str:

@@ -32,7 +32,10 @@ def run(args: argparse.Namespace) -> int:
     count, faults = judged(files, partial=args.partial)
     if faults:
         some = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-        raise Failed(f"{some} in {_files(files)}", particulars=map(str, faults))
+        lines = [*map(str, faults)]
+        if not args.partial and any("there is no " in line for line in lines):
+            lines.append("objects that only a server has are not checked here: --partial leaves references out")
+        raise Failed(f"{some} in {_files(files)}", particulars=lines)
     print(f"{count} {'manifest' if count == 1 else 'manifests'} in {_files(files)}: no fault")
     return exits.OK
 

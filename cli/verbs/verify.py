@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     verdict = judge(problem, plan)
     if args.json:
-        print(json.dumps(_report(verdict)))
+        print(json.dumps(_report(verdict) | {"accuracy": _accuracies(problem, plan)}))
     else:
         _show(verdict)
     return exits.OK if verdict.is_right else exits.NO
@@ -89,6 +89,18 @@ def _bytes(source: str) -> bytes:
     if len(data) > sources.LIMIT_BYTES:
         raise Failed(f"{source} is over {sources.LIMIT_BYTES >> 20} MB")
     return data
+
+
+def _accuracies(problem: Problem, plan: Plan) -> dict[str, float]:
+    """Returns the mean accuracy of each served service's requests."""
+    from solvers.planning.judge.measures import mean_accuracy
+
+    found = {}
+    for name in problem.services:
+        mean, _ = mean_accuracy((line for line in plan.instances if line.service == name), problem)
+        if mean is not None:
+            found[name] = mean
+    return found
 
 
 def _report(verdict: Verdict) -> dict[str, Any]:

@@ -33,6 +33,12 @@ Examples:
   gpuwright wait service shop/search --for condition=SloAttainable --timeout 2m
   gpuwright wait node node-1 --for delete
 """
+CONDITIONS = {
+    Kind.SERVICE: ("SloAttainable", "Planned", "SloAttained", "Degraded", "WithinBudget"),
+    Kind.JOB: ("Placed", "Finished", "OnTime"),
+    Kind.NODE: ("Reporting", "GpusHealthy", "InventoryMismatch", "Reclaim"),
+    Kind.TENANT: ("Entitled", "WithinBudget"),
+}
 Test = Callable[[Mapping[str, Any] | None], bool]
 
 
@@ -55,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     absence_ends = args.wanted not in ("create", "delete")
     with ApiClient(resolve(args)) as client:
         tenant, name = split_name(kind, args.name, client.connection.tenant)
+        _refuse_unknown_condition(args.wanted, kind)
         while True:
             item, version = _now(client, kind, tenant, name)
             if item is None and absence_ends:
@@ -70,6 +77,15 @@ def run(args: argparse.Namespace) -> int:
             if time.monotonic() >= deadline:
                 what = f"{kind} {args.name}: {args.wanted} did not hold within {args.timeout} s"
                 raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
+
+
+def _refuse_unknown_condition(wanted: str, kind: Kind) -> None:
+    """Fails at once where no object of the kind can have the condition."""
+    path, _, value = wanted.partition("=")
+    name, known = value.partition("=")[0], CONDITIONS.get(kind, ())
+    if path == "condition" and name not in known:
+        listed = f"it has {', '.join(known)}" if known else "objects of this kind have none"
+        raise Failed(f"{kind} has no condition {name!r}; {listed}")
 
 
 def _versions(

@@ -7,12 +7,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
 from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, number, plain, print_data
+from cli.output import OutputTable, number, plain, print_data, say
+from cli.patience import waiting
+from cli.planner_argument import add_planner_argument
+from cli.selection import find
 
 EPILOG = """\
 The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
@@ -21,8 +25,10 @@ Examples:
   gpuwright what-if --add-gpu a100=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
+  gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
   gpuwright what-if --price-slo shop/search
+  gpuwright what-if --objective                 plans between money, energy, carbon and accuracy
 """
 SERVICES_SHOWN = 30
 SMALL = 1e-6  # of an amount
@@ -35,11 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-gpu", metavar="TYPE=N", help="more GPUs of a type", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
+    add_planner_argument(parser)
     parser.add_argument(
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )
     parser.add_argument("--price-slo", metavar="SERVICE", help="the cost of this service's SLO", **several)  # type: ignore[arg-type]
-    parser.add_argument("--seconds", type=positive, metavar="S", help="time to spend; default 6, with prices 20")
+    parser.add_argument("--objective", action="store_true", help="a front of money, energy, carbon and accuracy")
+    parser.add_argument(
+        "--seconds", type=positive, metavar="S", help="most time to spend; default 6, with prices 20, with a front 30"
+    )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     parser.add_argument("--json", action="store_true", help="the same as -o json")
@@ -48,34 +58,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
-    if not (args.files or args.add_gpu or args.slo or args.rate or prices):
-        raise Failed("nothing to try: use -f, --add-gpu, --slo, --rate or --price-slos; see: gpuwright what-if --help")
+    compares = bool(args.files or args.add_gpu or args.slo or args.rate or args.planner)
+    if not (compares or prices or args.objective):
+        allowed = "-f, --add-gpu, --slo, --rate, --planner, --price-slos or --objective"
+        raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
         files = sources.read(args.files, recursive=args.recursive)
         text = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
         body = text.encode()
     with ApiClient(resolve(args)) as client:
-        tenant = client.connection.tenant
         query = {
             "addGpu": args.add_gpu,
-            "slo": [_of_tenant(change, tenant) for change in args.slo],
-            "rate": [_of_tenant(change, tenant) for change in args.rate],
-            "priceSlo": [_of_tenant(change, tenant) for change in args.price_slo],
+            "slo": [_of_tenant(client, change) for change in args.slo],
+            "rate": [_of_tenant(client, change) for change in args.rate],
+            "planner": args.planner,
+            "priceSlo": [_of_tenant(client, change) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
-            "seconds": args.seconds or (20 if prices else 6),
+            "objective": args.objective or None,
+            "seconds": args.seconds or (30 if args.objective else 20 if prices else 6),
             "work": args.work,
         }
-        answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
+        with waiting(f"planning twice, for at most {query['seconds']:g} s"):
+            answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
-        for line in lines(answer, compare=bool(args.files or args.add_gpu or args.slo or args.rate)):
+        for line in lines(answer, compare=compares):
             print(line)
+        if answer["seconds"] < query["seconds"] and not args.work:
+            say(f"nothing better was found for a while, after {answer['seconds']:.1f} s; --seconds 60 looks longer")
     return exits.OK
 
 
-def _of_tenant(text: str, tenant: str) -> str:
-    """`search=80ms` of the context's tenant as `shop/search=80ms`."""
-    return text if "/" in text.partition("=")[0] or not tenant else f"{tenant}/{text}"
+def _of_tenant(client: ApiClient, text: str) -> str:
+    """`search=80ms` as `shop/search=80ms`: of the context's tenant, or of the only service of that name."""
+    name, equals, value = text.partition("=")
+    if "/" in name or not name:
+        return text
+    found = find(client, Kind.SERVICE, name)["metadata"]
+    return f"{found['tenant']}/{found['name']}{equals}{value}"
 
 
 def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
@@ -92,11 +112,13 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             change = f"; least change: {rest['relaxation']}" if rest.get("relaxation") else ""
             rate = f"{number(rest['ratePerSecond'])} a second"
             yield plain(f"unserved: {rest['service']}: {rate}: {rest['reason']}{change}")
-        bound = answer["after"]["bound"]
-        if bound is not None:
-            yield f"no plan could cost less than {number(bound)} an hour then"
+        after = answer["after"]
+        if after["bound"] is not None and not after["unserved"]:  # else it holds a penalty, which is no cost
+            yield f"no plan could cost less than {number(after['bound'])} an hour then"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
+    if "front" in answer:
+        _front(answer["front"])
 
 
 def _services(services: list[dict[str, Any]]) -> None:
@@ -124,6 +146,18 @@ def _prices(prices: list[dict[str, Any]]) -> None:
             _price(service["shorterAddsPerHour"]), _price(service["longerSavesPerHour"]),
         ]
         for service in prices
+    )  # fmt: skip
+
+
+def _front(points: list[dict[str, Any]]) -> None:
+    """Prints a plan a line, the cheapest first; no plan is worse than another in everything."""
+    OutputTable(["BEST IN", "MONEY/H", "ENERGY KWH/H", "CARBON KG/H", "ACCURACY", "GPUS"]).rows(
+        [
+            ", ".join(point["best"]), number(point["moneyPerHour"]), number(point["energyKwh"]),
+            "" if point["carbonKg"] is None else number(point["carbonKg"]),
+            "" if point["accuracy"] is None else f"{point['accuracy']:.4f}", point["gpus"],
+        ]
+        for point in points
     )  # fmt: skip
 
 

@@ -38,9 +38,17 @@ class RequestCounts:
     ended: int = 0
     within: int = 0  # of the SLO
     shed: int = 0  # turned away by the gateway, or no copy was there
+    answered: int = 0
+    accuracy_sum: float = 0.0  # of those answered
 
     def since(self, before: RequestCounts) -> RequestCounts:
-        return RequestCounts(self.ended - before.ended, self.within - before.within, self.shed - before.shed)
+        return RequestCounts(
+            self.ended - before.ended,
+            self.within - before.within,
+            self.shed - before.shed,
+            self.answered - before.answered,
+            self.accuracy_sum - before.accuracy_sum,
+        )
 
     @property
     def attained_share(self) -> float:
@@ -100,6 +108,9 @@ def request_figures(samples: RunSamples) -> dict[str, object]:
         "lateRequests": ended - within - shed,
         "shedRequests": shed,
         "attainment": attainment,
+        "accuracy": {
+            name: round(counts.accuracy_sum / counts.answered, 6) for name, counts in whole.items() if counts.answered
+        },
     }
 
 

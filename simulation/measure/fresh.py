@@ -46,7 +46,7 @@ def find_fresh(problem: Problem, known: Iterable[Plan], work: int, seed: int) ->
 def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> Problem:
     """Returns the problem of a fleet on which nothing runs, with other rates if they are given."""
     state = RunningState(problem.state.now) if problem.state else None
-    policy = replace(problem.policy, energy_price_per_kwh=0.0)
+    policy = replace(problem.policy, energy_price_per_kwh=0.0, money_weight=1.0)
     bare = replace(problem, jobs={}, state=state, policy=policy)
     return bare.with_rates(rates) if rates else bare
 

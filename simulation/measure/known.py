@@ -31,6 +31,9 @@ class RememberingSolver:
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         return self._remember(self.inner.follow(problem, plan, rates, seconds=seconds))
 
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        return self._remember(self.inner.add(problem, seconds=seconds))
+
     def find_batches(
         self,
         problem: Problem,

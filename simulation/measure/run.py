@@ -32,6 +32,7 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
 from simulation.truths import PLANNER, TruthOrder
+from simulation.world import with_policy
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -39,6 +40,7 @@ FIRST_SAMPLE_SECONDS, SAMPLE_SECONDS = 60.0 * WARM_UP_MINUTES, 600.0
 VIEW_SECONDS = 10.0  # between two reads of the plan in force
 HINDSIGHT_STEP_SECONDS = 5.0
 MOST_PLANS = 1_000_000
+OF_THE_RUN_ALONE = ("heldPerHour", "plannedPerHour", "waitingMinutes")
 Say = Callable[[str], None]
 
 
@@ -54,6 +56,8 @@ class SimulationOrder:
     tick_seconds: float = TICK_SECONDS
     reclaim_every_seconds: float | None = None  # a spot node
     truth: TruthOrder = PLANNER
+    is_compared: bool = True  # with fresh plans and peers, which take most of the time
+    planner: str = ""  # instead of the policy's
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,10 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
         spec: dict[str, JSON] = dict(manifest.spec)
         if key.kind is Kind.STATE:
             continue
-        if key.kind is Kind.POLICY:
-            spec["mode"] = "auto"
         if key.kind is Kind.SERVICE:
             spec.pop("mode", None)
         manifests[key] = replace(manifest, spec=spec)
-    if not any(key.kind is Kind.POLICY for key in manifests):
-        policy = Manifest(Kind.POLICY, "", "default", {"mode": "auto"})
-        manifests[policy.key] = policy
-    return DeclaredFiles(manifests)
+    return with_policy(DeclaredFiles(manifests), {"mode": "auto"})
 
 
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
@@ -89,6 +88,8 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     if order.truth.profiles != "declared":
         say("measuring profiles")
     world = in_auto(order.truth.believed(order.world, physics))
+    if order.planner:
+        world = with_policy(world, {"planner": order.planner})
     with (
         FreshSampler(order.work, order.seed) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
@@ -129,7 +130,7 @@ class _MeasuredRun:
             if now < FIRST_SAMPLE_SECONDS:
                 continue
             self.simulation.fleet.patient = False  # what is not served by now counts
-            if now >= sample_at:
+            if self.order.is_compared and now >= sample_at:
                 sample_at += SAMPLE_SECONDS
                 self._sample(now)
             if now >= view_at:
@@ -144,23 +145,26 @@ class _MeasuredRun:
         self.samples.ended = self.simulation.clock.seconds
         if self.samples.counts[-1][0] < self.samples.ended:
             self.samples.counts.append((self.samples.ended, self.counts()))
-        self._say("the rest of the fresh plans")
-        self.samples.fresh = self._sampler.finish()
+        if self.order.is_compared:
+            self._say("the rest of the fresh plans")
+            self.samples.fresh = self._sampler.finish()
 
     def figures(self) -> dict[str, Any]:
         history, began = self.simulation.history, self.samples.began
         kinds = history.kinds(began)
         states = Counter(self._plan_states())
+        costs = cost_figures(self.samples)
         return {
             "hours": self.order.hours,
-            **cost_figures(self.samples),
+            "planner": self.simulation.fleet.truth.problem.policy.planner,
+            **(costs if self.order.is_compared else {name: costs[name] for name in OF_THE_RUN_ALONE}),
             **request_figures(self.samples),
             "plans": states.total(),
             "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
             **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
-            "peers": self.peers(),
+            **({"peers": self.peers()} if self.order.is_compared else {}),
         }
 
     def peers(self) -> dict[str, dict[str, float]]:
@@ -240,4 +244,7 @@ def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool
 
 
 def _counts(total: Total) -> RequestCounts:
-    return RequestCounts(total.answered + total.errors, total.within, total.turned_away + total.refused)
+    shed = total.turned_away + total.refused
+    return RequestCounts(
+        total.answered + total.errors, total.within, shed, total.answered, total.accuracy_sum
+    )  # fmt: skip

@@ -52,10 +52,19 @@ def meet(
                 RunningLoad(one, int(random.choice(batches[one])), share)
                 for one, share in zip(group, shares, strict=True)
             )
-            together = physics.together(members).times_ms
-            alone = [physics.together((one,)).times_ms[0] for one in members]
-            found.append(Meeting(members, tuple(now / then for now, then in zip(together, alone, strict=True))))
+            found.append(_met(physics, members))
     return found
+
+
+def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> Meeting:
+    """Lets a group run, and then each of it alone at the clock that the group had.
+
+    At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
+    """
+    together = physics.together(members)
+    clock_mhz = together.clock_share * physics.gpu(members[0].key[-1]).top_clock_mhz
+    alone = [physics.together((one,), clock_mhz).times_ms[0] for one in members]
+    return Meeting(members, tuple(now / then for now, then in zip(together.times_ms, alone, strict=True)))
 
 
 def explain(meetings: Sequence[Meeting], keys: Sequence[LoadKey], quantile: float | None) -> dict[LoadKey, Neighbourly]:

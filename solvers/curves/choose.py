@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi, sqrt
+from math import exp, pi, sqrt
 
 import numpy as np
 
-from solvers.curves.curve import fit
+from solvers.curves.candidates import CANDIDATES, LEAST_TO_COMPARE
+from solvers.curves.curve import LatencyCurve, fit
 from solvers.curves.measurement import Measurement, Setting
 from solvers.curves.mixture import WIDE, fit_mixture
 from solvers.curves.observations import observations, places
@@ -17,6 +18,8 @@ from solvers.curves.shapes import Phases
 ACCURACY_SHARE = 0.04
 MOST_MEASUREMENTS = 16
 LEAST_MEASUREMENTS = 8  # before the curve's own word on its error is believed
+LAST_ONES = 3  # measurements that the curve of those before them must have foreseen
+DISPUTE_ACCURACIES = 3.0  # by which two forms must differ at a setting, in accuracies asked for
 DIGITS = 9  # to which gains are compared, so that rounding decides nothing
 
 
@@ -38,17 +41,33 @@ def next_setting(
     if len(measurements) < 2:
         return _extreme(waiting, measurements)
     highest = max(setting.clock_mhz for setting in (*settings, *measured))
-    if (
-        accuracy > 0.0
-        and len(measurements) >= LEAST_MEASUREMENTS
-        and _accurate(measurements, settings, highest, accuracy)
-    ):
-        return None
+    if len(measurements) >= LEAST_TO_COMPARE:
+        curve = fit(measurements, highest)
+        if disputed := _disputed(measurements, curve, waiting, accuracy):
+            return disputed
+        if accuracy > 0.0 and _accurate(measurements, curve, settings, accuracy):
+            return None
     seen = observations(measurements, highest)
     everywhere = sorted({*settings, *measured})
     gains = _gains(fit_mixture(Phases(), seen, WIDE).fits[0], everywhere, highest)
     gain_of = dict(zip(everywhere, gains, strict=True))
     return max(waiting, key=lambda setting: gain_of[setting])  # the first of equals
+
+
+def _disputed(
+    measurements: Sequence[Measurement], curve: LatencyCurve, waiting: Sequence[Setting], accuracy: float
+) -> Setting | None:
+    """Returns where the form that misses left-out measurements least differs most from the usual one; None: nowhere.
+
+    Few measurements may prefer a form by chance. One where the two are far apart decides between them.
+    """
+    usual = next(iter(CANDIDATES))
+    if curve.method == usual:
+        return None
+    other = fit(measurements, curve.highest_clock_mhz, usual)
+    told = zip(curve.told(waiting)[0], other.told(waiting)[0], strict=True)
+    gaps = [round(abs(mine - its), DIGITS) for mine, its in told]
+    return waiting[gaps.index(max(gaps))] if max(gaps) > DISPUTE_ACCURACIES * accuracy else None
 
 
 def _extreme(waiting: Sequence[Setting], measurements: Sequence[Measurement]) -> Setting:
@@ -67,10 +86,24 @@ def _gains(fitted: Fitted, settings: Sequence[Setting], highest_clock_mhz: int) 
 
 
 def _accurate(
-    measurements: Sequence[Measurement], settings: Sequence[Setting], highest_clock_mhz: int, accuracy: float
+    measurements: Sequence[Measurement], curve: LatencyCurve, settings: Sequence[Setting], accuracy: float
 ) -> bool:
-    """Tells whether the curve errs at most `accuracy`: by its own deviations, and on measurements left out."""
-    curve = fit(measurements, highest_clock_mhz)
+    """Tells whether the curve errs at most `accuracy`: by its own deviations, left out, and on the last measurements.
+
+    A measurement that is left out lies among others, and the form was chosen with it in view. The last ones were
+    measured where the curve was least sure, so they show what it is worth where nothing is measured.
+    """
+    if len(measurements) < LEAST_MEASUREMENTS:
+        return False
     _, deviations = curve.told(sorted(set(settings)))
     expected = sqrt(2.0 / pi) * float(np.mean(deviations))  # the mean absolute error of a normal variable
-    return max(expected, curve.error) <= accuracy
+    if max(expected, curve.error) > accuracy:
+        return False
+    return _error_on(measurements[-LAST_ONES:], fit(measurements[:-LAST_ONES], curve.highest_clock_mhz)) <= accuracy
+
+
+def _error_on(measurements: Sequence[Measurement], curve: LatencyCurve) -> float:
+    """Returns the mean share by which a curve misses measurements that it was not fitted to."""
+    means, _ = curve.told([measurement.setting for measurement in measurements])
+    errors = [abs(exp(mean) / found.latency_ms - 1.0) for mean, found in zip(means, measurements, strict=True)]
+    return float(np.mean(errors))

@@ -38,6 +38,19 @@ class CurveFit:
         shared = np.array([covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions])
         return float(shared @ self._weights), sqrt(max(0.0, prior - float(shared @ self._inverse @ shared)))
 
+    def margin_share(self, batch: int, sm_percent: int) -> float:
+        """Returns the share of the profile's margin, quantile over mean, that is added to the factor there.
+
+        Where nothing is known the factor is 1 and the profile has its margin in it; where much was measured, no margin
+        is needed. Between them the mean moves with what was measured elsewhere, and a part of the spread is left.
+        """
+        if not self.regions:
+            return 0.0
+        shared = np.array([covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions])
+        moved = float(shared @ self._inverse @ np.ones(len(shared)))  # by a margin that all regions have
+        whole = sqrt(self.prior.whole_deviation**2 + self.prior.place_deviation**2)
+        return max(0.0, moved + self.at(batch, sm_percent)[1] / whole - 1.0)
+
 
 def fit_curve(
     regions: Sequence[Region], now: datetime, tuning: FilterTuning, prior: PriorTuning | None = None

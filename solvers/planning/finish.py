@@ -47,7 +47,7 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None, besid
     """
     problem = t.problem
     plan, verdict, method = _accepted(problem, services, beside_jobs or problem)
-    bound, note = _sound(known, verdict.cost.total)
+    bound, note = sound_bound(known, verdict.cost.total)
     return Plan(
         instances=plan.instances,
         jobs=plan.jobs,
@@ -100,7 +100,7 @@ def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> 
     placed, method = services.instances, services.origin
     unserved = services.unserved
     for attempt in range(REPAIR_ROUNDS + 1):
-        plan, of_jobs = _whole(beside_jobs, placed, unserved)
+        plan, of_jobs = with_jobs(beside_jobs, placed, unserved)
         is_simulated = len(placed) <= MOST_SIMULATED_INSTANCES
         verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
@@ -120,7 +120,7 @@ def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> 
     return plan, verdict, method + of_jobs
 
 
-def _sound(bound: float | None, cost: float) -> tuple[float | None, str]:
+def sound_bound(bound: float | None, cost: float) -> tuple[float | None, str]:
     """Returns the bound, at most the cost; None, with a note, if it exceeds the cost by more than rounding."""
     if bound is None or bound <= cost:
         return bound, ""
@@ -137,7 +137,7 @@ def about_bound(found: Round, left_out: Sequence[str]) -> str:
     return text + (f", ignoring {', '.join(left_out)}" if left_out else "")
 
 
-def _whole(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
+def with_jobs(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
     """Adds the jobs that fit next to the services; returns the plan and how its jobs were placed."""
     if not problem.jobs:
         return Plan(tuple(placed), unserved=tuple(unserved)), ""

@@ -67,7 +67,7 @@ def what_changed(before: Problem, after: Problem) -> str:
 def _prices(problem: Problem) -> object:
     policy = problem.policy
     nodes = {name: (node.price_per_hour, node.purchase, node.pricing) for name, node in problem.nodes.items()}
-    return policy.unserved_price, policy.energy_price_per_kwh, nodes
+    return policy.unserved_price, policy.energy_price_per_kwh, policy.money_weight, nodes
 
 
 def _inventory(problem: Problem) -> object:
@@ -82,5 +82,6 @@ def _promises(problem: Problem) -> dict[str, Service]:
 
 
 def _lasting(policy: Policy) -> Policy:
-    """Returns the policy without prices, and without the horizon, which only weighs moves and often changes."""
-    return replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, horizon_minutes=0.0)
+    """Returns the policy without prices and planner, and without the horizon, which only weighs moves."""
+    lasting = replace(policy, unserved_price=0.0, energy_price_per_kwh=0.0, money_weight=1.0, horizon_minutes=0.0)
+    return replace(lasting, planner="")

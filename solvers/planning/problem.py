@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
-from solvers.planning.indexes import are_rising
 from solvers.planning.indexes import gpu_indexes as gpu_indexes
+from solvers.planning.machines import GpuType as GpuType
+from solvers.planning.machines import Node as Node
+from solvers.planning.machines import WrongProblem as WrongProblem
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
+Knowledge: TypeAlias = Mapping[str, Any]  # JSON: it is recorded with each plan, and replayed
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
-
-
-class WrongProblem(ValueError):
-    """A problem that names something unknown, or holds a number that is not allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuType:
-    """A kind of GPU."""
-
-    name: str
-    memory_gib: float
-    idle_w: float
-    max_w: float
-    clocks_mhz: tuple[float, ...]  # rising; profiles are taken at the last
-
-    @property
-    def top_clock_mhz(self) -> float:
-        return self.clocks_mhz[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A machine with GPUs of one type; its price is that of one of them."""
-
-    name: str
-    gpu_type: str
-    gpus: tuple[int, ...]  # the indexes that the node itself uses, rising; some may be missing
-    cpu_cores: float
-    host_memory_gib: float
-    price_per_hour: float
-    purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
-    region: str = "default"
-    templates: frozenset[str] | None = None  # None: all
-    # What services there pay: the GPUs that they use, all of it, or nothing because something else pays for all of it.
-    pricing: Literal["gpu", "node", "paid"] = "gpu"
-    cell: str = ""  # the group of nodes that it belongs to, while services are divided
-
-    def __post_init__(self) -> None:
-        if not are_rising(self.gpus):
-            raise WrongProblem(f"node {self.name} has GPUs {self.gpus}; indexes from 0 that rise are needed")
-
-    @property
-    def gpu_count(self) -> int:
-        return len(self.gpus)
-
-    def has_gpu(self, index: float) -> bool:
-        """Tells if one of its GPUs has this index, which may come from an untrusted plan."""
-        at = bisect_left(self.gpus, index)
-        return at < len(self.gpus) and self.gpus[at] == index
-
-    @property
-    def is_paid_anyway(self) -> bool:
-        """Tells if its GPUs cost a job nothing."""
-        return self.purchase in ("owned", "reserved") or self.pricing == "paid"
+LimitSource: TypeAlias = Literal["declared", "share", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +52,7 @@ class Profile:
     latency_ms: Mapping[int, Curve]  # batch -> curve of the time of one batch, alone, at the highest clock
     memory_gib: Mapping[int, float]  # batch -> GPU memory
     demand: Demand = Demand()
+    start_seconds: float = 20.0  # from start to warm
 
     @property
     def key(self) -> ProfileKey:
@@ -128,6 +77,8 @@ class Service:
     availability: Availability = ANYWHERE
     cells: frozenset[str] | None = None  # the groups of nodes that may run it, while services are divided; None: all
     used_load: UsedLoad = ALL_LOAD
+    mean_accuracy: float = 0.0  # of its served requests, at least; 0: whatever its variants have
+    unserved_weight: float = 1.0  # of a request a second that is not served, besides its priority
     variation: float = 0.0  # of its arrival rate by bursts, squared over the mean's square; 0: Poisson
 
 
@@ -171,16 +122,19 @@ class Policy:
     unplaced_price: float = 50.0
     waiting_price: float = 0.01
     share_pressure: float = 0.5
-    energy_price_per_kwh: float = 0.0
+    energy_price_per_kwh: float = 0.0  # all that an objective makes of a kilowatt-hour: money, energy and carbon
+    money_weight: float = 1.0  # of a GPU's price in the account that plans are chosen by
     power_budget_w: float | None = None
+    planner: str = "joint"  # solvers.planners.names has them all
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most that a tenant's instances may use."""
+    """The most that a tenant's instances may use: as declared, its share of scarce GPUs, or what a spent budget has."""
 
     gpus: float | None = None
     price_per_hour: float | None = None
+    source: LimitSource = "declared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +178,12 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True)
 class RunningState:
-    """The instances and jobs that run now."""
+    """The instances and jobs that run now, and what their planner remembers."""
 
     now: datetime | None = None
     running: tuple[Instance, ...] = ()
     jobs: tuple[PlacedJob, ...] = ()
+    knowledge: Knowledge = field(default_factory=dict)  # by planner: what it remembers from its last question
 
 
 @dataclass(frozen=True)

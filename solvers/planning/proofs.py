@@ -51,9 +51,10 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
 def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
     """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides.
 
-    Where services are divided for their availability it returns none: its plan is not one of their parts.
+    Where services are divided for their availability or accuracy it returns none: its plan is not one of their parts.
     """
-    if any(service.availability.binds(service.min_instances) for service in t.problem.services.values()):
+    services = t.problem.services.values()
+    if any(s.mean_accuracy or s.availability.binds(s.min_instances) for s in services):
         return None
     steps = -(-proof.work // BOUND_STEPS)
     if proof.placed:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from math import inf
 
 from solvers.planning import bound
 from solvers.planning.duals import Duals
@@ -25,17 +26,19 @@ from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
+GAIN_SHARE = 1e-3  # of a cost: a search that saves less has stopped to improve
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
 
 @dataclass(frozen=True, slots=True)
 class SolveBudget:
-    """Limits a search: by steps of work, which are the same on every machine, and by seconds."""
+    """Limits a search: by steps of work, which are the same on every machine, by seconds, and by patience."""
 
     seconds: float | None = 10.0
     work: int | None = None
     seed: int = 0
+    patience_seconds: float = inf  # it ends this long after the last better plan, or as long as the first plan took
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,36 @@ class SolvedPlan:
     duals: Duals | None = None  # the prices that prove a bound at other rates, too
 
 
+@dataclass(frozen=True, slots=True)
+class FoundBound:
+    """A bound of every valid plan, how it was found, and the prices that prove one at other rates."""
+
+    bound: float | None = None
+    proof: str = ""
+    duals: Duals | None = None
+
+
 def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
     """Returns the cheapest valid plan found within the budget, with its certificate."""
     return find(problem, budget, on_better).plan
+
+
+class _Patience:
+    """Keeps the time at which a search ends: its deadline, or earlier once its plan has stopped to improve."""
+
+    def __init__(self, budget: SolveBudget, began: float, cost: float) -> None:
+        now = time.monotonic()
+        self._deadline = inf if budget.seconds is None else began + budget.seconds
+        self._patience = max(budget.patience_seconds, now - began)
+        self._cost, self._gained_at = cost, now
+
+    def look_at(self, cost: float) -> None:
+        """Notes a cost; a saving too small to matter does not prolong the search."""
+        if cost < self._cost * (1 - GAIN_SHARE):
+            self._cost, self._gained_at = cost, time.monotonic()
+
+    def ends_at(self) -> float:
+        return min(self._deadline, self._gained_at + self._patience)
 
 
 @dataclass
@@ -126,14 +156,15 @@ def find(
             on_better(time.monotonic() - began, best.draft.cost, best.bound, best.draft.method)
 
     report()
+    patience = _Patience(budget, began, best.draft.cost)
     notes, is_cut = "", budget.seconds is not None and budget.seconds <= 0
     if not t.pools:
         best.bound = best.draft.cost
     elif pays:
         # The planner continues after the first plan: a forked process has all data that this one has.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
-        with closing(run_in_turn([bounding, workers[0]]) if alone else gather(workers, deadline)) as claims:
-            is_proved = _follow(claims, best, report, is_counted=budget.work is not None)
+        with closing(run_in_turn([bounding, workers[0]]) if alone else gather(workers, patience.ends_at)) as claims:
+            is_proved = _follow(claims, best, patience, report, is_counted=budget.work is not None)
         is_cut = not is_proved and deadline is not None and time.monotonic() >= deadline
         notes = _notes(workers, is_proved=is_proved, is_short=is_cut and budget.work is not None)
         if is_proved:
@@ -145,10 +176,31 @@ def find(
     return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut, best.kept_duals)
 
 
-def _follow(claims: Iterator[FinishedPlan], best: _BestFound, report: Callable[[], None], *, is_counted: bool) -> bool:
+def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
+    """Returns the best bound that the budget proves, for a plan that was found by other means. `alone` never forks."""
+    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+    division = divided(problem)
+    t = tables(problem if division is None else needed(problem))
+    if not (len(t.services) and t.pools) or budget.work == 0:
+        return FoundBound()
+    worker, found = Worker("bound", _bounds(t, budget.work)), FoundBound()
+    with closing(run_in_turn([worker]) if alone else gather([worker], deadline)) as claims:
+        for claim in claims:
+            if claim.bound is not None and (found.bound is None or claim.bound >= found.bound):
+                found = FoundBound(claim.bound, claim.proof, claim.duals or found.duals)
+    if found.duals is None or found.bound is None:
+        return found
+    return replace(found, duals=replace(found.duals, found=found.bound))
+
+
+def _follow(
+    claims: Iterator[FinishedPlan], best: _BestFound, patience: _Patience, report: Callable[[], None], *,
+    is_counted: bool,
+) -> bool:  # fmt: skip
     """Takes what the workers find until it is proved or they end; tells if it is proved."""
     for claim in claims:
         if best.take(claim):
+            patience.look_at(best.draft.cost)
             report()
         # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
         if best.is_proved and (best.is_last_bound or not is_counted):

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
+from math import inf
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -74,14 +75,15 @@ class Worker:
             sys.exit(1)
 
 
-def gather(workers: list[Worker], deadline: float | None) -> Generator[Any, None, None]:
-    """Yields what the workers send until all are done or the deadline has passed, then stops them."""
+def gather(workers: list[Worker], deadline: float | Callable[[], float] | None) -> Generator[Any, None, None]:
+    """Yields what the workers send until all are done or the deadline, which may move, has passed; then stops them."""
     try:
         for worker in workers:
             worker.start()
         listening: dict[Connection[Any, Any], Worker] = {worker.receiver: worker for worker in workers}
         while listening:
-            seconds = None if deadline is None else deadline - time.monotonic()
+            ends_at = deadline() if callable(deadline) else deadline
+            seconds = None if ends_at is None or ends_at == inf else ends_at - time.monotonic()
             if seconds is not None and seconds <= 0:
                 return
             for connection in wait(list(listening), seconds):

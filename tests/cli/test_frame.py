@@ -21,6 +21,7 @@ def service(number: int, **fields: Any) -> dict[str, Any]:
         "percentile": 98.0,
         "latencyMs": 71.0,
         "instances": 2,
+        "routed": 2,
         "pricePerHour": 1.25,
     }
     return usual | fields
@@ -28,7 +29,7 @@ def service(number: int, **fields: Any) -> dict[str, Any]:
 
 def overview(services: int = 2, **fields: Any) -> dict[str, Any]:
     gpu = {"node": "n-1", "gpu": 0, "smPercent": 50, "memoryGib": 4.0, "services": ["shop/s0"], "jobs": ["lab/j"]}
-    plan = {"generation": 7, "state": "rolling", "reason": "load_rose", "at": THEN, "cost": 12.0, "bound": 11.1}
+    plan = {"generation": 7, "state": "rolling", "reason": "load_rose", "at": THEN, "resourceCost": 12.0, "bound": 11.1}
     decided = {"generation": 7, "at": THEN, "lane": "fast", "state": "rolling", "reason": "load_rose", "message": None}
     return {
         "services": [service(number) for number in range(services)],
@@ -50,9 +51,14 @@ def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
 
 
-def test_the_price_of_what_is_unserved_is_no_cost_of_gpus() -> None:
-    plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0}
-    assert frame(overview(plan=plan))[1].startswith("cost 12.00/h + 1000.00/h for what is unserved   bound 11.10/h")
+def test_what_is_unserved_is_a_rate_and_no_money() -> None:
+    plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0, "unservedPerSecond": 250.0}
+    lacking = service(0, unservedPerSecond=250.0)
+    lines = frame(overview(plan=plan) | {"services": [lacking, service(1)]})
+    assert lines[1].startswith("cost 12.00/h   unserved 250/s   bound -   gap 8.1 %")
+    headings = lines[3].split()
+    assert lines[4].split()[headings.index("UNSERVED")] == "250"
+    assert lines[5].split()[headings.index("UNSERVED")] == "-"
 
 
 def test_the_price_of_held_gpus_stands_after_the_cost_of_the_plan() -> None:
@@ -75,7 +81,7 @@ def test_fields_that_the_server_omits_are_named_below_the_head() -> None:
 
 def test_services_gpus_and_decisions_have_a_table_each() -> None:
     text = "\n".join(frame(overview()))
-    assert "shop/s0   123      140       99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text
+    assert "shop/s0   123      140       -          99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text
     assert "n-1/0   ██████████░░░░░░░░░░ 50 %   4.0 GiB   33 %   120 W   shop/s0, lab/j" in text
     assert text.splitlines()[-1].split() == ["7", age(THEN), "fast", "rolling", "1", "start", "load_rose"]
 
@@ -108,4 +114,9 @@ def test_a_tenant_sees_its_services_alone() -> None:
 def test_an_unknown_value_is_a_dash() -> None:
     said = overview() | {"services": [service(0, ratePerSecond=None, attained=None, latencyMs=None, pricePerHour=None)]}
     (line,) = [line for line in frame(said) if line.startswith("shop/s0")]
-    assert line.split() == ["shop/s0", "-", "140", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]
+    assert line.split() == ["shop/s0", "-", "140", "-", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]
+
+
+def test_while_copies_start_those_that_answer_are_told() -> None:
+    (line,) = [line for line in frame(overview() | {"services": [service(0, routed=1)]}) if line.startswith("shop/s0")]
+    assert "1 of 2" in line

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from simulation.profiling import SIXTEEN, profiled
-from simulation.real_times import with_real_times
 from simulation.run import simulated
 from simulation.truth import Physics
 from simulation.world import of_documents, truth_of
@@ -45,20 +42,6 @@ def test_services_keep_their_slo_on_profiles_that_were_measured(database_url: st
             within, requests = total.within - before[name].within, total.requests - before[name].requests
             assert requests > 0
             assert 100 * within / requests >= problem.services[name].percentile - 0.5
-
-
-def test_servers_that_play_a_model_take_the_times_of_the_physics() -> None:
-    arguments = {"model": "a", "latency": "1:10=21,40=8.4,100=7.9;8:10=96,40=27.5,100=22.1"}
-    runtime = {"template": "gpuwright-serve", "args": arguments}
-    playing = document("Model", "a", {"variants": [{"name": "fp16", "accuracy": 0.76, "runtime": runtime}]})
-    documents = [playing if one["kind"] == "Model" else one for one in _one_service()]
-    physics = Physics(1)
-    found = with_real_times(of_documents(documents), physics)
-    [model] = [one for one in found.manifests.values() if one.name == "a" and one.key.kind == "Model"]
-    variants: Any = model.spec["variants"]
-    text: str = variants[0]["runtime"]["args"]["latency"]
-    assert text.startswith(f"1:10={physics.alone_ms(KEY, 1, 10):.4g},40=")
-    assert text.count(";") == 1
 
 
 def _one_service() -> list[dict[str, object]]:

@@ -47,7 +47,7 @@ class RunningServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = folder / "server.log"
         self.code = ROOT  # of another version, where a test says so before a restart
-        self._environment = {**os.environ, "DATABASE_URL": database_url, **environment}
+        self._environment = {**os.environ, "GPUWRIGHT_ANSWERS_READY": "0", "DATABASE_URL": database_url, **environment}
         self.admin_token = self.token("admin")
         self.process: subprocess.Popen[bytes] | Forked = self._launch()
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from agents.devices.simulated.limits import ClientLimits, read_limits
 from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, CudaRefusal
+from agents.devices.simulated.speeds import PlayedLoad
 from agents.host.wire import connect
 
 SOCKET = "device.sock"
@@ -35,9 +36,12 @@ def exit_at_once(reason: str) -> NoReturn:
 
 
 def attach(
-    environ: Mapping[str, str], memory_gib: float = 0.0, failed: Callable[[str], object] = exit_at_once
+    environ: Mapping[str, str],
+    memory_gib: float = 0.0,
+    failed: Callable[[str], object] = exit_at_once,
+    load: PlayedLoad | None = None,
 ) -> SimulatedClient | None:
-    """Becomes a client that holds `memory_gib`; None where there is no daemon. Raises CudaRefusal.
+    """Becomes a client that holds `memory_gib` and plays a load; None where there is no daemon. Raises CudaRefusal.
 
     `failed` is called once, from the client's own thread, when the context is gone for good: terminated, hit by a fatal
     fault, or the daemon was away for 5 s.
@@ -45,7 +49,7 @@ def attach(
     limits = read_limits(environ)
     if limits is None:
         return None
-    client = SimulatedClient(limits, memory_gib, failed)
+    client = SimulatedClient(limits, memory_gib, failed, load)
     try:
         client.open()
     except (FileNotFoundError, ConnectionRefusedError):
@@ -59,11 +63,19 @@ def attach(
 class SimulatedClient:
     """An attached client. `sm_count` is the number of multiprocessors that it may use."""
 
-    def __init__(self, limits: ClientLimits, memory_gib: float, failed: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        limits: ClientLimits,
+        memory_gib: float,
+        failed: Callable[[str], object],
+        load: PlayedLoad | None = None,
+    ) -> None:
         self.sm_count = 0
+        self.times_ms: Mapping[str, float] = {}  # of its batches, by size; empty: as it says itself
         self.memory_gib = memory_gib
         self.limits = limits
         self._failed = failed
+        self._load = load
         self._closed = False
         self._speaking = threading.Lock()  # one question at a time
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -78,9 +90,14 @@ class SimulatedClient:
         self._ask({"memoryGib": memory_gib})
         self.memory_gib = memory_gib
 
-    def busy(self, fraction: float) -> None:
-        """Reports which part of the last second the device worked for this client; a lost report does no harm."""
-        self._ask({"busy": min(1.0, max(0.0, fraction))})
+    def busy(self, fraction: float, batch: int = 1) -> Mapping[str, float]:
+        """Reports which part of the last second the device worked for this client; a lost report does no harm.
+
+        Returns the milliseconds of its batches from now on, by size; empty where the device leaves that to the client.
+        """
+        words = {"busy": min(1.0, max(0.0, fraction))} | ({"batch": float(batch)} if self._load else {})
+        self.times_ms = _times_ms(self._ask(words) or {}) or self.times_ms
+        return self.times_ms
 
     def close(self) -> None:
         self._closed = True
@@ -96,6 +113,7 @@ class SimulatedClient:
             connect(connection, self.limits.folder / SOCKET)
             hello = {"pid": os.getpid(), "uuid": self.limits.uuid, "smPercent": self.limits.sm_percent}
             hello |= {"memoryLimitGib": self.limits.memory_gib, "memoryGib": self.memory_gib}
+            hello |= {"load": self._load.words} if self._load else {}
             connection.sendall(json.dumps(hello).encode() + b"\n")
             self._rest = b""
             answer = self._line(connection)
@@ -107,6 +125,7 @@ class SimulatedClient:
             connection.close()
             raise
         self.sm_count = int(answer.get("smCount", 0))
+        self.times_ms = _times_ms(answer)
         self._connection = connection
 
     def listen(self) -> None:
@@ -146,20 +165,21 @@ class SimulatedClient:
                 reason = str(error)
         return f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s: {reason}"
 
-    def _ask(self, words: dict[str, float]) -> None:
+    def _ask(self, words: Mapping[str, Any]) -> Mapping[str, Any] | None:
         with self._speaking:
             while not self._answers.empty():
                 self._answers.get()  # of a caller that gave up, or of a lost connection
             connection = self._connection
             if connection is None:
-                return
+                return None
             try:
                 connection.sendall(json.dumps(words).encode() + b"\n")
                 answer = self._answers.get(timeout=ANSWER_SECONDS)
             except (OSError, queue.Empty):
-                return
+                return None
         if answer is not None:
             _raise_refusal(answer)
+        return answer
 
     def _line(self, connection: socket.socket) -> dict[str, Any] | None:
         while b"\n" not in self._rest:
@@ -178,3 +198,8 @@ def _raise_refusal(answer: Mapping[str, Any]) -> None:
     code = answer.get("error")
     if code:
         raise CudaRefusal(int(code), str(answer.get("message", "")))
+
+
+def _times_ms(answer: Mapping[str, Any]) -> Mapping[str, float]:
+    times = answer.get("timesMs")
+    return times if isinstance(times, dict) else {}

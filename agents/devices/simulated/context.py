@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.devices.simulated.speeds import PlayedLoad
+
 
 @dataclass(slots=True, eq=False)
 class SimulatedContext:
@@ -16,3 +18,4 @@ class SimulatedContext:
     under_mps: bool = True
     busy: float = 0.0
     error: int | None = None
+    load: PlayedLoad | None = None  # what it plays; None: its own program

@@ -30,6 +30,7 @@ from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.peer import BACKLOG_CONNECTIONS, Peer
 from agents.devices.simulated.pipe import Pipe
 from agents.devices.simulated.refusals import CudaRefusal
+from agents.devices.simulated.speeds import LoadSpeeds
 from agents.host.wire import listen
 from agents.seams.device import DeviceError
 
@@ -123,7 +124,7 @@ def _end_with(folder: Path, loop: Loop) -> None:
         loop.running = False
 
 
-def serve(folder: Path, kinds: list[str]) -> int:
+def serve(folder: Path, kinds: list[str], speeds: LoadSpeeds | None = None) -> int:
     """Serves until a quit call; returns 3 when another driver serves this folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = folder.resolve()
@@ -140,7 +141,9 @@ def serve(folder: Path, kinds: list[str]) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
         loop = Loop()
         _end_with(folder, loop)
-        driver = Driver(folder, Machine(kinds, name=str(folder), now=loop.clock()), loop)
+        machine = Machine(kinds, name=str(folder), now=loop.clock())
+        machine.speeds = speeds
+        driver = Driver(folder, machine, loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: sys.exit(0))
         try:

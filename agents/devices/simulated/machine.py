@@ -10,7 +10,7 @@ import itertools
 import math
 import uuid as uuids
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +20,7 @@ from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.process import Process
 from agents.devices.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, CudaRefusal
+from agents.devices.simulated.speeds import BusyLoad, LoadSpeeds
 from agents.devices.simulated.truth import GpuTruth, SetValues
 from agents.seams.device import Ability, XidEvent
 
@@ -31,6 +32,13 @@ MOST_EVENTS = 4096
 def current_settings(gpu: SimulatedGpu) -> SetValues:
     """Returns the GPU's current settings."""
     return SetValues(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
+
+
+def _busy_load(gpu: SimulatedGpu, context: SimulatedContext) -> BusyLoad | None:
+    """Returns what a process plays on its share of the SMs; None if it does not say."""
+    if context.load is None:
+        return None
+    return BusyLoad(context.load, 100.0 * context.sm_count / gpu.kind.sm_count, context.busy)
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +70,7 @@ class Machine:
             uuid = f"GPU-{uuids.uuid5(uuids.NAMESPACE_OID, f'{name}/{place}')}"
             gpu = SimulatedGpu(KINDS[kind], uuid, f"00000000:{place + 1:02X}:00.0", now)
             self.slots[uuid] = SimulatedSlot(gpu, SimulatedDaemon(gpu))
+        self.speeds: LoadSpeeds | None = None  # None: each program runs as it says itself
         self.writes = 0  # changes that reached the driver, including refused ones
         self.driver_loaded = True
         self.pid_exists: Callable[[int], bool] = lambda pid: True  # its own processes hold nothing once gone
@@ -128,6 +137,17 @@ class Machine:
         if context.error is None and context.busy != fraction:
             context.busy = min(1.0, max(0.0, fraction))
             gpu.changed()
+
+    def times_ms(self, uuid: str, context: SimulatedContext) -> Mapping[int, float]:
+        """Returns how long the process's batches take beside what is busy now, by size; empty where it decides."""
+        gpu = self._slot(uuid).gpu
+        if self.speeds is None or context.load is None:
+            return {}
+        others = [_busy_load(gpu, other) for other in gpu.contexts if other is not context and other.busy > 0]
+        mine = _busy_load(gpu, context)
+        assert mine is not None
+        clock_share = gpu.clock_mhz / gpu.clocks_mhz[-1]
+        return self.speeds.times_ms(mine, [other for other in others if other], clock_share)
 
     def close(self, uuid: str, context: SimulatedContext) -> None:
         """Closes the context of a process that ended or gave it up."""

@@ -15,6 +15,7 @@ from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.peer import BACKLOG_CONNECTIONS, Peer
 from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, CudaRefusal
+from agents.devices.simulated.speeds import PlayedLoad
 from agents.host.wire import listen, peer_pid
 
 HELLO_SECONDS = 3.0
@@ -147,18 +148,26 @@ class _Client:
                 raise CudaRefusal(INVALID_VALUE, f"active thread percentage {percent:g} is outside 0..100")
             limit_gib = None if limit is None else _number(words, "memoryLimitGib", 0.0)
             memory_gib = _number(words, "memoryGib", 0.0)
+            load = PlayedLoad.read(words["load"]) if "load" in words else None
             context = self._machine.attach(self._uuid, self._pid, percent, limit_gib, memory_gib)
             self._context = context
-            return {"smCount": context.sm_count}
+            context.load = load
+            return {"smCount": context.sm_count} | self._times(context)
         if context.error is not None:
             raise CudaRefusal(TERMINATED, "terminated")
         if "memoryGib" in words:
             self._machine.hold(self._uuid, context, _number(words, "memoryGib", 0.0))
         elif "busy" in words:
             self._machine.busy(self._uuid, context, _number(words, "busy", 0.0))
+            if context.load is not None:
+                context.load.batch = min(context.load.largest_batch, max(1, int(_number(words, "batch", 1.0))))
         else:
             raise ValueError("expected memoryGib or busy")
-        return {}
+        return self._times(context) if "busy" in words else {}
+
+    def _times(self, context: SimulatedContext) -> dict[str, Any]:
+        times = self._machine.times_ms(self._uuid, context)
+        return {"timesMs": times} if times else {}
 
     def _say(self, words: dict[str, Any]) -> None:
         self.peer.say(json.dumps(words).encode())

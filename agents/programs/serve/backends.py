@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.refusals import CudaRefusal
+from agents.devices.simulated.speeds import PlayedLoad
 from agents.programs.serve.cuda import CudaContext
-from agents.programs.serve.profile import StubProfile
+from agents.programs.serve.profile import Curve, StubProfile, interpolate
 
 
 class BadInput(Exception):
@@ -49,7 +50,8 @@ class Backend(Protocol):
 class Stub:
     """Waits as long as the profile says for a batch on its share of the SMs, and answers with a checksum.
 
-    Attached to a simulated MPS daemon it has the share and memory that the daemon grants, and can be terminated.
+    Attached to a simulated MPS daemon it has the share and memory that the daemon grants, and can be terminated. Where
+    the simulated GPU has a truth of its own, the GPU says how long each batch takes beside its neighbours.
     Without one it has the whole device, as a CUDA program would. `real`: it also holds a real context and memory.
     """
 
@@ -60,6 +62,7 @@ class Stub:
         memory_gib: float,
         environ: Mapping[str, str],
         real: bool = False,
+        load: PlayedLoad | None = None,
     ) -> None:
         self.sm_count: int | None = None
         self.memory_gib = memory_gib
@@ -67,6 +70,9 @@ class Stub:
         self._profile = profile
         self._environ = environ
         self._real = real
+        self._load = load
+        self._times: Curve = ()  # by batch, where the device decides
+        self._batch = 1  # that ran last
         self._context: CudaContext | None = None
         self._client: SimulatedClient | None = None
         self._sm_percent = 100.0
@@ -80,14 +86,17 @@ class Stub:
             self.sm_count = self._context.sm_count
             self._sm_percent = float(self._environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or 100.0)
             return
-        self._client = attach(self._environ, self.memory_gib)
+        self._client = attach(self._environ, self.memory_gib, load=self._load)
         if self._client:
             self.sm_count = self._client.sm_count
             self._sm_percent = self._client.limits.sm_percent
+            self._follow(self._client.times_ms)
             threading.Thread(target=self._tell, name="busy", daemon=True).start()
 
     def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None:
-        seconds = self._profile.exec_seconds(batch, self._sm_percent)
+        self._batch = batch
+        times = self._times
+        seconds = interpolate(times, batch) / 1000 if times else self._profile.exec_seconds(batch, self._sm_percent)
         ends = self._loop.time() + seconds
         self._note(seconds)
         # A digest, so that a client can verify that the answer belongs to its own request.
@@ -124,7 +133,12 @@ class Stub:
         while (fraction := self._telling.get()) is not None:
             with contextlib.suppress(CudaRefusal):  # the process ends anyway
                 if self._client:
-                    self._client.busy(fraction)
+                    self._follow(self._client.busy(fraction, self._batch))
+
+    def _follow(self, times_ms: Mapping[str, float]) -> None:
+        """Takes the times that the simulated device has for it beside its neighbours of the moment."""
+        if times_ms:
+            self._times = tuple(sorted((float(batch), float(ms)) for batch, ms in times_ms.items()))
 
 
 class Threaded:

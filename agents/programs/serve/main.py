@@ -22,6 +22,7 @@ import asyncio  # noqa: E402
 if _HIDDEN:
     del sys.modules["ssl"]
 
+from agents.devices.simulated.speeds import PlayedLoad  # noqa: E402
 from agents.programs.serve.backends import Backend, LoadedModel, Stub, Threaded  # noqa: E402
 from agents.programs.serve.profile import ProfileError, StubProfile, read_file, read_words  # noqa: E402
 from agents.programs.serve.server import ModelServer, ServerSettings  # noqa: E402
@@ -34,29 +35,7 @@ def say(text: str) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("gpuwright-serve", description=__doc__, allow_abbrev=False)
-    add = parser.add_argument
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=0, help="0: any free port, named in the log")
-    add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
-    add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub follows the profile")
-    add("--kernel", default="", help="instead of a file: a load of the GPU: arithmetic, bandwidth, cache, launches")
-    add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
-    add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
-    add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as in the profile")
-    add("--start-seconds", type=float, default=0.0, help="time that the stub takes to load, if the profile has none")
-    add("--shape", default="", help="of one sample of a TorchScript model: 3,224,224")
-    add("--device", default="simulated", choices=("simulated", "cuda"), help="the device that the stub is a client of")
-    add("--batch", type=int, default=1)
-    add("--batch-timeout-ms", type=float, default=0.0)
-    add("--max-batch", type=int, default=0, help="the largest batch that can be set later; 0: same as --batch")
-    add("--queue", type=int, default=1024, help="most requests that may wait; beyond it: 503")
-    add(
-        "--request-seconds",
-        type=float,
-        default=15.0,
-        help="limit for a whole request to arrive, and to read its answer",
-    )
+    parser = _parser()
     args = parser.parse_args(words)
     most = max(args.batch, args.max_batch)
     if not 1 <= args.batch <= 4096 or args.queue < 1 or not 0 <= args.batch_timeout_ms <= 60_000:
@@ -87,12 +66,41 @@ def main(words: list[str] | None = None) -> int:
     if load := _loader(args, shape):
         backend: Backend = Threaded(loop, load)
     else:
-        backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
+        held_gib = args.memory_gib or profile.needs_gib(most)
+        played = PlayedLoad(args.name, args.latency, most) if args.latency else None
+        backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", played)
     start_seconds = 0.0 if load else args.start_seconds or profile.start_seconds
     try:
         return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
         loop.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("gpuwright-serve", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0: any free port, named in the log")
+    add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
+    add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub follows the profile")
+    add("--kernel", default="", help="instead of a file: a load of the GPU: arithmetic, bandwidth, cache, launches")
+    add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
+    add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
+    add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as in the profile")
+    add("--start-seconds", type=float, default=0.0, help="time that the stub takes to load, if the profile has none")
+    add("--shape", default="", help="of one sample of a TorchScript model: 3,224,224")
+    add("--device", default="simulated", choices=("simulated", "cuda"), help="the device that the stub is a client of")
+    add("--batch", type=int, default=1)
+    add("--batch-timeout-ms", type=float, default=0.0)
+    add("--max-batch", type=int, default=0, help="the largest batch that can be set later; 0: same as --batch")
+    add("--queue", type=int, default=1024, help="most requests that may wait; beyond it: 503")
+    add(
+        "--request-seconds",
+        type=float,
+        default=15.0,
+        help="limit for a whole request to arrive, and to read its answer",
+    )
+    return parser
 
 
 def _loader(args: argparse.Namespace, shape: Sequence[int]) -> Callable[[], LoadedModel] | None:

@@ -29,7 +29,7 @@ class Figures:
     """What a tool has measured of batches of one size; 0 for what it does not report."""
 
     batch: int
-    latency_ms: float
+    latency_ms: float = 0.0
     spread_ms: float = 0.0
     samples: int = 1
     source: str = "server"  # whose clock: server, client

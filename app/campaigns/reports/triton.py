@@ -2,10 +2,12 @@
 
 perf_analyzer (`-f FILE`): one row for each concurrency or request rate, times in microseconds. The batch is not in the
 file. model analyzer (`metrics-model-inference.csv`, `metrics-model-gpu.csv`, or one that was joined from both): one row
-for each model, batch and concurrency, times in milliseconds.
+for each model, batch, load and configuration of the server, times in milliseconds.
 
 Of each batch the row with the lowest load counts: there requests do not wait for each other. What a batch takes is the
-server's own compute time, input and output included; without those columns it is the mean latency of the client.
+server's own compute time, input and output included; without those columns it is the mean latency of the client. By
+default the model analyzer writes neither; then it follows from the throughput, as a closed loop keeps as many requests
+under way as its concurrency says.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ Row = Mapping[str, str]
 
 MOST_ROWS = 100_000
 LOADS = ("Concurrency", "Request Rate")
+CONFIGURATION = "Model Config Path"
 COMPUTE_US = ("Server Compute Input", "Server Compute Infer", "Server Compute Output")
 COMPUTE_MS = tuple(f"{name} time (ms)" for name in COMPUTE_US)
 AVERAGE_US, AVERAGE_MS = "Avg latency", "Avg Latency (ms)"
@@ -46,7 +49,8 @@ def _rows(report: ToolReport) -> list[Row]:
     rows: list[Row] = []
     try:
         for row in csv.DictReader(io.StringIO(report.text.lstrip("\ufeff")), skipinitialspace=True, strict=True):
-            if None in row or None in row.values():
+            beyond = row.pop(None, [])  # perf_analyzer ends rows with a comma where it has metrics of GPUs
+            if any(beyond) or None in row.values():
                 raise report.refused(f"row {len(rows) + 1} has another number of columns than the header")
             rows.append({name.strip(): value.strip() for name, value in row.items()})
             if len(rows) > MOST_ROWS:
@@ -73,21 +77,43 @@ def _model_analyzer(report: ToolReport, rows: Sequence[Row]) -> list[Figures]:
     if len(models) > 1:
         raise report.refused(f"it is about several models: {', '.join(models[:5])}; import one model at a time")
     lowest: dict[int, Row] = {}
-    for row in rows:
+    for row in _of_one_configuration(rows):
         batch = batch_of(report, "Batch", row["Batch"])
         best = lowest.get(batch)
         if best is None or _load(report, row) < _load(report, best):
             lowest[batch] = row
     found = []
     for batch, row in sorted(lowest.items()):
-        latency_ms, source = _latency(report, row, COMPUTE_MS, AVERAGE_MS, 1.0)
         memory = number(report, MEMORY_MB, row.get(MEMORY_MB) or 0) * 1e6 / 2**30
+        if RATE_MA not in row and MEMORY_MB in row:
+            found.append(Figures(batch, memory_gib=memory))
+            continue
+        latency_ms, source = _closed_loop(report, batch, row) or _latency(report, row, COMPUTE_MS, AVERAGE_MS, 1.0)
         found.append(Figures(batch, latency_ms, source=source, memory_gib=memory))
     return found
 
 
+def _of_one_configuration(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows of the configuration with the most batches; of equals the first, which meets the goal best."""
+    batches: dict[str, set[str]] = {}
+    for row in rows:
+        batches.setdefault(row.get(CONFIGURATION, ""), set()).add(row["Batch"])
+    chosen = max(batches, key=lambda name: len(batches[name]))
+    return [row for row in rows if row.get(CONFIGURATION, "") == chosen]
+
+
+def _closed_loop(report: ToolReport, batch: int, row: Row) -> tuple[float, str] | None:
+    """Returns the mean latency that a concurrency and its throughput have; None where a column states a time."""
+    if row.get(COMPUTE_MS[1]) or row.get(AVERAGE_MS) or not row.get(LOADS[0]) or not row.get(RATE_MA):
+        return None
+    rate = number(report, RATE_MA, row[RATE_MA])
+    if rate <= 0:
+        raise report.refused(f"{RATE_MA} is 0")
+    return 1000 * batch * _load(report, row) / rate, "client"
+
+
 def _load(report: ToolReport, row: Row) -> float:
-    return number(report, LOADS[0], row.get(LOADS[0]) or 1)
+    return next((number(report, name, row[name]) for name in LOADS if row.get(name)), 1.0)
 
 
 def _latency(

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from app.control.decide.around import asked_about, in_whole_fleet
 from app.control.decide.batch_drafts import BatchContext, batches_again
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
+from app.control.decide.fallback import fallback_again
 from app.control.decide.goal import kept_again
 from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
@@ -45,6 +46,8 @@ class ReplaySolver(BatchMaker, Protocol):
     def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
+
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ def replay(record: Record, solver: ReplaySolver) -> Replayed:
         decision = _repeated(record, question, solver)
     elif kind == RecipeKind.FOLLOW:
         decision = _followed_again(record, question, solver)
+    elif kind == RecipeKind.ADD:
+        decision = _added_again(record, solver)
     elif kind == RecipeKind.QUICKEN:
         decision = _quickened_again(record, question, solver)
     else:
@@ -136,6 +141,13 @@ def _followed_again(record: Record, question: Question, solver: ReplaySolver) ->
     if record.lane is PlanningLane.FAST and answer.plan is not None:
         answer = replace(answer, plan=place_leaving_jobs(around, asked, answer.plan))
     return _decided(record, question, around, asked, answer, solver)
+
+
+def _added_again(record: Record, solver: ReplaySolver) -> Decision:
+    found = fallback_again(record.snapshot, record.recipe, solver, "")
+    if found is None:
+        raise ReplayRefused(f"plan {record.generation} cannot be replayed: nothing is added now")
+    return found
 
 
 def _asked(record: Record, question: Question) -> tuple[Snapshot, Question]:

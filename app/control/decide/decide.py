@@ -29,6 +29,7 @@ from app.control.rollout import order
 from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
+from solvers.planners.names import JOINT
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.kept_bound import without_bound
 from solvers.planning.problem import Problem
@@ -71,7 +72,8 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in question.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
-    if idle := not_worth_it(snapshot, question, decision):
+    is_weighed = question.problem.policy.planner == JOINT  # what another planner wants is not second-guessed by cost
+    if is_weighed and (idle := not_worth_it(snapshot, question, decision)):
         return keep_in_force(snapshot, question, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
@@ -86,7 +88,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     rest = rejudge(snapshot, decision, found.target, stuck)
     if rest is None:
         return keep_in_force(snapshot, question, decision, *stuck)
-    idle = not_worth_it(snapshot, question, rest)
+    idle = not_worth_it(snapshot, question, rest) if is_weighed else None
     return keep_in_force(snapshot, question, rest, idle) if idle else rest
 
 

@@ -13,7 +13,9 @@ from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import DeclaredObject, Rest, Snapshot
 from app.control.formulate.question import Question
+from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
+from solvers.planning.problem import Knowledge
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
@@ -35,6 +37,7 @@ class LastQuestion:
     regrets: RegretAccounts = NO_REGRETS
     rests: Mapping[str, Rest] = field(default_factory=dict)  # around which a plan was proposed
     is_shown: bool = False  # its answer, or a part of it, was recorded for people to read
+    knowledge: Knowledge = field(default_factory=dict)  # what a planner other than the joint one remembers
     other_seeds: int = 0  # that the question has been asked with since it was new
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
@@ -46,7 +49,15 @@ class LastQuestion:
             return now < self.at + AGAIN_AFTER
         if self._has_due(now):
             return False
+        if question.problem.policy.planner != JOINT and not self.is_shown:
+            return False  # some of them act once a load has lasted
         return now < self.at + JOBS_AGAIN_AFTER or not question.problem.jobs
+
+    def recent_failure(self, now: datetime, question: Question) -> SolveOutcome | None:
+        """Returns how the solver has just failed, if load is unserved by now that must not wait for it again."""
+        if self.at is None or self.outcome not in FAILED or not question.falls_short:
+            return None
+        return self.outcome if now < self.at + AGAIN_AFTER else None
 
     def is_worth_another_seed(self, now: datetime) -> bool:
         """Returns whether to search for a better answer to the same question.

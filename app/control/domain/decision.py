@@ -13,6 +13,7 @@ from app.manifests.model import JSON
 from solvers.planning.batches.batch import Batch
 from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Knowledge
 
 if TYPE_CHECKING:
     from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
@@ -61,6 +62,7 @@ class RecipeKind(StrEnum):
     SOLVE = "solve"  # from the problem alone
     FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change
     QUICKEN = "quicken"  # by the fast lane
+    ADD = "add"  # what the plan in force leaves unserved is added by HetSev's greedy, as the solver gave no plan
     ROLLBACK = "rollback"
 
 
@@ -74,12 +76,18 @@ class SolverAnswer:
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
     seconds: float = 0.0
     duals: Duals | None = None  # of a search, for bounds at other rates
+    knowledge: Knowledge = field(default_factory=dict)  # what a planner other than the joint one remembers
     batches: tuple[Batch, ...] = ()  # that make a plan cheaper, where these were asked for
 
     @property
     def is_least_change(self) -> bool:
         """Returns whether nothing moves but what the rates that changed need."""
         return self.recipe.get("kind") == RecipeKind.FOLLOW
+
+    @property
+    def is_addition(self) -> bool:
+        """Returns whether it was found by the second method, as the joint solver gave no plan."""
+        return self.recipe.get("kind") == RecipeKind.ADD
 
 
 @dataclass(frozen=True, slots=True)

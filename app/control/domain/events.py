@@ -48,6 +48,11 @@ class Reason(StrEnum):
     )
     SOLVER_CRASHED = "solver_crashed", "alarm", "The solver's process crashed; the last plan stays in force."
     SOLVER_WRONG = "solver_wrong", "alarm", "The judge rejected the solver's plan; the last plan stays in force."
+    FALLBACK_PLANNED = (
+        "fallback_planned",
+        "warning",
+        "The joint solver gave no plan, so HetSev's greedy added what the running plan left unserved.",
+    )
     OVERTAKEN = "overtaken", "info", "Another decision was recorded meanwhile, so this one was dropped."
 
     # Leadership.
@@ -130,7 +135,7 @@ class Reason(StrEnum):
     PLAN_EXPIRED = "plan_expired", "info", "A plan waited for approval until the fleet it was made for had changed."
 
     # Services.
-    SERVED = "served", "info", "The plan serves the whole load of the service."
+    ALL_PLANNED = "all_planned", "info", "The plan carries the whole load of a service; copies may still have to start."
     UNSERVED = "unserved", "warning", "The plan does not serve the whole load of a service."
     SLO_ATTAINED = "slo_attained", "info", "A service meets its SLO."
     SLO_MISSED = "slo_missed", "warning", "Too many requests of a service are answered late."

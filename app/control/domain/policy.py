@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.control.domain.snapshot import DeclaredObject
+from app.control.domain.specs import Spec
 from app.manifests.fleet import PolicySpec
 
 FIELDS = PolicySpec.model_fields
@@ -23,10 +24,15 @@ class PlannerPolicy:
 
 def planner_policy(declared: Sequence[DeclaredObject]) -> PlannerPolicy:
     """Reads the declared policy; fields that it leaves out have their defaults."""
-    spec = next((item.spec for item in declared if item.kind == "Policy"), {})
+    spec = policy_spec(declared)
     return PlannerPolicy(
         mode=spec.get("mode", FIELDS["mode"].default),
         cycle_seconds=float(spec.get("cycleSeconds", FIELDS["cycle_seconds"].default)),
         lost_after_seconds=float(spec.get("lostAfterSeconds", FIELDS["lost_after_seconds"].default)),
         idle_minutes=float(spec.get("idleMinutes", FIELDS["idle_minutes"].default)),
     )
+
+
+def policy_spec(declared: Sequence[DeclaredObject]) -> Spec:
+    """Returns the spec of the declared policy as it is written; an empty one where none is declared."""
+    return next((item.spec for item in declared if item.kind == "Policy"), {})

@@ -23,6 +23,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
+from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
 
 SETTLES_AFTER = timedelta(seconds=30)  # for so long a hand-over's late answers are in the readings
@@ -92,6 +93,8 @@ class FastLane:
         base = self.base
         if base is None or not base.snapshot.target or self.is_paused:
             return LaneResult()
+        if base.question.problem.policy.planner != JOINT:
+            return LaneResult()  # steps between cycles are the joint planner's
         with self._deciding:
             if self.base is not base:
                 return LaneResult()

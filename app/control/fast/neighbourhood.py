@@ -119,6 +119,7 @@ def _limits_here(problem: Problem, plan: Plan, nodes: Collection[str]) -> dict[s
         tenant: Limit(
             None if limit.gpus is None else max(0.0, limit.gpus - taken[tenant][0]),
             None if limit.price_per_hour is None else max(0.0, limit.price_per_hour - taken[tenant][1]),
+            limit.source,
         )
         for tenant, limit in problem.limits.items()
     }

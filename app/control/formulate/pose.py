@@ -8,21 +8,25 @@ gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.corrected import corrected_profile
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count
 from app.control.formulate.availability import relax_availability
 from app.control.formulate.min_instances import relax_min_instances
+from app.control.formulate.objective import by_share, intensity_since
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Question
 from app.control.formulate.running import pinned_instances, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
+from app.manifests.uncertain import MEAN_QUANTILE
 from solvers.planning.problem import (
     Demand,
     Limit,
@@ -50,7 +54,7 @@ def pose(
     that may be placed; without it these are all jobs that are not finished.
     """
     usable = _usable_gpus(snapshot)
-    whole = _whole(_WorldIdentity(snapshot.declared), frozenset(usable))
+    whole = _world(snapshot, usable)
     pinned = pinned_instances(snapshot)
     taken = _demands(whole, pinned)
     units_left = _units_left(whole, snapshot) if jobs is None else jobs
@@ -81,8 +85,13 @@ def pose(
 
 def with_declared_profiles(problem: Problem, snapshot: Snapshot) -> Problem:
     """Returns the problem without corrections: measurements are compared with what was declared."""
-    whole = _whole(_WorldIdentity(snapshot.declared), frozenset(_usable_gpus(snapshot)))
+    whole = _world(snapshot, _usable_gpus(snapshot))
     return replace(problem, profiles=whole.profiles)
+
+
+def mean_profiles(snapshot: Snapshot) -> Mapping[ProfileKey, Profile]:
+    """Returns the profiles as declared, of uncertain values the means."""
+    return _whole(_WorldIdentity(snapshot.declared), frozenset(_usable_gpus(snapshot)), None, MEAN_QUANTILE).profiles
 
 
 class _WorldIdentity:
@@ -98,12 +107,21 @@ class _WorldIdentity:
         return isinstance(other, _WorldIdentity) and self.declared is other.declared
 
 
-@lru_cache(maxsize=2)
-def _whole(world: _WorldIdentity, usable: frozenset[str]) -> Problem:
+def _world(snapshot: Snapshot, usable: Collection[str]) -> Problem:
+    """Returns the problem of all manifests with the usable nodes, at the carbon intensity of the snapshot's time."""
+    since = intensity_since(policy_spec(snapshot.declared), snapshot.at)
+    return _whole(_WorldIdentity(snapshot.declared), frozenset(usable), since)
+
+
+@lru_cache(maxsize=4)
+def _whole(
+    world: _WorldIdentity, usable: frozenset[str], now: datetime | None, quantile: float | None = None
+) -> Problem:
     """Returns the problem of all manifests with the usable nodes. Most cycles ask for the same world again."""
     manifests = [Manifest(Kind(item.kind), item.tenant, item.name, item.spec) for item in world.declared]
     there = (item for item in manifests if item.kind is not Kind.NODE or item.name in usable)
-    return build_problem(DeclaredFiles({item.key: item for item in there if item.kind is not Kind.STATE}))
+    world_there = DeclaredFiles({item.key: item for item in there if item.kind is not Kind.STATE})
+    return build_problem(world_there, quantile, now=now)
 
 
 def _services(
@@ -121,7 +139,8 @@ def _services(
         if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
             variation = max(service.variation, expected.variation if expected else 0.0)
-            yield name, replace(service, rate_per_second=rate, min_instances=least, variation=variation)
+            posed = replace(service, rate_per_second=rate, min_instances=least, variation=variation)
+            yield name, posed if service.unserved_weight == 1.0 else by_share(posed)
 
 
 def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:

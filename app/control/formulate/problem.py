@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from app.control.domain.specs import (
     PRIORITIES,
@@ -19,8 +20,10 @@ from app.control.domain.specs import (
     purchase_of,
     quantile_of,
     rate_per_second,
+    start_seconds_of,
     unit_of,
 )
+from app.control.formulate.objective import by_share, counts_shares, priced
 from app.control.formulate.unmeasured import complete_jobs
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
@@ -64,13 +67,15 @@ POLICY_FIELDS = {
     "share_pressure": "sharePressure",
     "energy_price_per_kwh": "energyPricePerKwh",
     "power_budget_w": "powerBudgetW",
+    "planner": "planner",
 }
 
 
-def build_problem(world: DeclaredFiles, quantile: float | None = None) -> Problem:
+def build_problem(world: DeclaredFiles, quantile: float | None = None, now: datetime | None = None) -> Problem:
     """Returns the problem that a validated world of manifests states.
 
-    Uncertain values of profiles count with the policy's quantile, or with `quantile` if one is given.
+    Uncertain values of profiles count with the policy's quantile, or with `quantile` if one is given. Carbon counts as
+    at `now`, or at the State's time.
     """
     by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
     for manifest in world.manifests.values():
@@ -85,17 +90,20 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None) -> Proble
     profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
     state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
+    services = {qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]}
+    if counts_shares(policy_spec):
+        services = {name: by_share(service) for name, service in services.items()}
     return Problem(
         gpu_types=gpu_types,
         nodes=nodes,
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
-        services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
+        services=services,
         jobs={
             qualified_name(manifest): _job(manifest, units_left, quantile)
             for manifest in complete_jobs(by_kind[Kind.JOB])
         },
-        policy=planning_policy(policy_spec),
+        policy=priced(planning_policy(policy_spec), policy_spec, now or (state.now if state else None)),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
         spare={name: spec["rentable"] for name, spec in gpu_specs.items() if spec.get("rentable")},
@@ -165,7 +173,15 @@ def _demand(spec: Spec) -> Demand:
 def _profile(spec: Spec) -> Profile:
     latency_ms = {int(batch): curve(table) for batch, table in spec["latencyMs"].items()}
     memory_gib = {int(batch): memory for batch, memory in spec["memoryGib"].items()}
-    return Profile(model_of(spec), spec["variant"], gpu_type_of(spec), latency_ms, memory_gib, _demand(spec))
+    return Profile(
+        model_of(spec),
+        spec["variant"],
+        gpu_type_of(spec),
+        latency_ms,
+        memory_gib,
+        _demand(spec),
+        start_seconds_of(spec),
+    )
 
 
 def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
@@ -185,6 +201,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         priority=spec.get("priority", PRIORITIES["Service"]),
         availability=_availability(spec),
         variation=_variation(spec),
+        mean_accuracy=spec.get("meanAccuracy", 0.0),
     )
 
 

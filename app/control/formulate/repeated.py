@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
+from app.control.formulate.objective import intensity_since
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
 
@@ -34,6 +37,7 @@ class _Formulated:
             )
             and known.corrections == snapshot.corrections
             and known.nodes == snapshot.nodes
+            and _intensity_since(known) == _intensity_since(snapshot)
             and (known.in_force is snapshot.in_force or known.in_force == snapshot.in_force)
         )
 
@@ -59,6 +63,10 @@ class RepeatedQuestions:
         others = tuple(entry for entry in self._known if entry is not known)
         self._known = (_Formulated(snapshot, overspent, question), *others)[:MOST_KEPT]
         return question
+
+
+def _intensity_since(snapshot: Snapshot) -> datetime | None:
+    return intensity_since(policy_spec(snapshot.declared), snapshot.at)
 
 
 def _overspent(snapshot: Snapshot) -> frozenset[str]:

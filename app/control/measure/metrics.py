@@ -17,6 +17,11 @@ from app.http.metrics import REGISTRY
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 
 CYCLES = Counter("gpuwright_cycles", "Planning cycles, by outcome.", ["outcome"], registry=REGISTRY)
+FALLBACKS = Counter(
+    "gpuwright_fallback_plans",
+    "Plans that added what was unserved by HetSev's greedy, as the joint solver gave none.",
+    registry=REGISTRY,
+)
 PHASE_SECONDS = Histogram(
     "gpuwright_cycle_phase_seconds",
     "Time of each phase of a cycle; the phase `cycle` is the whole cycle.",
@@ -178,6 +183,8 @@ def show_rollout(began: datetime | None) -> None:
 
 def count_decision(decision: Decision) -> None:
     """Counts a recorded decision."""
+    if decision.answer.is_addition:
+        FALLBACKS.inc()
     DECISIONS.labels(PlanningLane(decision.lane).value, decision.reason or "none").inc()
     for change in CHANGES:
         INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))

@@ -24,7 +24,7 @@ from app.store.database.database import Database, Unavailable
 from app.store.fleet import loads as rows
 from app.store.fleet import observed
 from app.store.plans import corrections
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Problem, Profile, ProfileKey
 
 HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
 
@@ -102,9 +102,9 @@ class ReportListener:
             readings, self._job_readings = self._job_readings, []
         return readings
 
-    def learn(self, epoch: int, problem: Problem) -> bool:
+    def learn(self, epoch: int, problem: Problem, means: Mapping[ProfileKey, Profile]) -> bool:
         """Compares reports with the declared profiles of what runs; returns True if a correction changed."""
-        predicted, places = predict_running(problem), profile_places(problem)
+        predicted, places = predict_running(problem), profile_places(problem, means)
         now = self._database.read(clock.now)
         with self._turn:
             changed = self._drift.correct(now)

@@ -76,6 +76,11 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
             "outcome": decision.answer.outcome,
             "heldBack": [_held_back(held) for held in decision.held_back],
             "seconds": decision.answer.seconds,
+            "amounts": {
+                "resourceCost": certificate.cost.resource if certificate else None,
+                "unservedCost": certificate.cost.unserved if certificate else None,
+                "unservedPerSecond": sum(line.rate_per_second for line in plan.unserved),
+            },
         },
         cost=certificate.cost.total if certificate else None,
         bound=certificate.bound if certificate else None,

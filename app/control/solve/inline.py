@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
+from app.control.solve.adding import added
 from app.control.solve.orders import (
     FindBatches,
     Follow,
@@ -53,6 +54,10 @@ class Inline:
         except Exception as error:  # as in the solver's process
             return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
         return followed(replanner, Follow(rates))
+
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        """Returns the running plan with what it leaves unserved."""
+        return added(problem)
 
     def find_batches(
         self,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
+from solvers.planners.names import JOINT
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.parts import divided_as
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Demand, Instance, Node, Problem, Profile, Service
+from solvers.planning.problem import Demand, Instance, Knowledge, Node, Problem, Profile, RunningState, Service
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
 
@@ -32,6 +34,7 @@ class Solve:
     seconds: float | None
     work: int | None
     seed: int = 0
+    patience_seconds: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,12 @@ class MakeBatches:
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time."""
+    if order.problem.policy.planner != JOINT:
+        return _planned(order, alone=alone)
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        budget = SolveBudget(order.seconds, order.work, order.seed)
+        budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
             "kind": RecipeKind.SOLVE,
@@ -102,9 +107,37 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     return _as_outcome(made, recipe_of(order), began)
 
 
+def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
+    """Asks the planner that the policy names; what it knew is in the recipe."""
+    from solvers.planners.ask import find_plan
+
+    began, planner, state = time.monotonic(), order.problem.policy.planner, order.problem.state
+    recipe: dict[str, JSON] = {
+        "kind": RecipeKind.SOLVE,
+        "planner": planner,
+        "knowledge": dict(state.knowledge) if state else {},
+        "seed": order.seed,
+        "work": order.work,
+        "horizonMinutes": order.problem.policy.horizon_minutes,
+    }
+
+    def made() -> SolverAnswer:
+        budget = SolveBudget(order.seconds, order.work, order.seed)
+        found = find_plan(order.problem, planner, budget, alone=alone)
+        seconds = time.monotonic() - began
+        return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
+
+    return _as_outcome(made, recipe, began)
+
+
 def with_horizon(problem: Problem, minutes: float) -> Problem:
     """Returns the problem with another time within which changes are to repay their churn."""
     return replace(problem, policy=replace(problem.policy, horizon_minutes=minutes))
+
+
+def with_knowledge(problem: Problem, knowledge: Knowledge) -> Problem:
+    """Returns the problem with what planners remember."""
+    return replace(problem, state=replace(problem.state or RunningState(), knowledge=knowledge))
 
 
 def recipe_of(order: Solve) -> dict[str, JSON]:
@@ -115,6 +148,8 @@ def recipe_of(order: Solve) -> dict[str, JSON]:
 def repeated(order: Repeat) -> SolverAnswer:
     """Finds the same plan by the same steps."""
     began, recipe = time.monotonic(), order.recipe
+    if "planner" in recipe:
+        return _as_outcome(lambda: _planned_again(order), recipe, began)
 
     def made() -> SolverAnswer:
         seed, work = recipe["seed"], recipe["work"]
@@ -127,6 +162,16 @@ def repeated(order: Repeat) -> SolverAnswer:
         return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe, began)
+
+
+def _planned_again(order: Repeat) -> SolverAnswer:
+    from solvers.planners.ask import find_plan
+
+    recipe: Mapping[str, Any] = order.recipe
+    problem = with_knowledge(with_horizon(order.problem, recipe["horizonMinutes"]), recipe["knowledge"])
+    budget = SolveBudget(None, recipe["work"], recipe["seed"])
+    found = find_plan(problem, recipe["planner"], budget, bounds=False)
+    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, knowledge=found.knowledge)
 
 
 def prepared(order: Prepare) -> Replanner | PartsReplanner:

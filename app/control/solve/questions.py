@@ -18,12 +18,16 @@ class NoAnswer(Exception):
 
 
 class QuestionProcess:
-    """One process, started by the first question, that answers one question after another."""
+    """One process, started by the first question or before it, that answers one question after another."""
 
     def __init__(self, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
         self._process = SolverProcess("questions", nice, cores)
         self._places = Places(1, MOST_QUESTIONS - 1)
         self._grace_seconds = grace_seconds
+
+    def get_ready(self, order: Aside) -> None:
+        """Starts the process and gives it this order, without waiting; where that fails, a question tries again."""
+        self._process.ask(order, self._grace_seconds)
 
     def ask(self, order: Aside, seconds: float, caller: str) -> Any:
         """Returns the order's answer; WorkersBusy or NoAnswer if there is none."""

@@ -10,6 +10,7 @@ from time import monotonic
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
+from app.control.solve.adding import AddingProcess
 from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, recipe_of
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
@@ -24,7 +25,10 @@ SOONER_NICE = 5  # steps of niceness, worth three times the share of a core
 
 
 class Solver:
-    """Two warm processes, one for whole plans and one that follows rates, so that neither waits for the other."""
+    """Warm processes: one for whole plans, one that follows rates, so that neither waits for the other.
+
+    A third one adds what is missing by another method when the first gives no plan.
+    """
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
         # They share cores; a late quick step means late answers, so it has priority over a better plan.
@@ -32,6 +36,7 @@ class Solver:
             SolverProcess("full", nice, cores),
             SolverProcess("fast", max(0, nice - SOONER_NICE), cores),
         )
+        self.adding = AddingProcess(max(0, nice - SOONER_NICE), cores)
         self._grace_seconds = grace_seconds
         self._lock = Lock()
         self._bases = 0  # how many plans were prepared
@@ -52,6 +57,11 @@ class Solver:
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Starts to prepare this plan, without waiting. An earlier plan that still waits for that is dropped."""
         self._prepared(problem, plan)
+        self.adding.prepare(problem)
+
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        """Returns the running plan with what it leaves unserved, from a process of its own."""
+        return self.adding.add(problem, seconds)
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """Returns the plan with the changes that new rates need; out of time also if the plan is not prepared yet."""
@@ -90,9 +100,10 @@ class Solver:
         return _answer_of(self.full, MakeBatches(problem, plan, groups), seconds + self._grace_seconds, {})
 
     def close(self) -> None:
-        """Ends both processes."""
+        """Ends all processes."""
         self.full.close()
         self.fast.close()
+        self.adding.close()
 
     def _prepared(self, problem: Problem, plan: Plan) -> _Base:
         with self._lock:

@@ -69,15 +69,15 @@ def make_statements(facts: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
 def describe_service(
     facts: CycleFacts, service: Service, carried: float, unserved: Unserved | None
 ) -> tuple[Statement, ...]:  # fmt: skip
-    """Returns Served, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
+    """Returns Planned, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
     name = service.name
-    found = [describe_served(service, carried, unserved, facts.reasons.get(name), facts.mode)]
+    found = [describe_planned(service, carried, unserved, facts.reasons.get(name), facts.mode)]
     found.append(describe_attained(service, facts.attained.get(name)))
     degraded = facts.degraded.get(name)
     found.append(
         Statement("Degraded", TRUE, degraded.reason, degraded.message)
         if degraded
-        else Statement("Degraded", FALSE, Reason.SERVED, "the service has the capacity that it needs")
+        else Statement("Degraded", FALSE, Reason.ALL_PLANNED, "the service has the capacity that it needs")
     )
     account = facts.accounts.get(service.tenant)
     if account:
@@ -85,14 +85,14 @@ def describe_service(
     return tuple(found)
 
 
-def describe_served(
+def describe_planned(
     service: Service, carried: float, unserved: Unserved | None, why: Unserved | None, mode: str
 ) -> Statement:  # fmt: skip
-    """Describes whether the plan serves the whole rate; if not, why, and the least change that would help."""
+    """Describes whether the plan carries the whole rate; if not, why, and the least change that would help."""
     rate = service.rate_per_second
     if unserved is None:
-        return Statement("Served", TRUE, Reason.SERVED, f"the plan serves all {rate:.4g} requests a second")
-    message = f"the plan serves {carried:.4g} of {rate:.4g} requests a second"
+        return Statement("Planned", TRUE, Reason.ALL_PLANNED, f"the plan carries all {rate:.4g} requests a second")
+    message = f"the plan carries {carried:.4g} of {rate:.4g} requests a second"
     message += f"; {unserved.rate_per_second:.4g} are unserved"
     known = why or unserved
     if known.reason:
@@ -101,7 +101,7 @@ def describe_served(
         message += f"; least change that helps: {known.relaxation}"
     if mode != "auto":
         message += f"; the mode is {mode}"
-    return Statement("Served", FALSE, Reason.UNSERVED, message[:MOST_CHARACTERS])
+    return Statement("Planned", FALSE, Reason.UNSERVED, message[:MOST_CHARACTERS])
 
 
 def describe_attained(service: Service, share: float | None) -> Statement:
@@ -146,5 +146,7 @@ def describe_tenant(facts: CycleFacts, tenant: str) -> tuple[Statement, ...]:
         message = f"beyond its guarantee of {terms.guarantee_gpus:g} GPUs the tenant borrows what others leave idle"
         found.append(Statement("Entitled", TRUE, Reason.BORROWING, message))
     else:
-        found.append(Statement("Entitled", TRUE, Reason.SERVED, "the tenant may use what it needs, within its limit"))
+        found.append(
+            Statement("Entitled", TRUE, Reason.ALL_PLANNED, "the tenant may use what it needs, within its limit")
+        )
     return tuple(found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from app.control.formulate.tenants.demand import GpuUsage, gpus_per_rate, used_by_service, used_by_tenant
+from solvers.planners.names import JOINT
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.plan import Plan, Releasable
 from solvers.planning.problem import Limit, Node, Problem, Service
@@ -79,7 +80,7 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
         return None
     used = used_by_tenant(problem, used_by_service(problem, plan.instances))
     limits = {tenant: _rest(limit, used.get(tenant, GpuUsage())) for tenant, limit in problem.limits.items()}
-    policy = replace(problem.policy, pricing="gpu", power_budget_w=None)
+    policy = replace(problem.policy, pricing="gpu", power_budget_w=None, planner=JOINT)
     return replace(question, nodes=nodes, limits=limits, policy=policy)
 
 
@@ -148,4 +149,5 @@ def _rest(limit: Limit, used: GpuUsage) -> Limit:
     return Limit(
         None if gpus is None else max(gpus - used.gpus, 0.0),
         None if price is None else max(price - used.price_per_hour, 0.0),
+        limit.source,
     )

@@ -16,6 +16,16 @@ from app.store.plans import plan_reads
 
 CampaignState = Literal["waiting", "measuring", "done", "stopped", "failed"]
 LIVE = ("waiting", "measuring")
+MOST_MEETINGS = 1000  # that pressures and sensitivities are found from
+
+
+class NeighbourModel(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A variant whose copies run beside the measured one."""
+
+    model: str
+    variant: str
+    template: str
+    args: dict[str, str | int | float | bool] = {}
 
 
 class CampaignRequest(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -29,6 +39,7 @@ class CampaignRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     least_seconds: float
     watched: tuple[str, ...] = ()  # services that ran on the node when it was asked for
     unserved: tuple[str, ...] = ()  # services that were not fully served even then
+    neighbours: tuple[NeighbourModel, ...] = ()  # beside which the model is measured; empty: alone
 
 
 class SettingFailure(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -59,6 +70,11 @@ class Campaign:
     ended_at: datetime | None
     pending: CopySetting | None  # given to the node, not measured yet
     failures: tuple[SettingFailure, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The measured variant and its neighbours."""
+        return [f"{self.model}/{self.variant}", *(f"{one.model}/{one.variant}" for one in self.request.neighbours)]
 
     @property
     def is_live(self) -> bool:
@@ -123,6 +139,14 @@ CLEAR = statement("clear_pending", "UPDATE campaign SET pending = NULL WHERE id 
 MEASURED = statement(
     "measurements_of_campaign",
     "SELECT measured FROM campaign_measurement WHERE campaign = :campaign ORDER BY sequence",
+)
+MEETINGS = statement(
+    "meetings_on_gpu_type",
+    """
+    SELECT measured FROM campaign_measurement JOIN campaign ON campaign.id = campaign_measurement.campaign
+    WHERE campaign.gpu_type = :gpu_type AND campaign.asked_at <= :asked_at AND measured -> 'met' IS NOT NULL
+    ORDER BY campaign.asked_at DESC, campaign.id, sequence LIMIT :limit
+    """,
 )
 FORGET = statement("forget_campaigns", "DELETE FROM campaign WHERE ended_at < moment() - CAST(:after AS interval)")
 
@@ -203,6 +227,12 @@ def measurements(connection: Connection, campaign_id: str) -> list[MeasuredSetti
     """Returns the measurements in the order in which they were taken."""
     rows = connection.execute(MEASURED, {"campaign": campaign_id})
     return [msgspec.convert(row.measured, MeasuredSetting) for row in rows]
+
+
+def meetings(connection: Connection, gpu_type: str, asked_at: datetime) -> list[MeasuredSetting]:
+    """Returns the newest measurements beside neighbours on a GPU type, of campaigns asked for until then."""
+    values = {"gpu_type": gpu_type, "asked_at": asked_at, "limit": MOST_MEETINGS}
+    return [msgspec.convert(row.measured, MeasuredSetting) for row in connection.execute(MEETINGS, values)]
 
 
 def forget(connection: Connection, after: timedelta) -> None:

@@ -13,7 +13,7 @@ from app.store.plans.plans import IS_IN_FORCE
 
 STREAM = "wake"
 HEAD = """generation, epoch, at, lane, state, reason, message, base, method, cost, bound, gap, changes, services,
-        decided_by, decided_at, asked, rollout"""
+        decided_by, decided_at, asked, rollout, solved_by -> 'amounts' AS amounts"""
 
 PAGE = statement(
     "page_of_plans",

@@ -19,7 +19,7 @@ UNSERVED = statement(
     """
     SELECT tenant || '/' || name FROM object WHERE kind = 'Service' AND EXISTS (
         SELECT FROM jsonb_array_elements(status -> 'conditions') AS condition
-        WHERE condition ->> 'type' = 'Served' AND condition ->> 'status' = 'False'
+        WHERE condition ->> 'type' = 'Planned' AND condition ->> 'status' = 'False'
           AND CAST(condition ->> 'lastTransitionTime' AS timestamptz) <= moment() - CAST(:since AS interval))
     ORDER BY tenant, name
     """,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import numpy as np
@@ -69,15 +70,22 @@ def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementIn
     return picked
 
 
-def schedule(problem: PlacementProblem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
-    """Places the pending instances round by round. An instance that fits nowhere stays pending for a later call."""
-    rooms = Rooms(problem)
-    pending = tuple(sorted(problem.pending, key=lambda instance: instance.name))
+def in_fair_order(
+    instances: Sequence[PlacementInstance], k: int = QUEUES, beta: int = BUFFER, seed: int = 0
+) -> Iterator[PlacementInstance]:
+    """Yields pending instances in the order in which they are placed: buffer by buffer out of k queues."""
+    pending = tuple(sorted(instances, key=lambda instance: instance.name))
     clusters = k_means(features(pending), k, seed) if pending else []
     queues = [[instance for instance, c in zip(pending, clusters, strict=True) if c == index] for index in range(k)]
     while any(queues):
-        for instance in buffer(queues, beta):
-            able = rooms.candidates(instance)
-            if able:  # worst fit: the emptiest GPU keeps interference low
-                rooms.put(instance, min(able, key=lambda gpu: (-rooms.free_gib[gpu.name], gpu.name)))
+        yield from buffer(queues, beta)
+
+
+def schedule(problem: PlacementProblem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
+    """Places the pending instances round by round. An instance that fits nowhere stays pending for a later call."""
+    rooms = Rooms(problem)
+    for instance in in_fair_order(problem.pending, k, beta, seed):
+        able = rooms.candidates(instance)
+        if able:  # worst fit: the emptiest GPU keeps interference low
+            rooms.put(instance, min(able, key=lambda gpu: (-rooms.free_gib[gpu.name], gpu.name)))
     return rooms.placement

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from solvers.hetsev.scaling import greedy
-from solvers.hetsev.scaling.problem import ScalingProblem
+from solvers.hetsev.scaling.problem import Actions, ScalingProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +26,42 @@ class ScalingWatch:
     spare_since: float | None = None
 
 
+def is_saturated(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> bool:
+    """Returns whether the load exceeds this share of what the instances can serve, by more than rounding."""
+    return greedy.capacity(problem, counts) * saturation * (1 + greedy.EXACTLY) < problem.arrivals_per_second
+
+
+Starting = Callable[[ScalingProblem, dict[str, int], float], Actions]
+"""Chooses what to start so that the load is within a saturation: problem, counts by type, saturation."""
+
+
+def start_one_type(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> Actions:
+    """HetSev's selection policy: as many of the cheapest type as needed."""
+    choice = greedy.out(problem, counts, saturation)
+    return {choice[0]: choice[1]} if choice else {}
+
+
 def decide(
-    problem: ScalingProblem, watch: ScalingWatch, now_seconds: float, rules: ScalingRules = ScalingRules()
-) -> tuple[dict[str, int], ScalingWatch]:
+    problem: ScalingProblem,
+    watch: ScalingWatch,
+    now_seconds: float,
+    rules: ScalingRules = ScalingRules(),
+    start: Starting = start_one_type,
+) -> tuple[Actions, ScalingWatch]:
     """Returns the instances to start or stop now, and the state for the next decision.
 
-    Scale out: when the saturation was over the threshold for the whole holding time, add instances of one type until
+    Scale out: when the saturation was over the threshold for the whole holding time, add what `start` chooses, so that
     it is back under it. Scale in: when an instance was spare for the whole cool-down, stop the dearest such instance
     and restart the cool-down. A running instance is never replaced by one of a cheaper type."""
     counts = {kind.name: kind.running for kind in problem.types}
-    if greedy.capacity(problem, counts) * rules.saturation < problem.arrivals_per_second:
+    if is_saturated(problem, counts, rules.saturation):
         since = now_seconds if watch.over_since is None else watch.over_since
         if now_seconds - since < rules.held_seconds:
             return {}, ScalingWatch(over_since=since)
-        choice = greedy.out(problem, counts, rules.saturation)
-        if choice is None:  # nothing fits: the start stays overdue
+        started = start(problem, counts, rules.saturation)
+        if not started:  # nothing fits: the start stays overdue
             return {}, ScalingWatch(over_since=since)
-        return {choice[0]: choice[1]}, ScalingWatch()
+        return started, ScalingWatch()
     name = greedy.dearest_removable(problem, counts, rules.saturation)
     if name is None:
         return {}, ScalingWatch()

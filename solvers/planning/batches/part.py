@@ -116,5 +116,6 @@ def _limits(d: RunningBoard, services: Collection[Service]) -> dict[str, Limit]:
         found[tenant] = Limit(
             None if limit.gpus is None else max(0.0, float(d.x.gpus_left[number])),
             None if limit.price_per_hour is None else max(0.0, float(d.x.price_left[number])),
+            limit.source,
         )
     return found

@@ -32,6 +32,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
         "where availability places instances": any(
             service.availability.binds(service.min_instances) for service in t.problem.services.values()
         ),
+        "promised mean accuracies": any(service.mean_accuracy for service in t.problem.services.values()),
         "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),
         "the power budget": policy.power_budget_w is not None,
         "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),

@@ -27,8 +27,8 @@ def applies(t: Tables) -> bool:
 def is_whole(t: Tables) -> bool:
     """Tells if the search covers every rule that can bind.
 
-    It ignores minInstances, availability, CPU and host memory of nodes, tenants' limits, energy and the fleet's watts:
-    without them a bound stays a bound, but the plan found may break them.
+    It ignores minInstances, availability, mean accuracies, CPU and host memory of nodes, tenants' limits, energy and
+    the fleet's watts: without them a bound stays a bound, but the plan found may break them.
     """
     problem = t.problem
     cores = float(t.cpu_cores.sum())
@@ -41,6 +41,7 @@ def is_whole(t: Tables) -> bool:
         roomy
         and not (t.min_instances > 1).any()
         and not any(service.availability.binds(service.min_instances) for service in problem.services.values())
+        and not any(service.mean_accuracy for service in problem.services.values())
         and not problem.limits
         and problem.policy.energy_price_per_kwh == 0
         and problem.policy.power_budget_w is None

@@ -58,7 +58,8 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
     """Adds a reason to each unserved service: a full explanation for the most expensive, a short one for the rest."""
 
     def by_loss(unserved: Unserved) -> tuple[float, str]:
-        loss = problem.services[unserved.service].priority * max(unserved.rate_per_second, 1.0)
+        service = problem.services[unserved.service]
+        loss = service.priority * service.unserved_weight * max(unserved.rate_per_second, 1.0)
         return (-loss, unserved.service)
 
     dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:FULL_SERVICES]]

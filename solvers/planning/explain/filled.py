@@ -22,7 +22,8 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
 
     def missed(name_and_rate: tuple[str, float]) -> tuple[float, str]:
         name, rate = name_and_rate
-        return (-problem.services[name].priority * max(rate, 1.0), name)
+        service = problem.services[name]
+        return (-service.priority * service.unserved_weight * max(rate, 1.0), name)
 
     known, notes, reader = None, Notes(Meter(steps)), Reader(problem)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil, inf
 
@@ -69,15 +69,16 @@ def min_instances(case: RelaxedCase, below: float) -> Proposal | None:
 def tenant_limit(case: RelaxedCase, below: float) -> Proposal | None:
     """A higher limit of its tenant: of GPUs, or of price; of both where neither alone helps"""
     limit = case.terms.limit
-    if limit is None:
+    if limit is None or limit.source == "budget":  # a larger budget lifts that, by an amount that time decides
         return None
 
     def helping(*ways: tuple[str, ...]) -> list[tuple[tuple[str, ...], Offer]]:
         """Returns the limits without which it is served, each with the offer."""
-        lifted = [(names, find_whole_offer(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
+        lifted = [(names, find_whole_offer(case.under(limit=_changed(limit, dict.fromkeys(names))))) for names in ways]
         return [(names, found) for names, found in lifted if found]
 
-    alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
+    own = ("gpus", "price_per_hour") if limit.source == "declared" else ("price_per_hour",)  # a share is not declared
+    alone = [(name,) for name in own if getattr(limit, name) is not None]
     ways = helping(*alone) or (helping(("gpus", "price_per_hour")) if len(alone) == 2 else [])
     raised = [raise_ for names, found in ways if (raise_ := _raised(case, limit, names, found, below))]
     return min(raised, key=lambda proposal: proposal.relative, default=None)
@@ -106,11 +107,16 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
     return propose("powerBudgetW", words, _part_raised([now], budget), more(budget[0]))
 
 
+def _changed(limit: Limit, values: Mapping[str, float | None]) -> Limit:
+    """Returns the limit with other GPUs or another price; it still comes from where it came from."""
+    return Limit(values.get("gpus", limit.gpus), values.get("price_per_hour", limit.price_per_hour), limit.source)
+
+
 def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
     """Finds the least raise of these limits that serves the service; without them it is served as in `found`."""
 
     def under(values: list[float]) -> RelaxedCase:
-        return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
+        return case.under(limit=_changed(limit, dict(zip(names, values, strict=True))))
 
     capacity, service = case.if_joined if found.staying else case.if_replaced, case.terms.service
     assert capacity

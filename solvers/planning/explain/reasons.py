@@ -20,6 +20,13 @@ from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
 
+LIMITED = "the limit of"
+LIMITED_BY = {  # by the source of a limit
+    "declared": LIMITED,
+    "share": "GPUs are short, and what guarantees leave of them for",
+    "budget": "the budget is used up of",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UnservedReason:
@@ -100,7 +107,7 @@ def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) 
         return UnservedReason(_full(case, fleet, able, so_far))
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH_SHARE:
-        raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
+        raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith(LIMITED) else None
         return UnservedReason(f"{words}; {raised.words} would be enough" if raised and confirm(raised) else words)
     return UnservedReason(f"{words}; without this limit, {_carries(case, most)}")
 
@@ -166,7 +173,7 @@ def _limit_words(known: FreeCapacity, tenant: str, limit: Limit) -> str:
     gpus, price = known.gpus_taken.get(tenant, 0.0), known.price_taken.get(tenant, 0.0)
     limits = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
     limits += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
-    return f"the limit of tenant {tenant}, {' and '.join(limits)}"
+    return f"{LIMITED_BY[limit.source]} tenant {tenant}, {' and '.join(limits)}"
 
 
 def _budget_words(known: FreeCapacity, policy: Policy) -> str:

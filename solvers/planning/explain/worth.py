@@ -62,7 +62,8 @@ def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
 
 def _missed(case: RelaxedCase) -> float:
     """Returns the unserved rate as it is priced."""
-    return max(1.0, *(u.rate_per_second for u in case.plan.unserved if u.service == case.name))
+    missed = max(1.0, *(u.rate_per_second for u in case.plan.unserved if u.service == case.name))
+    return missed * case.terms.service.unserved_weight
 
 
 def resource_cost(case: RelaxedCase, plan: Plan, at: set[str]) -> float:

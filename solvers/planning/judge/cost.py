@@ -21,24 +21,24 @@ def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
 
     pricing gpu: its price, or nothing on a node that is billed whole: `node_costs` has it. pricing share: price x
     max(sum of SM% / 100, sum of memory / its memory), the whole price where a dedicated service runs. Where something
-    outside the problem pays for the node: a millionth of it.
-    Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
+    outside the problem pays for the node: a millionth of it. The objective weighs all of these.
+    Energy: (idleW + busy watts) / 1000 x what the objective makes of a kilowatt-hour.
     """
     if not gpu.residents:
         return 0.0
     energy = (gpu.type.idle_w + busy_w) / 1000 * policy.energy_price_per_kwh
     if is_billed_whole(gpu.node, policy):
         return energy
-    return gpu_price(gpu.node) * used_part(gpu, policy) + energy
+    return gpu_price(gpu.node) * used_part(gpu, policy) * policy.money_weight + energy
 
 
-def node_costs(node: Node, gpus: Sequence[JudgedGpu]) -> tuple[float, float]:
+def node_costs(node: Node, gpus: Sequence[JudgedGpu], policy: Policy) -> tuple[float, float]:
     """Returns what services pay for all of a node that is billed whole, and what jobs pay: each its price or nothing.
 
     Services pay if one of them runs on any of `gpus`, which are those of its GPUs that hold anything.
     """
     if any(gpu.residents for gpu in gpus):
-        return whole_price(node), 0.0
+        return whole_price(node) * policy.money_weight, 0.0
     return 0.0, whole_price(node) if is_node_opened_for_jobs(node, gpus) else 0.0
 
 
@@ -76,9 +76,10 @@ def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], claims
 
 
 def unserved_cost(service: Service, policy: Policy, claims: Sequence[Unserved]) -> float:
-    """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
+    """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any; an objective may weigh it"""
     rate = unserved_rate(service, claims)
-    return policy.unserved_price * service.priority / 100 * max(rate, 1.0) if rate > 0 else 0.0
+    price = policy.unserved_price * service.priority / 100 * service.unserved_weight
+    return price * max(rate, 1.0) if rate > 0 else 0.0
 
 
 def busy_share(line: Resident) -> float:

@@ -259,11 +259,11 @@ class JudgedPlan:
 
     def _judge_node(self, name: str) -> None:
         if name in self._lines.by_node:
-            node, on_it = self.problem.nodes[name], list(self._lines.by_node[name].values())
+            node, on_it, policy = self.problem.nodes[name], [*self._lines.by_node[name].values()], self.problem.policy
             self._broken.note(("node", name), name, gpus.NODE_RULES, self.problem, node, on_it)
-            if is_billed_whole(node, self.problem.policy):
+            if is_billed_whole(node, policy):
                 whole = (name, cost.WHOLE_NODE)
-                self._resource_cost[whole], self._job_gpu_cost[whole] = cost.node_costs(node, on_it)
+                self._resource_cost[whole], self._job_gpu_cost[whole] = cost.node_costs(node, on_it, policy)
 
     def _judge_service(self, name: str) -> None:
         service = self.problem.services.get(name)

@@ -133,6 +133,20 @@ def spot_within_share(
     return f"{on_spot:.6g} of {served:.6g} a second run on spot nodes, over maxSpotShare {share:g}"
 
 
+def mean_accuracy_kept(
+    problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
+) -> str | None:
+    """sum of rate x accuracy of its variant >= meanAccuracy x sum of the rates"""
+    if not service.mean_accuracy or not lines:
+        return None
+    known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
+    served = fsum(line.instance.rate_per_second for line in lines)
+    reached = fsum(line.instance.rate_per_second * known.get(line.instance.variant, 0.0) for line in lines)
+    if reached >= service.mean_accuracy * served * (1 - SUM_SHARE):
+        return None
+    return f"its requests have a mean accuracy of {reached / served:.6g}, below meanAccuracy {service.mean_accuracy:g}"
+
+
 def _is_spot(problem: Problem, node: str) -> bool:
     return node in problem.nodes and problem.nodes[node].purchase == "spot"
 
@@ -149,6 +163,7 @@ RULES = (
     largest_apart,
     survives_a_node,
     spot_within_share,
+    mean_accuracy_kept,
 )
 
 # A quick step may break these to serve more; the next whole plan keeps them again.

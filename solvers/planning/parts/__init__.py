@@ -4,7 +4,7 @@ Every part has its own nodes, so that whatever the planner does with the parts, 
 """
 
 from solvers.planning.parts.choose import divided, divided_as, is_served
-from solvers.planning.parts.divide import Division
+from solvers.planning.parts.division import Division
 from solvers.planning.parts.join import joined
 
 __all__ = ["Division", "divided", "divided_as", "is_served", "joined"]

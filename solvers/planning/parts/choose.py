@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from math import inf
 
 from solvers.planning.judge import judge_services
-from solvers.planning.parts.divide import MOST_ZONES, Divider, Division, divider
-from solvers.planning.plan import Plan
+from solvers.planning.parts.divide import MOST_ZONES, Divider, divider
+from solvers.planning.parts.division import Division
+from solvers.planning.parts.join import joined
+from solvers.planning.parts.mixes import cheapest_mixes
+from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Problem
-from solvers.planning.search.drafts import drafts, prepare
+from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.promise import keep
-from solvers.planning.search.tables import tables
+from solvers.planning.search.realise import instances
+from solvers.planning.search.tables import Tables, tables
 
 SMALL_GPUS = 32  # of a fleet: as many are divided in several ways
 TURNS = 3
 SMALL_WORK = 4  # steps of the search, by which divisions of a small fleet are compared
 MOST_WORK = 16  # of them where the first leaves something unserved
+HALVINGS = 6  # of the rates of mixed services, where the fleet cannot carry them
 MISFIT_WEIGHT = 0.2  # of the cost, for a division in which nothing that runs could stay
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Worth:
+    """The result of a quick search for the plan of a division: less is better."""
+
+    is_short: bool  # something is left unserved
+    lacks_parts: bool  # of mixed services: how much of the other part counts is known only at the end of a search
+    cost: float
+
+
+NOTHING_FOUND = _Worth(is_short=True, lacks_parts=True, cost=inf)
 
 
 def divided(problem: Problem) -> Division | None:
@@ -30,17 +47,21 @@ def divided(problem: Problem) -> Division | None:
     if begun is None:
         return None
     is_small = _is_small(problem)
+    work = SMALL_WORK if is_small else 1
     survives = any(service.availability.survive_nodes for service in begun.services.values())
-    best, least = None, (True, inf)
+    best, least = None, NOTHING_FOUND
     for keeps_slos in (True, False) if survives else (True,):
-        for way in _ways(begun) if is_small else (begun,):
-            division = replace(way, keeps_slos=keeps_slos).division()
-            is_short, cost = _weighed(division, SMALL_WORK if is_small else 1)
-            found = (is_short, cost * (1 + MISFIT_WEIGHT * division.misfit_share))
+        begun = replace(begun, keeps_slos=keeps_slos)
+        for way in _all_ways(begun, is_small):
+            division = way.division()
+            found = _weighed(division, work)
             if best is None or found < least:
                 best, least = division, found
-        if not least[0]:
+        if not least.is_short:
             break
+    for found, division in _partly(begun, work) if least.is_short else ():
+        if found < least:
+            best, least = division, found
     return best
 
 
@@ -55,6 +76,36 @@ def _ways(begun: Divider) -> Iterator[Divider]:
             yield replace(begun, most_zones=most, zone_by_node=by_node, turn=turn)
 
 
+def _all_ways(begun: Divider, is_small: bool) -> Iterator[Divider]:
+    """Yields ways to divide services for availability, and ways to mix variants, by what runs and by estimate.
+
+    In a large fleet shares of GPUs are worth what they cost; in a small one, quick searches tell more than estimates.
+    """
+    if begun.services or begun.mixes or not begun.mixable:
+        yield from _ways(begun) if is_small and begun.services else (begun,)
+    if begun.mixable and begun.asked is not None:
+        tried = [cheapest_mixes(begun.asked, begun.mixable, alone=False)]
+        if is_small:
+            tried += [{}, cheapest_mixes(begun.asked, begun.mixable, alone=True)]
+        yield from (begun.mixed(mixes) for number, mixes in enumerate(tried) if mixes not in tried[:number])
+
+
+def _partly(begun: Divider, work: int) -> Iterator[tuple[_Worth, Division]]:
+    """Yields divisions in which mixed services have smaller rates, halving what is left until both parts fit."""
+    if not begun.mixable or begun.asked is None:
+        return
+    for alone in (False, True):
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            served = (low + high) / 2
+            rates = {name: begun.asked.services[name].rate_per_second * served for name in begun.mixable}
+            mixes = cheapest_mixes(begun.asked.with_rates(rates), begun.mixable, alone=alone)
+            division = begun.mixed({name: replace(mix, served=served) for name, mix in mixes.items()}).division()
+            found = _weighed(division, work)
+            yield found, division
+            low, high = (served, high) if not found.lacks_parts else (low, served)
+
+
 def is_served(problem: Problem) -> bool:
     """Tells if a quick search finds a plan that serves everything by the rules, which do not ask for SLOs in a loss."""
     begun = divider(problem, problem.state.running if problem.state else ())
@@ -64,21 +115,43 @@ def is_served(problem: Problem) -> bool:
     is_small = _is_small(problem)
     work = SMALL_WORK if is_small else 1
     divisions = (way.division() for way in (_ways(begun) if is_small else (begun,)))
-    return any(not division.impossible and not _weighed(division, work)[0] for division in divisions)
+    return any(not division.impossible and not _weighed(division, work).is_short for division in divisions)
 
 
-def _weighed(division: Division, work: int) -> tuple[bool, float]:
-    """Returns whether anything is left unserved, and about what the plan of a division costs."""
-    missed = [division.whole.services[name] for name in division.impossible]
-    price = division.whole.policy.unserved_price
-    beside = sum(price * service.priority / 100 * max(service.rate_per_second, 1.0) for service in missed)
-    best = (True, inf)
-    for draft in drafts(prepare(tables(division.problem)), 0):
+def _weighed(division: Division, work: int) -> _Worth:
+    """Returns about what the plan of a division costs; more where nothing that runs could stay."""
+    beside = _price_of(division.whole, division.unserved())
+    misfit = 1 + MISFIT_WEIGHT * division.misfit_share
+    t, best = tables(division.problem), NOTHING_FOUND
+    for draft in drafts(prepare(t), 0):
         if draft.method:
-            best = min(best, (bool(missed) or not draft.ends_the_beginning, draft.cost + beside))
-        if draft.work >= (work if not best[0] else max(work, MOST_WORK)):
+            is_short, cost, missed = not draft.ends_the_beginning, draft.cost + beside, 0
+            if division.mixed and (is_short or division.is_part_of_rates):
+                more, missed = _lost_by_mixing(division, t, draft)
+                is_short, cost = is_short or division.is_part_of_rates, cost + more
+                best = NOTHING_FOUND  # the search goes by what parts cost: its last draft counts
+            best = min(best, _Worth(bool(division.impossible) or is_short, missed > 0, cost * misfit))
+        if draft.work >= (work if not best.is_short else max(work, MOST_WORK)):
             break
     return best
+
+
+def _lost_by_mixing(division: Division, t: Tables, draft: SearchDraft) -> tuple[float, int]:
+    """Returns the price of what mixed services lack beyond what their parts lack, and how many parts lack something.
+
+    Where a part lacks accurate instances, the other one must serve less, too.
+    """
+    parts = {part.name for name in division.mixed for part in division.parts[name]}
+    services = ServicePlan(*instances(t, draft.placed), "")
+    lacking = [entry for entry in services.unserved if entry.service in parts]
+    whole = [entry for entry in joined(division, services).unserved if entry.service in division.mixed]
+    return _price_of(division.whole, whole) - _price_of(division.problem, lacking), len(lacking)
+
+
+def _price_of(problem: Problem, unserved: Iterable[Unserved]) -> float:
+    services, price = problem.services, problem.policy.unserved_price
+    missed = ((services[entry.service], max(entry.rate_per_second, 1.0)) for entry in unserved)
+    return sum(price * service.priority / 100 * service.unserved_weight * rate for service, rate in missed)
 
 
 def divided_as(problem: Problem, plan: Plan) -> Division | None:

@@ -6,122 +6,36 @@ of what it could carry at utilization 0.95: without any one zone, the others car
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from random import Random
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, UsedLoad
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
+from solvers.planning.parts.division import Division, Part
 from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.parts.groups import SPOT, Grouping, by_region, least_groups, rate_of_part
+from solvers.planning.parts.mixes import Mix, accurate_alone, mixes_of, promised
 from solvers.planning.parts.zones import zones
-from solvers.planning.plan import Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
 
-FITS_FACTOR = 1.2  # of its rate, that a part may hold already
 MOST_ZONES = 4  # more save little capacity, and leave the planner few GPUs to choose from in each
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a service, which the planner places like a service."""
-
-    name: str
-    group: int  # parts of one group may fail together
-    share: float  # of the service's rate
-    kept: float  # of what it could carry when a node is lost: it uses so much
-    cells: frozenset[str]  # the groups of nodes that may run it
-
-
-@dataclass(frozen=True)
-class Division:
-    """A problem with its services divided."""
-
-    whole: Problem
-    problem: Problem
-    parts: Mapping[str, tuple[Part, ...]]  # by service
-    impossible: Mapping[str, str]  # services that no nodes can run by their rules, and why
-
-    def of_parts(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Returns these instances as those of parts, without those that run where no part may."""
-        found, filled = [], dict.fromkeys((part.name for parts in self.parts.values() for part in parts), 0.0)
-        for line in instances:
-            parts = self.parts.get(line.service)
-            if parts is None:
-                if line.service not in self.impossible:
-                    found.append(line)
-                continue
-            cell = self.problem.nodes[line.node].cell
-            able = [part for part in parts if cell in part.cells]
-            if not able:
-                continue
-            rate = line.rate_per_second
-            whole = self.whole.services[line.service].rate_per_second
-            least = min(able, key=lambda part: (len(part.cells), filled[part.name] >= part.share * whole * (1 - 1e-9)))
-            part = next((p for p in able if filled[p.name] + rate <= p.share * whole * (1 + 1e-6)), least)
-            filled[part.name] += rate
-            found.append(replace(line, service=part.name, rate_per_second=rate))
-        return found
-
-    @property
-    def beside_jobs(self) -> Problem:
-        """Returns the whole problem in which services keep what they need for a loss, so that no job takes it."""
-        changed = {}
-        for name, parts in self.parts.items():
-            used = min((self.problem.services[part.name].used_load for part in parts), key=lambda load: load.most)
-            changed[name] = replace(self.whole.services[name], used_load=used)
-        return replace(self.whole, services={**self.whole.services, **changed})
-
-    @cached_property
-    def misfit_share(self) -> float:
-        """Returns the part of the rates that run where they could not stay: where no part may, or too much for one."""
-        running = [line for line in _running(self.whole) if line.service in self.parts]
-        total = sum(line.rate_per_second for line in running)
-        held: dict[str, float] = defaultdict(float)
-        for line in self.of_parts(running):
-            held[line.service] += line.rate_per_second
-        fits = sum(
-            min(held[part.name], self.whole.services[name].rate_per_second * part.share * FITS_FACTOR)
-            for name, parts in self.parts.items()
-            for part in parts
-        )
-        return 1 - min(1.0, fits / total) if total > 0 else 0.0
-
-    def of_plan(self, plan: Plan) -> Plan:
-        """Returns a plan of the whole services as one of their parts."""
-        instances = self.of_parts(plan.instances)
-        kept = [entry for entry in plan.unserved if entry.service in self.problem.services]
-        divided = {part.name for parts in self.parts.values() for part in parts}
-        missing = [entry for entry in unserved_rest(self.problem, instances) if entry.service in divided]
-        return replace(plan, instances=tuple(instances), unserved=(*kept, *missing))
-
-    def of_rates(self, rates: Mapping[str, float]) -> dict[str, float]:
-        """Returns rates of whole services as those of their parts."""
-        found: dict[str, float] = {}
-        for name, rate in rates.items():
-            if name not in self.impossible:
-                found |= {part.name: rate * part.share for part in self.parts.get(name, ())} or {name: rate}
-        return found
-
-    def unserved(self) -> list[Unserved]:
-        """Returns the services that no nodes can run by their rules."""
-        return [
-            Unserved(name, self.whole.services[name].rate_per_second, reason)
-            for name, reason in self.impossible.items()
-        ]
-
-
-def _running(problem: Problem) -> Sequence[Instance]:
-    return problem.state.running if problem.state else ()
-
-
 def divider(problem: Problem, running: Sequence[Instance]) -> Divider | None:
-    """Returns what divides the services so that what runs fits as it is; None where no service asks for it."""
+    """Returns what divides the services so that what runs fits as it is; None where no service asks for it.
+
+    Variants are mixed only where no other rule asks how instances share the rate.
+    """
     bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
-    return Divider(problem, bound, estimate(problem), running) if bound else None
+    promises = promised(problem)
+    if not bound and not promises:
+        return None
+    able = [name for name, service in promises.items() if name not in bound and service.min_instances == 1]
+    mixes = mixes_of(problem, able, running)
+    alone = accurate_alone(problem, [name for name in promises if name not in mixes])
+    return Divider(alone, bound, estimate(alone), running, mixes=mixes, mixable=tuple(able), asked=problem)
 
 
 @dataclass(frozen=True)
@@ -136,6 +50,16 @@ class Divider:
     most_zones: int = MOST_ZONES
     zone_by_node: bool = False  # each node is a zone
     turn: int = 0  # another one puts parts into other zones
+    mixes: Mapping[str, Mix] = field(default_factory=dict)  # else accurate variants alone
+    mixable: tuple[str, ...] = ()  # services that may mix variants
+    asked: Problem | None = None  # with all variants
+
+    def mixed(self, mixes: Mapping[str, Mix]) -> Divider:
+        """Returns the same with other mixes of variants."""
+        assert self.asked is not None
+        alone = accurate_alone(self.asked, [name for name in promised(self.asked) if name not in mixes])
+        services = {name: alone.services[name] for name in self.services}
+        return replace(self, problem=alone, services=services, estimate=estimate(alone), mixes=mixes)
 
     def division(self) -> Division:
         """Returns the problem with the services divided."""
@@ -159,9 +83,15 @@ class Divider:
                 impossible[name] = groups
             else:
                 parts[name] = tuple(self._parts(self.services[name], groups, cell))
-        services = {name: s for name, s in self.problem.services.items() if name not in self.services}
+        everywhere = frozenset(cell.values())
+        for name, mix in self.mixes.items():
+            parts[name] = tuple(
+                Part(f"{name}#{number}", 0, share, 1.0, everywhere, variants)
+                for number, (variants, share) in enumerate(mix.parts, start=1)
+            )
+        services = {name: s for name, s in self.problem.services.items() if name not in parts | impossible}
         for name, of in parts.items():
-            services |= {part.name: self._service(self.services[name], part, of) for part in of}
+            services |= {part.name: self._service(self.problem.services[name], part, of) for part in of}
         found = replace(
             self.problem,
             nodes={name: replace(node, cell=cell[name]) for name, node in nodes.items()},
@@ -254,6 +184,8 @@ class Divider:
         return replace(
             service,
             name=part.name,
+            variants=service.variants if part.variants is None else part.variants,
+            mean_accuracy=0.0,
             rate_per_second=service.rate_per_second * part.share,
             min_instances=least,
             priority=max(1, round(service.priority * lost)),

@@ -46,6 +46,12 @@ class Estimate:
                 best = min(best, self._taken(offer, rate) * price[site])
         return best
 
+    def most_rates(self, service: str) -> set[float]:
+        """Returns the most that one instance of the service carries, for each kind of node and variant."""
+        number = self.t.number_of[service]
+        rates = (self.rates[offer].max() for key, of in self.offers.items() if key[0] == number for offer in of)
+        return {float(rate) for rate in rates if rate > 0}
+
     def _taken(self, offer: int, rate: float) -> float:
         """Returns the GPUs, in parts, that carry this rate by an offer."""
         key = (offer, rate)
@@ -56,16 +62,16 @@ class Estimate:
         return self.known[key]
 
 
-def estimate(problem: Problem) -> Estimate:
-    """Tabulates the rates of all services on all kinds of nodes."""
+def estimate(problem: Problem, *, alone: bool = False) -> Estimate:
+    """Tabulates the rates of all services on all kinds of nodes, beside usual neighbours or alone on whole GPUs."""
     t = tables(problem)
     w = world(t)
     w = w._replace(most_rate=np.full(len(t.services), np.inf))
-    tabled = tabulated(t, w, STEP_SM_PERCENT, usual_levels(t, LEVEL_SHARES))
+    tabled = tabulated(t, w, STEP_SM_PERCENT, usual_levels(t, (0.0,) if alone else LEVEL_SHARES))
     rates = tabled.rates[:, 0, :]
     shares = np.broadcast_to(tabled.sms / 100.0, rates.shape).copy()
     if len(t.offer_service):
-        shares[t.is_dedicated[t.offer_service]] = 1.0
+        shares[t.is_dedicated[t.offer_service] | alone] = 1.0
     sites = {name: pool.site for pool in t.pools for name, _ in pool.gpus}
     offers: dict[tuple[int, int], list[int]] = defaultdict(list)
     site_of = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start)).tolist()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from solvers.planning.judge import judge
 from solvers.planning.parts.choose import divided_as
-from solvers.planning.parts.divide import Division
+from solvers.planning.parts.division import Division
 from solvers.planning.parts.join import joined
 from solvers.planning.plan import Changes, Plan, ServicePlan
 from solvers.planning.problem import Problem

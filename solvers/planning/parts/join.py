@@ -10,8 +10,9 @@ from itertools import count
 import numpy as np
 
 from solvers.latency import latency_at
-from solvers.planning.parts.divide import Division, Part
+from solvers.planning.parts.division import Division, Part
 from solvers.planning.parts.groups import SPOT
+from solvers.planning.parts.mixes import kept_shares
 from solvers.planning.plan import NONE_UNSERVED_SHARE, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.rates import even
@@ -72,6 +73,10 @@ def _carried(
     on_spot = min(spot * served / (firm + spot), share * served)
     factor = np.where(is_spot, on_spot / max(spot, 1e-300), (served - on_spot) / max(firm, 1e-300))
     rates = planned * factor
+    if service.name in division.mixed:
+        rates = rates * kept_shares(division.whole, service, lines, rates)
+        lines = [line for line, rate in zip(lines, rates.tolist(), strict=True) if rate > 0]
+        rates = rates[rates > 0]
     keys = [_apart(division.whole, service, line) for line in lines]
     if service.min_instances > 1 and not _leads(rates, keys, service.min_instances):
         rates = _led(np.maximum(planned, rates), keys, served, service.min_instances)

@@ -33,6 +33,7 @@ def node_bill(t: Tables, board: Board) -> NodeBill:
     """Returns the bill of a fleet, where the loops count for each GPU its even share of its node's price."""
     pools = np.array([place for place, pool in enumerate(t.pools) if pool.node_sizes], dtype=np.int64)
     nodes = [t.problem.nodes[name] for name in sorted(t.problem.nodes)]
-    price = [whole_price(node) if is_billed_whole(node, t.problem.policy) else 0.0 for node in nodes]
+    policy = t.problem.policy
+    price = [whole_price(node) * policy.money_weight if is_billed_whole(node, policy) else 0.0 for node in nodes]
     of_gpus = np.array([pool.price_per_hour if pool.node_sizes else 0.0 for pool in t.pools])
     return NodeBill(pools, np.flatnonzero(np.isin(board.pool, pools)), np.array(price), of_gpus)

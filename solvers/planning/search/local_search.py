@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.search.tables import Floats
+from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import Workshop
 
 STEPS_SM_PERCENT = (10, 10, 10, 4)  # of a search's turns: filling is quick at wide steps
@@ -93,7 +93,7 @@ class LocalSearch:
     def _turn(self, rate: Floats, extra: Floats, lack: float | None = None) -> int:
         """Makes the tries of one turn and returns how many."""
         shop, tries = self.shop, self._tries
-        heat = self.heat_share * float(np.median([pool.price_per_hour for pool in shop.t.pools]))
+        heat = self.heat_share * usual_price(shop.t)
         shop.look_at(STEPS_SM_PERCENT[self.turns % len(STEPS_SM_PERCENT)])
         shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, heat, lack)
         self.turns += 1
@@ -103,3 +103,13 @@ class LocalSearch:
 def _positive(rate: Floats) -> Floats:
     """Returns the prices with the least instead of none."""
     return np.where(rate > 0, rate, rate[rate > 0].min(initial=np.inf))
+
+
+def usual_price(t: Tables) -> float:
+    """Returns what a GPU usually costs; where the objective weighs money by another factor, its watts count, too."""
+    policy = t.problem.policy
+    prices = [pool.price_per_hour for pool in t.pools]
+    if policy.money_weight != 1.0:
+        kwh = [t.problem.gpu_types[pool.gpu_type].max_w / 1000 for pool in t.pools]
+        prices = [price + drawn * policy.energy_price_per_kwh for price, drawn in zip(prices, kwh, strict=True)]
+    return float(np.median(prices))

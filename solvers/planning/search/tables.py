@@ -127,7 +127,9 @@ def tables(problem: Problem) -> Tables:
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
         percentile_row=_ints(row_of[_row(service, margin)] for service in services),
-        unserved_price=_floats(policy.unserved_price * service.priority / 100 for service in services),
+        unserved_price=_floats(
+            policy.unserved_price * service.priority / 100 * service.unserved_weight for service in services
+        ),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
         survives=np.array([service.availability.survive_nodes > 0 for service in services], dtype=np.bool_),
@@ -244,7 +246,7 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     alike: dict[tuple[int, float, bool, bool], list[Node]] = {}
     for node in nodes:
         whole = is_billed_whole(node, problem.policy)
-        price = node.price_per_hour if whole else gpu_price(node)
+        price = (node.price_per_hour if whole else gpu_price(node)) * problem.policy.money_weight
         alike.setdefault((number[site_of(node)], price, node.is_paid_anyway, whole), []).append(node)
     pools = []
     for site, price, paid, whole in sorted(alike):

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import json
 
+from sqlalchemy import Connection
+
+from app.manifests.model import Key, Kind
+from app.store.database import clock
+from app.store.database.database import Database
+from app.store.world import objects
+from app.world.conditions import ObjectCondition, with_condition
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest, model, profile, service
 
@@ -81,6 +88,33 @@ def test_prune_deletes_what_the_files_leave_out_and_only_where_asked(server: Run
     actions = {change["name"]: change["action"] for change in reply.json["changes"]}
     assert actions == {"kept": "unchanged", "left-out": "deleted"}
     assert server.request("GET", "/api/v1/tenants/outside").status == 200
+
+
+def test_conditions_of_before_are_no_warnings_of_a_change(server: RunningServer) -> None:
+    server.request("PUT", "/api/v1/services/shop/good", service("good", "shop"))
+    database = Database(server.database_url, pool_size=1)
+    try:
+        database.write(_set_not_degraded)
+    finally:
+        database.close()
+    reply = server.request("POST", "/api/v1/apply", [service("good", "shop", ratePerSecond=20)])
+    assert reply.json["changes"][0]["action"] == "updated"
+    assert reply.json["warnings"] == []
+
+
+def test_arguments_that_a_shipped_template_lacks_are_warned_of(server: RunningServer) -> None:
+    runtime = {"template": "gpuwright-serve", "args": {"model": "m", "precision": "fp16"}}
+    wanted = model("argued", variants=[{"name": "fp16", "accuracy": 0.8, "runtime": runtime}])
+    (warning,) = server.request("POST", "/api/v1/apply", [wanted]).json["warnings"]
+    assert warning.startswith("Model argued: variant fp16: template gpuwright-serve, as it ships, has no argument")
+
+
+def _set_not_degraded(connection: Connection) -> None:
+    key = Key(Kind.SERVICE, "shop", "good")
+    stored = objects.get(connection, key)
+    assert stored is not None
+    good = ObjectCondition("Degraded", "False", "AllPlanned", "the service has the capacity that it needs")
+    objects.update_status(connection, [with_condition(stored, good, clock.now(connection))])
 
 
 def test_a_warning_says_that_an_accepted_slo_cannot_be_met(server: RunningServer) -> None:

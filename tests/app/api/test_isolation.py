@@ -62,6 +62,7 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/events": Noun.EVENT,
     "/api/v1/slo": Noun.ATTAINMENT,
     "/api/v1/overview": Noun.OVERVIEW,
+    "/api/v1/sign-in-links": Noun.SIGN_IN_LINK,
     "/api/v1/reports": Noun.MONEY,
     "/api/v1/reports/{name}": Noun.MONEY,
 }
@@ -259,6 +260,8 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
     """A body that would be right for the route, so that only access decides."""
     if method == "PATCH":
         return (b'{"metadata": {"labels": {}}}',)
+    if path == "/api/v1/sign-in-links":
+        return ()
     if method == "POST":
         right = {"/api/v1/tokens": {"scope": "viewer"}, "/api/v1/campaigns": {"model": "search", "node": "node-1"}}
         return (json.dumps(right.get(path, {})).encode(),)

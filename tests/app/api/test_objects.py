@@ -88,6 +88,26 @@ def test_if_match_any_writes_over_what_is_there_and_creates_nothing(server: Runn
     assert server.request("PUT", "/api/v1/gputypes/something", gpu_type("something"), headers=anything).status == 200
 
 
+def test_what_the_caller_has_already_is_not_sent_again(server: RunningServer) -> None:
+    path = "/api/v1/gputypes/kept"
+    etag = server.request("PUT", path, gpu_type("kept")).headers["etag"]
+    for tags in (etag, f'"1", W/{etag}', "*"):
+        known = server.request("GET", path, headers={"If-None-Match": tags})
+        assert (known.status, known.headers["etag"], known.text) == (304, etag, "")
+    server.request("PUT", path, gpu_type("kept", pricePerHour=3.0))
+    assert server.request("GET", path, headers={"If-None-Match": etag}).status == 200
+
+
+def test_a_put_that_may_only_create_replaces_nothing(server: RunningServer) -> None:
+    path, only_new = "/api/v1/gputypes/only", {"If-None-Match": "*"}
+    assert server.request("PUT", path, gpu_type("only"), headers=only_new).status == 201
+    again = server.request("PUT", path, gpu_type("only", pricePerHour=9.0), headers=only_new)
+    assert again.status == 412 and "GpuType only exists, at version" in again.json["detail"]
+    assert server.request("GET", path).json["spec"]["pricePerHour"] != 9.0
+    for wrong in ({"If-None-Match": '"4"'}, {**only_new, "If-Match": "*"}):
+        assert server.request("PUT", path, gpu_type("only"), headers=wrong).status == 412
+
+
 def test_a_misspelt_parameter_is_refused_before_anything_is_written(server: RunningServer) -> None:
     path = "/api/v1/gputypes/tried"
     reply = server.request("PUT", f"{path}?dryrun=true", gpu_type("tried"))

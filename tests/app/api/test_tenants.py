@@ -131,7 +131,7 @@ def test_the_world_holds_what_could_give_names_away(fleet: SharedFleet) -> None:
             for condition in server.request("GET", f"/api/v1/services/{tenant}/{tenant}-small").json["status"][
                 "conditions"
             ]
-            if condition["type"] == "Served"
+            if condition["type"] == "Planned"
         ]
         assert f"declared since it last answered: Service {tenant}/{tenant}-small" in served["message"]
         assert "memory_fits" not in served["message"]

@@ -25,7 +25,7 @@ def test_a_campaign_measures_a_copy_and_its_profile_can_be_applied(api: RunningS
         assert found["latencyMs"] >= 0.99 * true, "a busy machine may make it longer, and nothing shorter"
         assert found["memoryGib"] == pytest.approx(MEMORY_GIB, abs=0.01)
         assert found["samples"] >= 3
-    spec = ended["profile"]["spec"]
+    spec = ended["profiles"][0]["spec"]
     assert spec["latencyMs"].keys() == {"1", "4"}
     assert spec["memoryGib"] == {"1": 1.5, "4": 1.5}
-    assert api.request("POST", "/api/v1/apply", [ended["profile"]]).status == 200
+    assert api.request("POST", "/api/v1/apply", ended["profiles"]).status == 200

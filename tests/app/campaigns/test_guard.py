@@ -120,5 +120,5 @@ def unserved(server: RunningServer) -> set[str]:
         item["metadata"]["name"]
         for item in items
         for condition in item["status"].get("conditions", ())
-        if (condition["type"], condition["status"]) == ("Served", "False")
+        if (condition["type"], condition["status"]) == ("Planned", "False")
     }

@@ -63,6 +63,36 @@ def test_a_second_clock_gives_the_exponent() -> None:
     assert profile_of(SUBJECT, found).manifest["spec"]["clockExponent"] == pytest.approx(0.5, abs=0.05)
 
 
+def test_watts_at_a_lower_clock_give_the_exponent_of_power() -> None:
+    found = [
+        measured(1, share, 5.0, clock, idle_w=40.0, power_w=40.0 + 2.0 * share * (clock / 1530) ** 2.4)
+        for share in (20.0, 60.0, 100.0)
+        for clock in (765, 1530)
+        if (share, clock) != (60.0, 1530)
+    ]
+    spec = profile_of(SUBJECT, found).manifest["spec"]
+    assert spec["powerW"] == {"20": 40.0, "100": 200.0}
+    assert spec["powerExponent"] == pytest.approx(2.4, abs=0.01)
+    assert (
+        "powerExponent"
+        not in profile_of(SUBJECT, [measured(1, 100.0, 5.0, idle_w=40.0, power_w=90.0)]).manifest["spec"]
+    )
+
+
+def test_between_what_was_measured_the_table_has_the_curve_at_every_setting_of_the_campaign() -> None:
+    offered = grid((1, 2, 4, 8, 16, 32), (5, 10, 20, 50, 80, 100), (1530,))
+    corners = [(1, 10.0), (1, 100.0), (16, 10.0), (16, 100.0), (4, 20.0), (4, 80.0)]
+    found = [measured(b, share, (2.0 + b) * 100.0 / share, memory_gib=1.0 + b / 16) for b, share in corners]
+    spec = profile_of(SUBJECT, found, offered).manifest["spec"]
+    assert list(spec["latencyMs"]) == ["1", "2", "4", "8", "16"]
+    assert list(spec["latencyMs"]["8"]) == ["10", "20", "50", "80", "100"]
+    for batch, share in ((2, 50), (8, 20), (8, 50), (16, 80)):
+        assert spec["latencyMs"][str(batch)][str(share)]["mean"] == pytest.approx(
+            (2.0 + batch) * 100.0 / share, rel=0.1
+        )
+    assert spec["memoryGib"] == {"1": 1.0625, "2": 1.25, "4": 1.25, "8": 2.0, "16": 2.0}
+
+
 @settings(max_examples=25)
 @given(
     st.lists(

@@ -146,8 +146,8 @@ def test_a_result_counts_once_and_only_if_it_was_asked_for(server: RunningServer
     ended = campaign.read()
     assert (ended["state"], len(ended["measurements"])) == ("done", 1)
     value = {"mean": 4.0, "q90": 4.1282, "n": 1, "at": "2026-06-01T12:00:00Z", "source": "measured"}
-    assert ended["profile"]["spec"]["latencyMs"] == {"1": {"100": value}}
-    assert ended["profile"]["spec"]["memoryGib"] == {"1": 1.5}
+    assert ended["profiles"][0]["spec"]["latencyMs"] == {"1": {"100": value}}
+    assert ended["profiles"][0]["spec"]["memoryGib"] == {"1": 1.5}
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), "4", True, None])

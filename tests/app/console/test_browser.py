@@ -124,10 +124,31 @@ def test_it_stays_live_while_it_is_watched_and_leaves_who_is_at_work_alone(
         page.get_by_label("Tenant or name").focus()
         page.clock.run_for(16_000)
         assert page.get_by_text("somebody was here").count() == 0
+        page.get_by_text("Paused while you type or select").wait_for()
         page.get_by_label("Tenant or name").blur()
         page.clock.run_for(16_000)
         page.get_by_text("somebody was here").wait_for()
         connection.execute("DELETE FROM event WHERE fingerprint = 'live'")
+
+
+def test_a_link_that_has_the_focus_keeps_it_while_the_page_goes_on(
+    browser: Browser, server: RunningServer, cookie: str
+) -> None:
+    with (
+        opened(browser, server, cookie) as page,
+        psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection,
+    ):
+        page.clock.install()
+        page.goto("/")
+        page.get_by_role("link", name="shop/a").first.focus()
+        connection.execute(
+            "INSERT INTO event (at, last_at, reason, kind, name, message, fingerprint) "
+            "VALUES (moment(), moment(), 'operator', 'Plan', 'p1', 'somebody was there', 'focus')"
+        )
+        page.clock.run_for(16_000)
+        page.get_by_text("somebody was there").wait_for()
+        assert page.evaluate("document.activeElement.textContent") == "shop/a"
+        connection.execute("DELETE FROM event WHERE fingerprint = 'focus'")
 
 
 def test_a_page_whose_session_has_ended_goes_to_the_door(browser: Browser, server: RunningServer) -> None:

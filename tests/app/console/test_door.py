@@ -29,6 +29,27 @@ def test_who_has_no_session_is_sent_to_the_door(server: RunningServer) -> None:
     assert '<form method="post" action="/sign-in">' in visit(server, "", "/sign-in").text
 
 
+def test_a_link_into_the_console_survives_signing_in_and_leads_nowhere_else(server: RunningServer) -> None:
+    asked = "/?service=shop/a"
+    sent = visit(server, "", asked)
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?service=shop/a")
+    form = visit(server, "", sent.headers["location"]).text
+    assert '<form method="post" action="/sign-in?service=shop/a">' in form
+    assert sign_in(server, server.admin_token, query="?service=shop/a").headers["location"] == asked
+    for away in ("?to=//evil.example", "?service=a%0d%0aX:y", "?//evil.example"):
+        assert sign_in(server, server.admin_token, query=away).headers["location"] == "/"
+
+
+def test_who_had_a_session_is_told_that_it_ended(server: RunningServer) -> None:
+    token = server.token("viewer")
+    cookie = session(server, token)
+    assert server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}").status == 200
+    door = visit(server, cookie, "/sign-in")
+    assert "Your session has ended" in door.text
+    assert cookie_of(door) == "gpuwright="
+    assert "Your session has ended" not in visit(server, "", "/sign-in").text
+
+
 def test_a_token_opens_a_session_for_reading_in_a_cookie_that_no_script_and_no_other_site_sees(
     server: RunningServer,
 ) -> None:

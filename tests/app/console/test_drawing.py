@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from app.console.boxes import draw
+from app.console.boxes import HUES, assign_hues, draw
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
@@ -44,7 +44,7 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     known = {
         "service": name, "ratePerSecond": 90.0, "plannedPerSecond": 100.0, "unservedPerSecond": 0.0, "attained": 0.99,
         "burnRate": 0.4, "budgetLeft": 1.0, "sloMs": 80.0, "percentile": 98.0, "latencyMs": 41.0, "instances": 2,
-        "pricePerHour": 0.8,
+        "routed": 2, "pricePerHour": 0.8,
     }  # fmt: skip
     return known | fields
 
@@ -120,7 +120,7 @@ def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
 
 
 def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
-    drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60)
+    drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60, {})
     assert dict(drawn.paths)["x"].startswith("M20 0")
     assert (drawn.short, len(drawn.titles), drawn.more) == ("1", 64, 99_936)
 
@@ -212,3 +212,27 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
             read_page_request({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}),
         )
         assert len(drawn.encode()) <= MOST_BYTES, (nodes, gpus, len(drawn))
+
+
+def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
+    services = [service("shop/a"), service("shop/b", routed=0, attained=None), service("shop/c", unservedPerSecond=4.0)]
+    found = make_page(make_rows(seen(services, [node("n-1")])), NOW)
+    assert found.served == 1
+    assert {row.name: row.status for row in found.rows}["shop/b"] == "no copy answers yet"
+
+
+def test_no_two_services_share_a_colour_while_one_is_left() -> None:
+    names = [f"shop/s{number}" for number in range(HUES)]
+    assert len(set(assign_hues(names).values())) == HUES
+    few = assign_hues(names[:3])
+    assert {name: assign_hues(reversed(names[:3]))[name] for name in few} == few
+    assert len(assign_hues([*names, "shop/more"])) == HUES + 1
+
+
+def test_a_name_that_nothing_has_is_told_without_being_repeated() -> None:
+    whole = seen([service("shop/a")], [node("n-1")])
+    for query, what in (({"service": "lab/secret"}, "service"), ({"node": "hidden"}, "node")):
+        text = page(whole, Money(), read_page_request(query))
+        assert f"There is no {what} of the name in this address" in text
+        assert "secret</" not in text and "hidden</" not in text
+    assert "There is no" not in page(whole, Money(), read_page_request({"service": "shop/a", "node": "n-1"}))

@@ -11,9 +11,9 @@ from tests.support.server import Reply, RunningServer
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-def sign_in(server: RunningServer, token: str, *, peer: str = "127.0.0.1", **headers: str) -> Reply:
+def sign_in(server: RunningServer, token: str, *, peer: str = "127.0.0.1", query: str = "", **headers: str) -> Reply:
     body = urlencode({"token": token}).encode()
-    return server.request("POST", "/sign-in", body, token="", headers={**FORM, **headers}, peer=peer)
+    return server.request("POST", f"/sign-in{query}", body, token="", headers={**FORM, **headers}, peer=peer)
 
 
 def cookie_of(reply: Reply) -> str:

@@ -1,4 +1,4 @@
-"""Snapshots from before corrections knew places are replayed with the factor that they held."""
+"""Snapshots in the record: what is written is read again, also what was written before corrections knew places."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from app.control.answer.replay import Record, from_json, to_json
 from app.control.domain.corrected import factor_at
-from app.control.domain.snapshot import Correction, LatencyFactor, Snapshot
+from app.control.domain.decision import PlanningLane, SolveOutcome
+from app.control.domain.snapshot import Correction, ExpectedLoad, LatencyFactor, Snapshot
 from app.control.record.encoding import join_snapshot, snapshot_parts
 
 SNAPSHOT = Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 1)
@@ -18,6 +20,14 @@ def test_what_was_believed_is_in_the_snapshot() -> None:
     believed = Correction((LatencyFactor(8, 30, 1.2), LatencyFactor(8, 100, 1.0)), 1.5, 1.1, 0.9)
     snapshot = replace(SNAPSHOT, corrections={"resnet/fp16/v100": believed})
     assert join_snapshot(snapshot_parts(snapshot)) == snapshot
+
+
+def test_bursts_that_gateways_measured_are_in_the_snapshot_and_in_the_record() -> None:
+    load = ExpectedLoad(100.0, 90.0, 100.0, burstiness={"1": 1.4, "8": 2.5})
+    snapshot = replace(SNAPSHOT, expected={"shop/search": load})
+    assert join_snapshot(snapshot_parts(snapshot)) == snapshot
+    record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, {}, {})
+    assert from_json(to_json(record)) == record
 
 
 def test_one_factor_of_an_older_snapshot_holds_for_the_whole_curve() -> None:

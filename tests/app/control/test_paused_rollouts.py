@@ -52,7 +52,7 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
         assert "shop/a lacks " in last.message
         assert rows(simulation, "SELECT count(*) FROM event WHERE reason = 'node_lost'") == [(1,)]
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
-        assert {item["type"]: item["status"] for item in found.status["conditions"]}["Served"] == "False"
+        assert {item["type"]: item["status"] for item in found.status["conditions"]}["Planned"] == "False"
         change(simulation, generation, PlanState.PAUSED, PlanState.ROLLING)
         simulation.advance(120, CALM_TICK_SECONDS)
         assert rows(simulation, "SELECT max(generation) FROM plan") > [(generation,)]

@@ -31,6 +31,8 @@ def service(latency_ms: float, **spec: Any) -> dict[str, Any]:
         (service(8.4, minAccuracy=0.75), SloReason.ATTAINABLE, "8 ms (fp16 on v100)"),
         (service(8.0, variants=["fp16"]), SloReason.SLO_BELOW_FASTEST_EXEC, "8.4 ms"),
         (service(9, variants=["fp16"], gpuTypes=["t4"]), SloReason.SLO_BELOW_FASTEST_EXEC, "21 ms"),
+        (service(8.4, meanAccuracy=0.75), SloReason.ATTAINABLE, "8 ms (fp16 on v100)"),
+        (service(9, meanAccuracy=0.8), SloReason.NO_VARIANT, "meanAccuracy 0.8; its most accurate is fp16 with 0.76"),
         (service(9, minAccuracy=0.8), SloReason.NO_VARIANT, "minAccuracy 0.8; its most accurate is fp16 with 0.76"),
         (service(9, variants=["int8"], minAccuracy=0.75), SloReason.NO_VARIANT, "variants int8 and minAccuracy 0.75"),
         (service(9, gpuTypes=["a100"]), SloReason.NO_PROFILE, "on a100"),

@@ -84,7 +84,7 @@ spec:
 apiVersion: gpuwright/v1
 kind: Policy
 metadata: {name: default}
-spec: {pricing: node, utilization: 0.8, execMargin: 0.05, profileQuantile: 0.9, sameModelPerGpu: 1,
+spec: {pricing: node, utilization: 0.8, execMargin: 0.05, profileQuantile: 0.9, objective: money, sameModelPerGpu: 1,
   clientsPerGpu: 48, jobsPerGpu: 3,
   movePrice: 0.05, horizonMinutes: 60, unservedPrice: 1000, unplacedPrice: 50, waitingPrice: 0.01,
   sharePressure: 0.5, energyPricePerKwh: 0, powerBudgetW: null, mode: advisory, cycleSeconds: 30,
@@ -134,7 +134,7 @@ def test_a_spec_keeps_what_was_written_and_reads_with_the_contracts_defaults() -
     policy = parse(Kind.POLICY, manifest.spec)
     written = next(document.value for document in read(EXAMPLE.encode(), "yaml") if document.source == "input#7")
     assert isinstance(written, dict)
-    assert policy.model_dump(by_alias=True) == {**written["spec"], "movePrice": 1}  # type: ignore[dict-item]
+    assert policy.model_dump(by_alias=True) == {**written["spec"], "movePrice": 1, "carbon": None}  # type: ignore[dict-item]
 
 
 def test_tables_are_read_with_whole_numbers_as_keys() -> None:

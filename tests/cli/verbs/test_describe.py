@@ -10,9 +10,9 @@ from cli.verbs.describe import is_wrong
 @pytest.mark.parametrize(
     ("kind", "status", "reason", "wrong"),
     [
-        ("Served", "True", "Served", False),
-        ("Served", "False", "Unserved", True),
-        ("Degraded", "False", "Served", False),
+        ("Planned", "True", "AllPlanned", False),
+        ("Planned", "False", "Unserved", True),
+        ("Degraded", "False", "AllPlanned", False),
         ("Degraded", "True", "Shedding", True),
         ("InventoryMismatch", "True", "Mismatch", True),
         ("Finished", "False", "NotYet", False),

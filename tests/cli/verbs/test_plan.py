@@ -30,8 +30,22 @@ def server(fleet: Planned) -> RunningServer:
 def test_history_is_a_table_and_json(run: Run) -> None:
     done = run("plan", "history")
     assert done.code == 0
-    assert done.lines[0].split() == ["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]
+    assert done.lines[0].split() == [
+        "PLAN",
+        "AGE",
+        "STATE",
+        "BY",
+        "WHY",
+        "COST/H",
+        "UNSERVED/S",
+        "GAP",
+        "CHANGES",
+        "OF",
+    ]
     items = json.loads(run("plan", "history", "-o", "json").out)
+    made = items[-1]
+    assert made["unservedPerSecond"] > 0 and made["cost"] == pytest.approx(made["resourceCost"] + made["unservedCost"])
+    assert made["resourceCost"] == json.loads(run("plan", "show", "-o", "json").out)["certificate"]["resourceCost"]
     assert [str(one["generation"]) for one in items] == [line.split()[0] for line in done.lines[1:]]
 
 
@@ -87,10 +101,36 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     assert run("explain", "service").code == 2
 
 
+def test_a_service_can_be_explained_by_its_name_alone(run: Run) -> None:
+    named = run("explain", "service", "shop/a").out
+    assert run("explain", "shop/a").out == run("explain", "service/shop/a").out == named
+    missing = run("explain", "shop/nosuch")
+    assert missing.code == 1 and "no service or job shop/nosuch" in missing.err
+    wrong = run("explain", "servce")
+    assert wrong.code == 2 and "did you mean service?" in wrong.err
+
+
+def test_what_if_finds_a_service_without_its_tenant_and_explains_a_turned_factor(run: Run) -> None:
+    assert run("what-if", "--rate", "a=x2", "--work", "1").code == 0
+    turned = run("what-if", "--rate", "shop/a=2x")
+    assert turned.code == 2 and "did you mean `x2`?" in turned.err
+
+
+def test_a_what_if_that_stops_early_says_so(run: Run) -> None:
+    done = run("what-if", "--rate", "shop/a=x2", "--seconds", "30")
+    assert done.code == 0
+    assert "nothing better was found for a while" in done.err
+
+
 def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     done = run("what-if", "--add-gpu", "v100-16gb=4", "--rate", "shop/a=x2", "--work", "2")
     assert done.code == 0, done.err
-    assert done.lines[0].startswith("GPUs cost 4.8 -> 9.6 an hour (+4.8); in use 4 -> 8, instances ")
+    assert done.lines[0] == (
+        "GPUs cost 4.8 an hour in the plan in force, 4.8 in the best plan for today, "
+        "9.6 in the best plan for the change: +4.8 to today's"
+    )
+    assert done.lines[1].startswith("GPUs in use 4, 4, 8; instances ")
+    assert done.lines[2].startswith("unserved: ") and "penalty" not in done.out
     file = tmp_path / "changes.yaml"
     file.write_text(
         "{apiVersion: gpuwright/v1, kind: Service, metadata: {name: b, tenant: shop}, "

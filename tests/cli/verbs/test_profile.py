@@ -14,7 +14,7 @@ import pytest
 
 from tests.agents.programs.serve.running import serving
 from tests.app.campaigns.running import declare_model
-from tests.app.campaigns.test_reports import MODEL_ANALYZER, PERF_ANALYZER
+from tests.app.campaigns.test_reports import GPUS, INFERENCE, MODEL_ANALYZER, PERF_ANALYZER
 from tests.cli.conftest import Run
 from tests.support.agents import running_agent
 from tests.support.caller import until
@@ -124,6 +124,15 @@ def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> No
     done = run("profile", "import", str(tmp_path / "ma.csv"), *about, "--sm-percent", "50")
     assert done.code == 0, done.err
     assert "'50':" in done.out
+    (tmp_path / "inference.csv").write_text(INFERENCE)
+    (tmp_path / "gpus.csv").write_text(GPUS)
+    done = run("profile", "import", str(tmp_path / "inference.csv"), str(tmp_path / "gpus.csv"), *about, "--json")
+    assert done.code == 0, done.err
+    spec = json.loads(done.out)["profiles"][0]["spec"]
+    assert [spec["latencyMs"][batch]["100"]["mean"] for batch in ("1", "8")] == pytest.approx([8, 16], rel=0.05)
+    assert spec["memoryGib"]["8"] == pytest.approx(2000e6 / 2**30, rel=1e-3)
+    done = run("profile", "import", str(tmp_path / "gpus.csv"), *about)
+    assert (done.code, "memory but no times" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(

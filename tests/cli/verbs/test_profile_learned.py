@@ -44,6 +44,25 @@ def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tm
     assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
 
 
+def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_path: Path) -> None:
+    rows = PAIRS.splitlines()
+    slower = [row.replace("v100-16gb", "v100-16gb,1530") for row in rows[1:4]]
+    for row in rows[1:]:
+        *head, latency, samples = row.split(",")
+        slower.append(",".join([head[0], "1020", *head[1:], f"{1.5 * float(latency):g}", samples]))
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join([rows[0].replace("gpuType,", "gpuType,clockMhz,"), *slower]))
+    done = run("profile", "neighbours", str(path), "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["gpuTypes"][0]["profiles"]
+    assert found["b/x"]["sensitivity"]["mean"] == pytest.approx(0.4, abs=0.01)
+    path.write_text("\n".join(row for row in path.read_text().splitlines() if ",1020,b/x,8,50,," not in row))
+    assert (
+        "b/x was not measured alone at batch 8 and 50 % on v100-16gb at 1020 MHz"
+        in run("profile", "neighbours", str(path)).err
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -157,8 +157,8 @@ def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -
     ran = run("get", "services", config=config, folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     written = json.loads(config.read_text())
-    assert written["current"] == "local"
-    assert written["contexts"]["local"]["server"] == shared.url
+    assert written["current"] == "data"
+    assert written["contexts"]["data"]["server"] == shared.url
     assert config.stat().st_mode & 0o777 == 0o600
 
 

@@ -57,6 +57,7 @@ def test_a_right_plan_is_exit_0_with_its_cost_and_attainment(verify: Verify) -> 
         "jobCost": 0.0,
         "churnCost": 0.0,
         "attainment": {"shop/search": 1.0},
+        "accuracy": {"shop/search": 0.8},
         "changes": {"keep": 0, "retune": 0, "resize": 0, "start": 1, "stop": 0, "move": 0},
         "misstated": [],
     }

@@ -27,10 +27,10 @@ def order(truth: TruthOrder = PLANNER) -> SimulationOrder:
     return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth=truth)
 
 
-def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER) -> SimulationReport:
+def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER, is_compared: bool = True) -> SimulationReport:
     url = postgres.create()
     try:
-        return simulate(url, order(truth))
+        return simulate(url, replace(order(truth), is_compared=is_compared))
     finally:
         postgres.drop(url)
 
@@ -50,6 +50,12 @@ def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseSer
     assert found["requests"] >= found["lateRequests"] + found["shedRequests"]
     assert min(shares["worstHour"] for shares in found["attainment"].values()) > 0.95
     assert [moment.at for moment in samples.fresh] == [300.0]
+
+
+def test_a_run_without_comparison_has_the_same_figures_of_its_own(postgres: DatabaseServer) -> None:
+    whole, alone = run(postgres).figures, run(postgres, is_compared=False).figures
+    assert {"freshPerHour", "peers"} & alone.keys() == set()
+    assert all(value == whole[name] for name, value in alone.items() if name not in OF_THE_MACHINE)
 
 
 def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:

@@ -10,7 +10,8 @@ from app.manifests.uncertain import MEAN_QUANTILE, Q90
 from simulation.physical_truth import learn
 from simulation.profiling import COMPLETE, SIXTEEN, profiled
 from simulation.profiling.alone import measure_alone
-from simulation.truth import Physics
+from simulation.profiling.beside import meet
+from simulation.truth import LoadKey, Physics
 from tests.simulation.worlds import small
 
 KEY = ("a", "fp16", "v100-16gb")
@@ -46,6 +47,19 @@ def test_complete_profiles_have_every_time() -> None:
     for batch, curve in profile.latency_ms.items():
         for percent, ms in curve:
             assert abs(ms / made.alone_ms(KEY, batch, percent) - 1) < 1e-3
+
+
+def test_a_power_limit_is_no_slowdown_by_neighbours() -> None:
+    slowest = []
+    for most_w in (300.0, 110.0):
+        made, problem = Physics(1), build_problem(small())
+        made.add_gpu("v100-16gb", 40.0, most_w, 1530.0)
+        learn(made, problem)
+        batches: dict[LoadKey, list[int]] = {key: sorted(one.latency_ms) for key, one in problem.profiles.items()}
+        met = meet(made, batches, 12, np.random.default_rng(0))
+        slowest.append(max(slow for meeting in met for slow in meeting.slow))
+    unlimited, limited = slowest
+    assert 1.0 <= limited <= unlimited + 0.02
 
 
 def test_only_profiles_change_and_those_that_no_service_uses_are_left_out() -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import exp, log
 
+import numpy as np
 import pytest
 
 from solvers.learning import CurveFit, FilterTuning, Region, fit_curve, inflate_others
+from solvers.learning.fit import covariance
 from solvers.learning.tuning import PriorTuning
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,6 +55,32 @@ def test_slower_everywhere_that_was_measured_is_expected_elsewhere_too() -> None
     assert factor(fit, 40) == pytest.approx(1.2, abs=0.02)
     assert factor(fit, 40, batch=1) == pytest.approx(1.2, abs=0.03)
     assert fit.at(8, 20)[1] < fit.at(8, 40)[1] < fit.at(1, 5)[1]
+
+
+def test_a_margin_stays_in_the_profile_where_nothing_is_known_and_goes_where_much_was_measured() -> None:
+    assert fitted().margin_share(8, 30) == 0.0
+    fit = fitted(region(30, -0.1), region(40, -0.1))
+    assert fit.margin_share(8, 30) == pytest.approx(0.0, abs=0.1)
+    assert fit.margin_share(1, 100) > 0.2
+
+
+def test_planned_times_cover_nine_of_ten_places_that_were_never_measured() -> None:
+    prior, draw = PriorTuning(), np.random.default_rng(0)
+    places = [(8, 20), (8, 40), (1, 100), (32, 80), (2, 10)]
+    among = np.array([[covariance(prior, one, other) for other in places] for one in places])
+    spread = 0.1 / float(np.sqrt(among[0, 0]))  # of the logarithm of real over mean times
+    margin = 1.2816 * 0.1
+    covered, without = [], []
+    for _ in range(400):
+        truth = spread * draw.multivariate_normal(np.zeros(len(places)), among)
+        seen = [region(sm, float(truth[at]) - margin, batch) for at, (batch, sm) in enumerate(places[:2])]
+        fit = fitted(*seen)
+        for at, place in enumerate(places[2:], start=2):
+            planned = margin + fit.at(*place)[0]
+            covered.append(truth[at] <= planned + margin * fit.margin_share(*place))
+            without.append(truth[at] <= planned)
+    assert 0.86 <= float(np.mean(covered)) <= 0.95
+    assert float(np.mean(without)) < 0.8  # the margin of what was measured is no margin of what was not
 
 
 def test_what_is_slow_beside_one_neighbour_only_is_not_the_curves() -> None:

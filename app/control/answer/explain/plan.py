@@ -9,6 +9,7 @@ from app.control.answer.explain.wording import count, money, rate
 
 JSON: TypeAlias = Any
 NAMED_LINES = 5  # of each list
+UNEXPLAINED = "its reason is not known here; gpuwright explain service looks for it"
 
 
 def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
@@ -30,10 +31,9 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
 
 
 def _cost(certificate: Mapping[str, JSON]) -> str:
-    cost = certificate["cost"]
-    text = f"it costs {money(cost)} an hour"
+    text = f"its GPUs cost {money(certificate['resourceCost'])} an hour"
     if certificate.get("unservedCost"):
-        text += f", {money(certificate['unservedCost'])} of it for what is unserved"
+        text += f"; with the penalty for what is unserved, {money(certificate['cost'])}"
     if certificate.get("bound") is None:
         reason = certificate.get("noBoundReason")
         return f"{text}; no bound{f': {reason}' if reason else ''} ({certificate.get('method', '')})"
@@ -47,7 +47,7 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
 def _unserved(unserved: Iterable[JSON]) -> list[str]:
     ranked = sorted(unserved, key=lambda line: -line["ratePerSecond"])
     sentences = [
-        f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or 'unknown reason'}"
+        f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or UNEXPLAINED}"
         + (f"; least change that helps: {line['relaxation']}" if line.get("relaxation") else "")
         for line in ranked[:NAMED_LINES]
     ]

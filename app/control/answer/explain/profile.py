@@ -11,6 +11,8 @@ import msgspec
 from app.control.answer.explain.wording import count, ms
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
+from app.manifests.uncertain import MEAN_QUANTILE
+from app.manifests.uncertain import value_at as value_of
 from app.store.plans.corrections import CorrectionRow
 from solvers.planning.judge.readings import value_at
 
@@ -40,15 +42,18 @@ class EvidenceRecord(msgspec.Struct, rename="camel"):
 
 
 def explain_profile(
-    name: str, spec: Mapping[str, JSON], row: CorrectionRow | None, declared_at: str
+    name: str, spec: Mapping[str, JSON], row: CorrectionRow | None, declared_at: str, quantile: float
 ) -> dict[str, JSON]:
-    """Returns the profile's points, each with its declared time, its factor, and where both come from."""
+    """Returns the profile's points, each with its declared time, its factor, and where both come from.
+
+    Plans count on this quantile of an uncertain time; of a declared one its mean is shown.
+    """
     evidence = msgspec.convert(row.evidence, EvidenceRecord) if row else EvidenceRecord()
     correction = Correction(msgspec.convert(row.latency, tuple[LatencyFactor, ...])) if row else Correction()
     points = [
         point
         for batch, curve in sorted((int(batch), curve) for batch, curve in spec["latencyMs"].items())
-        for point in _points(batch, curve, correction, evidence, declared_at)
+        for point in _points(batch, curve, correction, evidence, declared_at, quantile)
     ]
     factors = {
         "sensitivityFactor": row.sensitivity_factor if row else 1.0,
@@ -67,11 +72,18 @@ def explain_profile(
 
 
 def _points(
-    batch: int, curve: Mapping[str, JSON], correction: Correction, evidence: EvidenceRecord, declared_at: str
+    batch: int,
+    curve: Mapping[str, JSON],
+    correction: Correction,
+    evidence: EvidenceRecord,
+    declared_at: str,
+    quantile: float,
 ) -> Iterator[dict[str, JSON]]:
     """Yields the declared points, and those between them that were learned."""
     values = {int(sm): value for sm, value in curve.items()}
-    declared = tuple((sm, _mean(values[sm])) for sm in sorted(values))
+    declared, counted = (
+        tuple((sm, value_of(values[sm], share)) for sm in sorted(values)) for share in (MEAN_QUANTILE, quantile)
+    )
     regions = [region for region in evidence.regions if region.batch == batch]
     known = {region.sm_percent for region in regions}
     known |= {point.sm_percent for point in correction.latency if point.batch == batch}
@@ -84,7 +96,7 @@ def _points(
             "smPercent": sm_percent,
             "declaredMs": value_at(declared, sm_percent),
             "factor": round(factor, 4),
-            "plannedMs": value_at(declared, sm_percent) * factor,
+            "plannedMs": value_at(counted, sm_percent) * factor,
         }
         yield found | _provenance(here, factor, values.get(sm_percent), declared_at)
 
@@ -102,10 +114,6 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, dec
     return {"source": "declared", "n": 0, "at": declared_at}
 
 
-def _mean(value: JSON) -> float:
-    return float(value["mean"] if isinstance(value, Mapping) else value)
-
-
 def _sentences(
     name: str, points: Sequence[Mapping[str, JSON]], factors: Mapping[str, float], evidence: EvidenceRecord
 ) -> Iterator[str]:
@@ -119,7 +127,8 @@ def _sentences(
     for point in moved[:NAMED_POINTS]:
         yield (
             f"batch {point['batch']} at {point['smPercent']} % of the SMs: {ms(point['declaredMs'])} declared, planned "
-            f"with {ms(point['plannedMs'])}, {point['factor']:.2f} times as long ({point['source']})"
+            f"with {ms(point['plannedMs'])}, {point['plannedMs'] / point['declaredMs']:.2f} times as long "
+            f"({point['source']})"
         )
     if len(moved) > NAMED_POINTS:
         yield f"and {count(len(moved) - NAMED_POINTS, 'more point')} that differ from the declared"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from app.control.answer.explain.alternatives import Alternative
@@ -23,6 +23,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.unmeasured import PredictedDemand, predicted_demands
 from app.control.solve.aside import Aside
 from app.manifests.model import Kind, Manifest
+from solvers.planning.parts.reasons import explained_parts
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
 
@@ -33,7 +34,7 @@ class Explain(Aside):
 
     snapshot: Snapshot
     plan: Plan
-    what: Literal["service", "instance", "job", "profiling"]
+    what: Literal["service", "instance", "job", "profiling", "unserved"]
     name: str
 
     def answered(self) -> dict[str, Any]:
@@ -42,6 +43,8 @@ class Explain(Aside):
         plan = add_predictions(question.problem, drop_left_out(question.problem, self.plan))
         if self.what == "profiling":
             return _profiling(question, plan, self.snapshot)
+        if self.what == "unserved":
+            return _reasons(question, plan)
         if self.what == "job":
             return _job(question, plan, self.name, self.snapshot)
         if self.what == "service":
@@ -51,6 +54,13 @@ class Explain(Aside):
             return {"missing": f"the plan has no instance {self.name}"}
         why = why_instance(question.problem, plan, found)
         return {"sentences": describe_instance(why), **_instance(why)}
+
+
+def _reasons(question: Question, plan: Plan) -> dict[str, Any]:
+    """Returns the reason and the least change for each service that the plan leaves unserved."""
+    known = [line for line in plan.unserved if line.service in question.problem.services]
+    found = explained_parts(question.problem, replace(plan, unserved=tuple(known)))
+    return {line.service: {"reason": line.reason, "relaxation": line.relaxation} for line in found}
 
 
 def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from solvers.latency import burstiness_of
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
+from solvers.planning.judge.measures import mean_accuracy
 from solvers.planning.parts.reasons import RulePrice, price_of_rules
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
@@ -104,6 +105,10 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
             f"its requests come in bursts: counted over {service.slo_ms:g} ms, their variance is {index:.3g} times"
             " their mean; each instance carries less than it would of steady arrivals"
         )
+    mean, _ = mean_accuracy(why.instances, problem)
+    if mean is not None and (service.mean_accuracy or len({line.variant for line in why.instances}) > 1):
+        promised = f"; promised are {service.mean_accuracy:g} or more" if service.mean_accuracy else ""
+        sentences.append(f"its requests have a mean accuracy of {mean:.4g} by {_variants(why)}{promised}")
     if why.rules and why.rules.per_hour < inf:
         sentences.append(f"its availability ({why.rules.rules}) costs about {money(why.rules.per_hour)} an hour")
     if why.missing:
@@ -115,6 +120,16 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
     for shape in why.shapes:
         sentences += describe_instance(shape)
     return sentences
+
+
+def _variants(why: ServiceWhy) -> str:
+    """Returns the variants with the shares of the rate that they carry, the largest share first."""
+    shares: dict[str, float] = defaultdict(float)
+    for line in why.instances:
+        shares[line.variant] += line.rate_per_second
+    served = sum(shares.values())
+    order = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} ({100 * carried / served:.3g} % of them)" for name, carried in order)
 
 
 def _types(problem: Problem, why: ServiceWhy) -> str:

@@ -1,4 +1,4 @@
-"""Applies a what-if to a snapshot: other manifests, more GPUs, other SLOs, other rates. Everything else stays."""
+"""Applies a what-if to a snapshot: other manifests, GPUs, SLOs, rates, another planner. Everything else stays."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class WhatIfChange:
     gpus: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more
     slos_ms: Mapping[str, float] = field(default_factory=dict)  # by service
     rates: Mapping[str, RateChange] = field(default_factory=dict)  # by service
+    planner: str = ""  # instead of the policy's
 
     @property
     def services(self) -> frozenset[str]:
@@ -63,6 +64,9 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         known = expected.get(name)
         now = known.rate_per_second if known else rate_per_second(service.spec)
         expected[name] = _expect(now * rate.times if rate.per_second is None else rate.per_second)
+    if change.planner:
+        policy = world.get(("Policy", "", "default"), DeclaredObject("Policy", "", "default", {}))
+        _put(world, policy, {"planner": change.planner})
     for gpu_type, count in change.gpus.items():
         for node in _more(world, gpu_type, count):
             world["Node", "", node.name] = node

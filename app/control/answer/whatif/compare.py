@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.wording import count, money, ms, rate, signed
+from app.control.formulate.question import Question
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -90,7 +91,19 @@ def _side(side: WhatIfSide) -> dict[str, JSON]:
         "gpus": len({instance.place for instance in side.plan.instances}),
         "instances": len(side.plan.instances),
         "unserved": len(side.plan.unserved),
+        "unservedPerSecond": sum(line.rate_per_second for line in side.plan.unserved),
         "method": certificate.method,
+    }
+
+
+def in_force(today: Question) -> dict[str, JSON]:
+    """Returns what the plan in force costs at today's rates, and what it leaves unserved; zeros without a plan."""
+    plan, cost = today.plan_in_force, today.verdict.cost
+    return {
+        "resourceCost": cost.resource,
+        "unservedPerSecond": sum(line.rate_per_second for line in plan.unserved),
+        "gpus": len({instance.place for instance in plan.instances}),
+        "instances": len(plan.instances),
     }
 
 
@@ -133,14 +146,17 @@ def _is_other(old: Mapping[str, JSON] | None, new: Mapping[str, JSON] | None) ->
 def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
     """Returns the comparison in sentences, the most important first."""
     before, after, changes = comparison["before"], comparison["after"], comparison["changes"]
-    paid, missed = after["resourceCost"] - before["resourceCost"], after["unservedCost"] - before["unservedCost"]
+    now, paid = comparison["inForce"], after["resourceCost"] - before["resourceCost"]
     sentences = [
-        f"GPUs cost {money(before['resourceCost'])} -> {money(after['resourceCost'])} an hour ({signed(paid)}); "
-        f"in use {before['gpus']} -> {after['gpus']}, instances {before['instances']} -> {after['instances']}"
+        f"GPUs cost {money(now['resourceCost'])} an hour in the plan in force, {money(before['resourceCost'])} in the "
+        f"best plan for today, {money(after['resourceCost'])} in the best plan for the change: "
+        f"{signed(paid)} to today's",
+        f"GPUs in use {now['gpus']}, {before['gpus']}, {after['gpus']}; "
+        f"instances {now['instances']}, {before['instances']}, {after['instances']}",
     ]
-    if before["unservedCost"] or after["unservedCost"]:
-        worth = f"{money(before['unservedCost'])} -> {money(after['unservedCost'])} an hour ({signed(missed)})"
-        sentences.append(f"unserved requests cost {worth}")
+    lacking = [side["unservedPerSecond"] for side in (now, before, after)]
+    if any(lacking):
+        sentences.append(f"unserved: {', '.join(map(rate, lacking))} requests a second")
     moved = [count(changes[name], name) for name in CHANGES[1:] if changes[name]]
     sentences.append(
         f"changes: {', '.join(moved)}; churn {money(comparison['churnCost'])}" if moved else "no instance would change"

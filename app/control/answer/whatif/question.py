@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
-from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison
+from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, in_force
+from app.control.answer.whatif.front import objective_front, wire
 from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
 from app.control.domain.decision import SolveOutcome
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solved
+from solvers.planners.names import JOINT
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState, WrongProblem
 from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
+FRONT_SHARE = 9  # plans of a front, for each of the two that are compared
+PATIENCE_SHARE = 1 / 15  # of the seconds: a search ends after so long without a better plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ class WhatIf(Aside):
     seed: int = 0
     prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as long as time is left
     with_plan: bool = False
+    with_front: bool = False  # plans between money, energy and accuracy
 
     def answered(self) -> dict[str, Any]:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -43,26 +50,39 @@ class WhatIf(Aside):
             return {"failed": str(wrong), "refused": True}
 
     def _compared(self) -> dict[str, Any]:
-        deadline = time.monotonic() + self.seconds
+        began = time.monotonic()
+        deadline = began + self.seconds
         same = self.change == WhatIfChange()
-        share = 2 + 2 * (self.prices_of is not None)
+        share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
         each = max(LEAST_SECONDS, self.seconds / share)
-        asked = formulate(apply_change(self.snapshot, self.change))
-        now, then = formulate(self.snapshot).problem, asked.problem
-        found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
+        changed = apply_change(self.snapshot, self.change)
+        asked, today = formulate(changed), formulate(self.snapshot)
+        now, then = today.problem, asked.problem
+        patience = inf if self.work is not None else PATIENCE_SHARE * self.seconds
+        found = [
+            solved(Solve(problem, each, self.work, self.seed, patience))
+            for problem in ((now,) if same else (now, then))
+        ]
         for answer in found:
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
                 return {"failed": answer.message or str(answer.outcome)}
         plans = [answer.plan for answer in found if answer.plan]
-        before = after = WhatIfSide(now, plans[0])
-        if not same:  # each side also tries the other's plan, since two searches from scratch differ by luck as well
+        before, after = WhatIfSide(now, plans[0]), WhatIfSide(then, plans[-1])
+        is_joint = {now.policy.planner, then.policy.planner} == {JOINT}
+        if (
+            not same and is_joint
+        ):  # each side also tries the other's plan, since two searches from scratch differ by luck as well
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
-            after = WhatIfSide(then, plans[1]).or_better(before.plan).or_better(self._adapt(then, before.plan))
+            after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
         comparison = compare(before, after, self.change.services)
+        comparison["inForce"] = in_force(today)
+        comparison["seconds"] = time.monotonic() - began
         comparison["notKept"] = [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)]
         comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)
+        if self.with_front:
+            comparison["front"] = self._front(then, changed, each)
         if self.with_plan:
             comparison["plan"] = to_json(after.plan, then)
         return comparison
@@ -77,6 +97,12 @@ class WhatIf(Aside):
         jobs = tuple(job for job in other.jobs if job.node in problem.nodes and job.job in problem.jobs)
         state = RunningState(problem.state.now if problem.state else None, lines, jobs)
         return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
+
+    def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[dict[str, Any]]:
+        def solve(some: Problem) -> Plan | None:
+            return solved(Solve(some, seconds, self.work, self.seed)).plan
+
+        return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
 
     def _prices(self, problem: Problem, deadline: float) -> list[dict[str, Any]]:
         fresh = replace(problem, state=None, jobs={})

@@ -73,6 +73,7 @@ def freeze_limits(
             found[tenant] = Limit(
                 _least(limit.gpus, has.gpus - out.gpus),
                 _least(limit.price_per_hour, has.price_per_hour - out.price_per_hour),
+                "budget",
             )
     return found
 
@@ -92,8 +93,9 @@ def degrade_services(problem: Problem, over: Mapping[str, BudgetAccount]) -> Pro
 
 
 def _degrade(problem: Problem, service: Service, types: Sequence[str]) -> Service:
+    known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
     least = min(
-        service.variants,
+        (variant for variant in service.variants if known[variant] >= service.mean_accuracy),
         key=lambda variant: gpus_per_rate(problem, replace(service, variants=(variant,)), types),
         default=None,
     )

@@ -81,7 +81,7 @@ def entitled_limits(
     if sum({**shares, **capped}.values()) > gpus * (1 + SPILL_SHARE):
         capped = {tenant: min(capped[tenant], shares[tenant]) for tenant in cut}
     return limits | {
-        tenant: Limit(capped[tenant], terms.get(tenant, TenantTerms()).limit.price_per_hour) for tenant in cut
+        tenant: Limit(capped[tenant], terms.get(tenant, TenantTerms()).limit.price_per_hour, "share") for tenant in cut
     }
 
 

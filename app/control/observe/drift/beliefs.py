@@ -10,18 +10,22 @@ from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift.tuning import DriftTuning
 from solvers.learning import CurveFit, Region
+from solvers.planning.judge.readings import value_at
 
-Places: TypeAlias = Mapping[int, Sequence[int]]  # batch -> SM% of a profile's points
+# batch -> SM% of a profile's points -> logarithm of its planned time over its mean
+Places: TypeAlias = Mapping[int, Mapping[int, float]]
 
 
 def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTuning) -> tuple[LatencyFactor, ...]:
     """Returns the factors at the profile's points and wherever its copies were measured; none if all are 1."""
     measured = {region.sm_percent for region in fit.regions}
     found = []
-    for batch, points in sorted(places.items()):
-        for sm_percent in sorted({*points, *(sm for sm in measured if points[0] < sm < points[-1])}):
+    for batch, margins in sorted(places.items()):
+        curve = tuple(sorted(margins.items()))
+        for sm_percent in sorted({*margins, *(sm for sm in measured if curve[0][0] < sm < curve[-1][0])}):
             mean, _ = fit.at(batch, sm_percent)
-            found.append(LatencyFactor(batch, sm_percent, bounded(exp(mean) + late, settings)))
+            kept = value_at(curve, sm_percent) * fit.margin_share(batch, sm_percent)
+            found.append(LatencyFactor(batch, sm_percent, bounded(exp(mean + kept) + late, settings)))
     return tuple(found) if any(point.factor != 1 for point in found) else ()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import log
 
-from solvers.planning.judge.readings import JudgedGpu, Reader, Resident, slow_down, watts
-from solvers.planning.problem import Problem, Profile
+from app.control.observe.drift.beliefs import Places
+from solvers.planning.judge.readings import JudgedGpu, Reader, Resident, slow_down, value_at, watts
+from solvers.planning.problem import Problem, Profile, ProfileKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,13 @@ def predict_running(problem: Problem) -> dict[str, Prediction]:
     return found
 
 
-def profile_places(problem: Problem) -> dict[str, Mapping[int, Sequence[int]]]:
-    """Returns, by profile, the SM% of each batch at which it has points."""
+def profile_places(problem: Problem, means: Mapping[ProfileKey, Profile]) -> dict[str, Places]:
+    """Returns, by profile, the points of each batch, each with the logarithm of its planned time over its mean."""
     return {
-        "/".join(key): {batch: [sm for sm, _ in curve] for batch, curve in profile.latency_ms.items()}
+        "/".join(key): {
+            batch: {sm: log(planned / value_at(means[key].latency_ms[batch], sm)) for sm, planned in curve}
+            for batch, curve in profile.latency_ms.items()
+        }
         for key, profile in problem.profiles.items()
     }
 

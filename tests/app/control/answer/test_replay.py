@@ -29,6 +29,9 @@ class Silent:
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for batches")
 
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
+        return SolverAnswer(SolveOutcome.CRASHED)
+
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked to follow")
 

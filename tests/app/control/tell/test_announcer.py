@@ -103,7 +103,7 @@ SEARCH = Key(Kind.SERVICE, "shop", "search")
 def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
     telling = Announcer(database, Inline())
     assert announced(database, telling, after(200.0))
-    assert conditions(database, SEARCH)["Served"]["status"] == "True"
+    assert conditions(database, SEARCH)["Planned"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
     limits = database.read(endpoints.read_limits)
     assert limits["shop/search"].shed_share == 0
@@ -126,7 +126,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
     telling = Announcer(database, Inline())
     assert announced(database, telling, after(1500.0))
-    served = conditions(database, SEARCH)["Served"]
+    served = conditions(database, SEARCH)["Planned"]
     assert (served["status"], served["reason"]) == ("False", "Unserved")
     assert "least change that helps" in served["message"]
     assert conditions(database, SEARCH)["Degraded"]["reason"] == "Shedding"
@@ -151,11 +151,11 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
     assert announced(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
     assert database.read(endpoints.read_limits) == {}
     found = conditions(database, SEARCH)
-    assert found["Served"]["message"].endswith("; the mode is advisory")
+    assert found["Planned"]["message"].endswith("; the mode is advisory")
     assert found["Degraded"]["status"] == "False"
 
 
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
     assert not Announcer(database, Inline()).tell(7, after(1500.0))
     assert database.read(endpoints.read_limits) == {}
-    assert "Served" not in conditions(database, SEARCH)
+    assert "Planned" not in conditions(database, SEARCH)

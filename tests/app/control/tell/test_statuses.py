@@ -22,8 +22,8 @@ from app.world.write import Actor
 from tests.support.world import gpu_type, model, profile, service
 
 SEARCH, RANK = (Key(Kind.SERVICE, "shop", name) for name in ("search", "rank"))
-SERVED = Statement("Served", "True", Reason.SERVED, "the plan carries 40 requests a second")
-SHORT = Statement("Served", "False", Reason.UNSERVED, "10 are unserved")
+SERVED = Statement("Planned", "True", Reason.ALL_PLANNED, "the plan carries 40 requests a second")
+SHORT = Statement("Planned", "False", Reason.UNSERVED, "10 are unserved")
 
 
 @pytest.fixture
@@ -75,24 +75,24 @@ def test_a_status_is_written_once_and_its_changes_are_events(database: Database)
     )
     assert version(database) == before, "and writes nothing"
     assert saying.say(database, 1, both(SERVED, SERVED), specs(database)) == 1
-    assert conditions(database, RANK)["Served"]["status"] == "True"
+    assert conditions(database, RANK)["Planned"]["status"] == "True"
     found_events = [(event.name, event.reason) for event in database.read(events.recent)]
-    assert found_events == [("rank", "served"), ("rank", "unserved")]
+    assert found_events == [("rank", "all_planned"), ("rank", "unserved")]
 
 
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
     saying = StatusWriter()
     saying.say(database, 1, both(SERVED, SERVED), specs(database))
-    assert conditions(database, SEARCH).keys() == {"SloAttainable", "Served"}
+    assert conditions(database, SEARCH).keys() == {"SloAttainable", "Planned"}
     apply(database, [service("search", "shop", ratePerSecond=50)])
     saying.say(database, 1, both(SERVED, SERVED), specs(database))
-    assert conditions(database, SEARCH)["Served"]["observedGeneration"] == 2
+    assert conditions(database, SEARCH)["Planned"]["observedGeneration"] == 2
 
 
 def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
     saying = StatusWriter()
     assert saying.say(database, 7, both(SERVED, SHORT), specs(database)) == 0
-    assert "Served" not in conditions(database, RANK)
+    assert "Planned" not in conditions(database, RANK)
     assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
 
 

@@ -86,7 +86,7 @@ def problems(draw: st.DrawFn) -> Problem:
         Service(
             f"s/{number}", "s", draw(st.sampled_from(models)), ("v",), draw(st.floats(5, 150)),
             draw(st.sampled_from([90.0, 98.0])), draw(st.floats(1, 600)), is_dedicated=draw(st.integers(0, 4)) == 0,
-            min_instances=draw(st.sampled_from([1, 1, 2, 3])),
+            min_instances=draw(st.sampled_from([1, 1, 2, 3])), unserved_weight=draw(st.sampled_from([1.0, 1.0, 0.02])),
         )
         for number in range(draw(st.integers(1, 3)))
     ]  # fmt: skip
@@ -101,6 +101,7 @@ def problems(draw: st.DrawFn) -> Problem:
             same_model_per_gpu=draw(st.sampled_from([1, 2])),
             unserved_price=draw(st.sampled_from([0.01, 1000.0])),
             energy_price_per_kwh=draw(st.sampled_from([0.0, 0.0, 3.0])),
+            money_weight=draw(st.sampled_from([1.0, 1.0, 0.1, 1e-6])),
         ),
     )
 
@@ -163,10 +164,11 @@ def cheapest(problem: Problem) -> float:
     reached: dict[Served, float] = {(0.0,) * 4 * len(services): 0.0}
     for node in problem.nodes.values():
         whole = node.pricing == "node" and problem.policy.pricing == "gpu"
-        options = fillings(problem, node.gpu_type, 0.0 if whole else node.price_per_hour)
+        price = node.price_per_hour * problem.policy.money_weight
+        options = fillings(problem, node.gpu_type, 0.0 if whole else price)
         without = reached
         if whole:
-            reached = {served: cost + node.price_per_hour * node.gpu_count for served, cost in reached.items()}
+            reached = {served: cost + price * node.gpu_count for served, cost in reached.items()}
         for _ in node.gpus:
             grown = dict(reached)
             for served, cost in reached.items():
@@ -182,7 +184,8 @@ def cheapest(problem: Problem) -> float:
         if any(0 < on < service.min_instances for on, service in zip(runs, services, strict=True)):
             continue
         missing = [s.rate_per_second - carried_of(services, served, i) for i, s in enumerate(services)]
-        unserved = sum(problem.policy.unserved_price * max(u, 1.0) for u in missing if u > 0)
+        prices = [problem.policy.unserved_price * service.unserved_weight for service in services]
+        unserved = sum(price * max(u, 1.0) for price, u in zip(prices, missing, strict=True) if u > 0)
         best = min(best, cost + unserved)
     return float(best)
 

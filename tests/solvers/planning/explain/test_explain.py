@@ -11,7 +11,19 @@ from solvers.planning.explain.fleet import fleet
 from solvers.planning.explain.thin import cost
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
-from solvers.planning.problem import Demand, GpuType, Instance, Limit, Node, Policy, Problem, Profile, Service, Variant
+from solvers.planning.problem import (
+    Demand,
+    GpuType,
+    Instance,
+    Limit,
+    LimitSource,
+    Node,
+    Policy,
+    Problem,
+    Profile,
+    Service,
+    Variant,
+)
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.every_change import every_change
 
@@ -58,6 +70,14 @@ BINDING = {
     "minInstances": (a(BIG, min_instances=3), "minInstances 3 must run on different GPUs, and only 2 of the fleet"),
     "tenant": (world(limits={"shop": Limit(gpus=0.05)}), "the limit of tenant shop, 0.05 GPUs (0 taken)"),
     "tenant's price": (world(limits={"shop": Limit(price_per_hour=0.1)}), "shop, 0.1 an hour (0 taken)"),
+    "tenant's share": (
+        world(limits={"shop": Limit(0.05, source="share")}),
+        "what guarantees leave of them for tenant",
+    ),
+    "tenant's budget": (
+        world(limits={"shop": Limit(0.05, source="budget")}),
+        "the budget is used up of tenant shop",
+    ),
     "power": (world(policy=Policy(power_budget_w=81)), "powerBudgetW 81, of which"),
     "cpu": (world(nodes={"n1": Node("n1", "big", (0, 1), 1, 64, 2.0)}), "the CPU cores that one instance takes"),
     "host": (world(nodes={"n1": Node("n1", "big", (0, 1), 16, 1, 2.0)}), "the host memory that one instance takes"),
@@ -75,6 +95,15 @@ def test_the_binding_limit_is_named(limit: str) -> None:
     problem, words = BINDING[limit]
     (left,) = solve(problem, QUICK).unserved
     assert words in left.reason
+
+
+@pytest.mark.parametrize("source", ["share", "budget"])
+def test_a_limit_that_nobody_declared_is_not_called_a_limit_and_not_to_be_raised(source: LimitSource) -> None:
+    problem = world(limits={"shop": Limit(0.05, source=source)})
+    plan = solve(problem, QUICK)
+    changes = every_change(explain.case(problem, plan, "shop/a"))
+    assert "limit" not in {change.dimension for change in changes}
+    assert "limit" not in plan.unserved[0].reason + plan.unserved[0].relaxation
 
 
 def test_an_slo_below_the_fastest_exec_is_raised_to_what_serves() -> None:

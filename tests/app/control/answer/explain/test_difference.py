@@ -62,10 +62,19 @@ def test_a_repeated_outcome_is_described_once() -> None:
 
 
 def test_a_plan_is_spelled_with_its_proof() -> None:
-    certificate = {"cost": 12.0, "unservedCost": 0.0, "bound": 11.0, "gap": 1 / 11, "method": "exact"}
+    certificate = {"cost": 12.0, "resourceCost": 12.0, "bound": 11.0, "gap": 1 / 11, "method": "exact"}
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     sentences = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert sentences == [
         "plan 7 (full, reason: cycle) is done: 2 starts; 3 kept",
-        "it costs 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
+        "its GPUs cost 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]
+
+
+def test_a_plan_tells_the_price_of_gpus_apart_from_the_penalty_for_what_is_unserved() -> None:
+    certificate = {"cost": 1012.0, "resourceCost": 12.0, "unservedCost": 1000.0, "bound": None, "method": "greedy"}
+    row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
+    left = {"service": "shop/search", "ratePerSecond": 5.0, "reason": ""}
+    sentences = describe_plan(row, {"changes": {}, "certificate": certificate, "unserved": [left]}, [])
+    assert "its GPUs cost 12 an hour; with the penalty for what is unserved, 1,012.00; no bound (greedy)" in sentences
+    assert sentences[-1].startswith("unserved: shop/search, 5 a second: its reason is not known here")

@@ -21,7 +21,7 @@ REGION = Region(8, 55, mean=0.18, variance=1e-4, noise=1e-4, n=42, minutes=21, a
 
 
 def test_what_was_not_measured_is_as_declared() -> None:
-    found = explain_profile("resnet-v100", SPEC, None, "2025-12-01T00:00:00Z")
+    found = explain_profile("resnet-v100", SPEC, None, "2025-12-01T00:00:00Z", 0.9)
     assert [(point["batch"], point["smPercent"], point["declaredMs"]) for point in found["regions"]] == [
         (1, 10, 20.0), (1, 100, 8.0), (8, 10, 96.0), (8, 100, 24.0),
     ]  # fmt: skip
@@ -32,7 +32,7 @@ def test_what_was_not_measured_is_as_declared() -> None:
 
 def test_a_place_that_was_learned_shows_its_factor_and_from_how_much() -> None:
     row = to_row(ProfileCorrection("resnet/fp16/v100", LEARNED, NOON, NOON, regions=(REGION,)), NOON)
-    found = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z")
+    found = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z", 0.9)
     points = {(point["batch"], point["smPercent"]): point for point in found["regions"]}
     learned, inferred, kept = points[8, 55], points[8, 10], points[8, 100]
     assert (learned["source"], learned["n"], learned["at"]) == ("learned", 42, "2026-01-01T12:00:00Z")
@@ -46,15 +46,16 @@ def test_a_place_that_was_learned_shows_its_factor_and_from_how_much() -> None:
 def test_points_that_a_profiler_measured_say_so() -> None:
     measured = {"mean": 24.0, "q90": 25.0, "n": 16, "at": "2025-11-30T00:00:00Z", "source": "measured"}
     spec = {**SPEC, "latencyMs": {"8": {"10": 96.0, "100": measured}}}
-    point = explain_profile("resnet-v100", spec, None, "2025-12-01T00:00:00Z")["regions"][-1]
+    point = explain_profile("resnet-v100", spec, None, "2025-12-01T00:00:00Z", 0.9)["regions"][-1]
     assert (point["source"], point["n"], point["at"]) == ("measured", 16, "2025-11-30T00:00:00Z")
+    assert (point["declaredMs"], point["plannedMs"]) == (24.0, 25.0)  # plans count on the quantile
 
 
 def test_what_is_not_latency_is_said_in_sentences() -> None:
     correction = Correction(sensitivity_factor=1.5, memory_factor=1.1)
     known = ProfileCorrection("resnet/fp16/v100", correction, NOON, NOON, late=0.05, alarm="measure it again")
     row = to_row(replace(known, regions=(REGION,)), NOON)
-    said = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z")["sentences"]
+    said = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z", 0.9)["sentences"]
     assert said[1:] == [
         "neighbours slow it down 1.50 times as much as declared",
         "memory is 1.10 times the declared",

@@ -81,8 +81,11 @@ def test_what_is_left_goes_to_the_higher_priority_first() -> None:
 def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
     terms = {"shop": TenantTerms(6), "lab": TenantTerms(2)}
     requested = {"shop": {100: 1.0}, "lab": {100: 9.0}}
-    assert entitled_limits(terms, requested, 8.0) == {"lab": Limit(7.0)}
-    assert entitled_limits(terms, requested | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
+    assert entitled_limits(terms, requested, 8.0) == {"lab": Limit(7.0, source="share")}
+    assert entitled_limits(terms, requested | {"shop": {100: 8.0}}, 8.0) == {
+        "shop": Limit(6.0, source="share"),
+        "lab": Limit(2.0, source="share"),
+    }
 
 
 def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply() -> None:

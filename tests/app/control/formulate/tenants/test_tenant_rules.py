@@ -94,6 +94,7 @@ def test_a_frozen_tenant_gets_nothing_more_than_it_has_also_when_its_node_is_los
     rules = apply_tenant_rules(problem(service("shop/a", 5000.0)), world)
     limit = rules.limits["shop"]
     assert limit.gpus == pytest.approx(0.8)
+    assert limit.source == "budget"
     assert apply_tenant_rules(problem(service("shop/a", 5000.0)), snapshot(tenants, {"shop": 99.0})).limits == {}
 
 

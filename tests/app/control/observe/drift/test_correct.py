@@ -38,11 +38,13 @@ def observed(ratio: float, minutes: int = 20, seed: int = 0, noise: float = 0.0,
 
 
 def corrected(
-    before: ProfileCorrection, observations: list[Observation], now: datetime, fresh: int | None = None
-) -> ProfileCorrection:
+    before: ProfileCorrection, observations: list[Observation], now: datetime, fresh: int | None = None,
+    margin: float = 0.0,
+) -> ProfileCorrection:  # fmt: skip
     """Of the observations the filters have not seen the last `fresh`; all, where it is left out."""
     new = observations if fresh is None else observations[-fresh:]
-    return update_correction(before, ProfileEvidence(observations, new, PLACES), now, SETTINGS)
+    places = {batch: dict.fromkeys(points, margin) for batch, points in PLACES.items()}
+    return update_correction(before, ProfileEvidence(observations, new, places), now, SETTINGS)
 
 
 def at(minute: float) -> datetime:
@@ -88,6 +90,15 @@ def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(t
 def test_noise_alone_corrects_nothing(noise: float) -> None:
     for seed in range(scaled(50, 5)):
         assert factors(course(1.0, 240, seed, noise)) == [1.0]
+
+
+def test_a_measured_place_gives_up_its_margin_and_others_keep_theirs_in_part() -> None:
+    certain, uncertain = (
+        corrected(ProfileCorrection(KEY), observed(0.85), at(21), margin=margin) for margin in (0.0, 0.16)
+    )
+    assert factor(certain) == pytest.approx(0.85, abs=0.02)
+    assert factor(uncertain) == pytest.approx(0.85, abs=0.02)
+    assert factor(certain, 100, 1) + 0.03 <= factor(uncertain, 100, 1) <= 1.0
 
 
 def test_what_the_margin_of_plans_covers_is_not_corrected() -> None:

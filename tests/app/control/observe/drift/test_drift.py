@@ -74,7 +74,7 @@ def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]
     for second in range(start * 60 + 5, (start + minutes) * 60, 10):
         running = [instance("a", 0), instance("b", 1)]
         problem = question(PROFILE, *running)
-        drift.expects(predict_running(problem), profile_places(problem))
+        drift.expects(predict_running(problem), profile_places(problem, problem.profiles))
         batches = 10 * (second % 60)
         copies = [
             {"id": f"c-{instance.id}", "instance": instance.id, "gpu": instance.gpu, "stage": "ready"}

@@ -64,7 +64,7 @@ def course(drift: Drift, minutes: int, spoil: Any) -> None:
     """Runs three right instances, and one whose minutes are spoiled."""
     running = [instance(name, gpu) for gpu, name in enumerate("abcd")]
     problem = question(PROFILE, *running)
-    drift.expects(predict_running(problem), profile_places(problem))
+    drift.expects(predict_running(problem), profile_places(problem, problem.profiles))
     for second in range(5, minutes * 60, 10):
         batches = 10 * (second % 60)
         fields: dict[str, Any] = {"batches": batches, "busySeconds": batches * 0.0403}

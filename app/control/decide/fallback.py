@@ -1,0 +1,96 @@
+"""The second method: where the joint solver gives no plan, what the running plan leaves unserved is added.
+
+HetSev's greedy starts instances in free room; nothing stops, moves or takes another share. So the addition needs no
+order of steps, and the joint solver's next plan starts from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from app.control.decide.around import AROUND_KEY
+from app.control.decide.decide import write_changes
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.failed_places import close_again, close_failed_places, closed_places
+from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
+from app.control.formulate.running import without_drains
+from app.control.formulate.value import value_plan
+from app.manifests.model import JSON
+from solvers.planning.judge import judge
+from solvers.planning.judge.services import AVAILABILITY_RULES
+from solvers.planning.problem import Problem
+from solvers.planning.search.promise import keep
+
+SECONDS = 30.0  # for a process that has to start first
+FAILURES = {
+    SolveOutcome.OUT_OF_TIME: "was late",
+    SolveOutcome.CRASHED: "crashed",
+    SolveOutcome.WRONG: "was wrong",
+}
+
+
+class AddingSolver(Protocol):
+    """Adds what a running plan leaves unserved."""
+
+    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer: ...
+
+
+def draft_fallback(
+    snapshot: Snapshot, failure: SolveOutcome, solver: AddingSolver, reason: str
+) -> Decision | None:  # fmt: skip
+    """Returns the plan in force with what it leaves unserved; None if nothing is missing or nothing can be added."""
+    if failure not in FAILURES:
+        return None
+    around = close_failed_places(snapshot)
+    decision = _drafted(snapshot, around, solver, reason)
+    if decision is None:
+        return None
+    recipe: dict[str, JSON] = dict(decision.answer.recipe)
+    if closed := closed_places(around):
+        recipe[AROUND_KEY] = closed
+    message = f"the joint solver {FAILURES[failure]}; HetSev's greedy added what the running plan left unserved"
+    return replace(decision, message=message, answer=replace(decision.answer, recipe=recipe))
+
+
+def fallback_again(
+    snapshot: Snapshot, recipe: Mapping[str, JSON], solver: AddingSolver, reason: str
+) -> Decision | None:  # fmt: skip
+    """Drafts the recorded addition again."""
+    closed = recipe.get(AROUND_KEY)
+    around = close_again(snapshot, closed if isinstance(closed, Mapping) else {})
+    return _drafted(snapshot, around, solver, reason)
+
+
+def _drafted(snapshot: Snapshot, around: Snapshot, solver: AddingSolver, reason: str) -> Decision | None:
+    # What could not leave a draining GPU serves on there: nothing stops here.
+    staying = replace(around, nodes=without_drains(around.nodes))
+    question = formulate(staying)
+    if not question.falls_short:
+        return None
+    answer = solver.add(question.problem, seconds=SECONDS)
+    if answer.plan is None:
+        return None
+    decision = _judged(question, write_changes(staying, question, answer, PlanningLane.FULL, reason))
+    if decision is None or decision.desired == snapshot.in_force:
+        return None
+    return decision
+
+
+def _judged(question: Question, decision: Decision) -> Decision | None:
+    """Returns the decision with the judge's verdict; None if it breaks a rule that the plan in force keeps.
+
+    As in a quick step, copies may be nearer to each other than promised to serve more.
+    """
+    verdict = judge(question.problem, decision.plan, simulate=False, keeps=keep)
+    known = {(found.where, found.rule) for found in question.verdict.violations}
+    for found in verdict.violations:
+        if (found.where, found.rule) not in known and found.rule not in AVAILABILITY_RULES:
+            return None
+    value = value_plan(question.problem, decision.plan, verdict)
+    if value.unserved > question.value_in_force.unserved:
+        return None
+    return replace(decision, plan=replace(decision.plan, changes=verdict.changes), verdict=verdict, value=value)

@@ -1,0 +1,77 @@
+"""The context of a control plane that `gpuwright up` runs: named after its data folder, and gone when it ends."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cli.contexts import NAME, config_path, load, remember, save
+
+USUAL_FOLDER, USUAL_NAME = ".gpuwright", "local"
+ANSWER_SECONDS = 1.0
+MOST_OF_A_NAME = 63
+
+
+@dataclass(frozen=True, slots=True)
+class LocalContext:
+    """A context that was made current, and the one that was current before."""
+
+    name: str
+    entry: Mapping[str, str]
+    before: str
+    path: Path
+
+
+def enter(data_dir: Path, entry: Mapping[str, str]) -> LocalContext:
+    """Makes the control plane's context current. A context of another one that still answers keeps its name."""
+    path = config_path()
+    config = load(path)
+    wanted = name_of(data_dir)
+    name, number = wanted, 1
+    while _is_of_another(config["contexts"].get(name), entry):
+        number += 1
+        name = f"{wanted[: MOST_OF_A_NAME - 4]}-{number}"
+    before = config["current"]
+    remember(name, entry, select=True, path=path)
+    return LocalContext(name, dict(entry), before if before != name else "", path)
+
+
+def leave(context: LocalContext) -> None:
+    """Removes the context, unless somebody changed it, and goes back to the one before if it is still current."""
+    config = load(context.path)
+    if config["contexts"].get(context.name) != context.entry:
+        return
+    del config["contexts"][context.name]
+    if config["current"] == context.name:
+        config["current"] = context.before if context.before in config["contexts"] else ""
+    save(context.path, config)
+
+
+def name_of(data_dir: Path) -> str:
+    """Returns `local` for the usual folder, and otherwise the folder's name in the letters that a context may have."""
+    if data_dir.name == USUAL_FOLDER:
+        return USUAL_NAME
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", data_dir.name).strip("-._")[:MOST_OF_A_NAME]
+    return name if NAME.fullmatch(name) else USUAL_NAME
+
+
+def _is_of_another(known: Mapping[str, str] | None, entry: Mapping[str, str]) -> bool:
+    """Tells whether the context is of another control plane, or of a server that is elsewhere or answers."""
+    if known is None or known.get("tokenFile") == entry["tokenFile"]:
+        return False
+    parts = urlsplit(known.get("server", ""))
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1") or not known.get("tokenFile"):
+        return True  # a person's own: it may be away for now
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True

@@ -1,0 +1,37 @@
+"""What commands that run for minutes in virtual time share: an end by signals, and a log without warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Ends the run on SIGTERM, or when its terminal closes, as Ctrl-C does."""
+
+    def end(number: int, frame: FrameType | None) -> Any:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def quiet_log() -> Iterator[None]:
+    """Hides warnings, for example about slow statements: in virtual time they mean nothing."""
+    log = logging.getLogger()
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

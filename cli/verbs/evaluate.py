@@ -1,0 +1,105 @@
+"""`gpuwright evaluate`: a paper's own experiments here, its planner and its baselines beside the joint planner."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cli import exits
+from cli.arguments import completes, whole
+from cli.charts import refuse_without_matplotlib
+from cli.exits import Failed
+from cli.output import OutputTable, number, say
+from cli.quiet import ended_by_signals, quiet_log
+
+SYSTEMS = ("hetsev",)
+SEEDS = 3
+COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
+EPILOG = """\
+Every run is the real control plane over a simulated fleet in virtual time, on a Postgres of its own: the paper's
+testbed from examples/, its loads, and each planner by its name. A claim holds where the ratio of the paper's baseline
+to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
+docs/evaluate.md explains the experiments and shows the figures.
+
+The same seeds give the same JSON on any machine.
+
+Examples:
+  gpuwright evaluate hetsev
+  gpuwright evaluate hetsev --json --out evaluated/
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("system", choices=SYSTEMS, help="the system whose paper is evaluated")
+    parser.add_argument("--seeds", metavar="N", type=whole(1), default=SEEDS, help=f"of each run; default {SEEDS}")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--processes", metavar="N", type=whole(1), default=min(2, cores), help="at once; default 2, or 1 on one core"
+    )
+    parser.add_argument("--json", action="store_true", help="claims and runs as one JSON object on stdout")
+    out = "folder for the JSON, the drawings (SVG and PNG) and index.html"
+    completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = _folder(args.out) if args.out else None
+    from app.postgres.faults import PostgresError
+    from solvers.compiled import before_compiling
+
+    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    from simulation.evaluate.hetsev import hetsev_runs
+    from simulation.evaluate.hetsev_claims import hetsev_claims
+    from simulation.evaluate.play import play
+
+    try:
+        with quiet_log(), ended_by_signals():
+            results = play(hetsev_runs(range(args.seeds)), args.processes, say)
+    except (PostgresError, OSError, RuntimeError) as error:
+        raise Failed(str(error), exits.INTERNAL) from error
+    figures = {
+        "claims": [claim.figures() for claim in hetsev_claims(results)],
+        "runs": [result.figures() for result in results],
+    }
+    if args.json:
+        print(json.dumps(figures))
+    else:
+        _show(figures)
+    if folder:
+        from cli.evaluation_charts import draw_evaluation
+        from cli.evaluation_page import evaluation_page
+
+        try:
+            drawings = draw_evaluation(results, folder)
+            (folder / "index.html").write_text(evaluation_page(args.system, figures, drawings))
+            (folder / "evaluation.json").write_text(json.dumps(figures, indent=2) + "\n")
+        except OSError as error:
+            raise Failed(f"cannot write to {folder}: {error}", exits.INTERNAL) from None
+        say(f"written to {folder}: evaluation.json, index.html and {len(drawings)} drawings")
+    return exits.OK
+
+
+def _folder(name: str) -> Path:
+    """Makes the folder now, so that nothing is measured in vain."""
+    refuse_without_matplotlib("--out")
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"cannot make the folder {name}: {error}") from None
+    return folder
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    """Prints the claims for people; the notes are in the JSON and on the page."""
+    OutputTable(COLUMNS).rows(_row(claim) for claim in figures["claims"])
+
+
+def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
+    ratio = "-" if claim["ratio"] is None else f"{claim['ratio']:.3f}"
+    values = (number(claim[name]) for name in ("paper_baseline", "best_baseline", "reproduced", "ours"))
+    return claim["id"], claim["metric"], number(claim["paper"]), ratio, "yes" if claim["holds"] else "NO", *values

@@ -1,0 +1,75 @@
+"""Claims of a paper beside what was measured here: each says whether it holds, and a miss stays a miss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from solvers.planners.names import JOINT
+
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PaperMeasure:
+    """What a paper states, who its own baseline and its planner are, and what its testbed is made from."""
+
+    id: str
+    metric: str
+    paper: float
+    paper_baseline: str
+    paper_planner: str
+    truth: str  # printed, measured or scaled
+    note: str
+    is_more_better: bool = False
+    is_limit: bool = False  # the paper states a value that is not exceeded, not a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationClaim:
+    """A measure with its values by planner, each a mean over the seeds."""
+
+    measure: PaperMeasure
+    values: Mapping[str, float]
+    seeds: int
+
+    @property
+    def ratio(self) -> float:
+        """Returns the paper's own baseline to ours, inverted where more is better: above 1, ours is better."""
+        baseline, ours = self.values[self.measure.paper_baseline], self.values[JOINT]
+        above, below = (ours, baseline) if self.measure.is_more_better else (baseline, ours)
+        return above / below if below else inf
+
+    @property
+    def best_baseline(self) -> float:
+        """Returns the best value of a planner that is neither ours nor the paper's."""
+        others = [value for name, value in self.values.items() if name not in (JOINT, self.measure.paper_planner)]
+        return max(others) if self.measure.is_more_better else min(others)
+
+    @property
+    def holds(self) -> bool:
+        """Returns whether ours reaches the paper's figure, and is no worse than the best baseline."""
+        ours, best = self.values[JOINT], self.best_baseline
+        is_best = ours >= best if self.measure.is_more_better else ours <= best
+        reached = ours <= self.measure.paper if self.measure.is_limit else self.ratio >= self.measure.paper
+        return is_best and reached
+
+    def figures(self) -> dict[str, Any]:
+        """Returns the claim as the JSON has it; a ratio without a finite value is null."""
+        known = self.measure
+        return {
+            "id": known.id,
+            "metric": known.metric,
+            "paper": known.paper,
+            "reproduced": round(self.values[known.paper_planner], DIGITS),
+            "best_baseline": round(self.best_baseline, DIGITS),
+            "ours": round(self.values[JOINT], DIGITS),
+            "paper_baseline": round(self.values[known.paper_baseline], DIGITS),
+            "ratio": None if self.ratio == inf else round(self.ratio, DIGITS),
+            "holds": self.holds,
+            "truth": known.truth,
+            "seeds": self.seeds,
+            "note": known.note,
+        }

@@ -1,0 +1,165 @@
+"""Runs a fleet under one planner in virtual time, and measures what it serves, holds and uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Any
+
+from app.manifests.offline import DeclaredFiles
+from simulation.evaluate.working import SmUse, memory_prices, sm_use
+from simulation.fleet import SimulatedFleet, Total
+from simulation.measure.held import held_per_hour
+from simulation.measure.run import in_auto
+from simulation.run import Simulation, simulated
+from simulation.shapes import Shape
+from simulation.world import with_policy
+from solvers.planners.names import JOINT
+
+TICK_SECONDS = 5.0
+WORK = 40  # of each search of a cycle by the joint planner
+SAMPLE_SECONDS = 30.0
+CYCLE_SECONDS = 15.0  # of the planners that scale by thresholds, as kube-controller-manager has it
+CHANGES = ("start", "stop", "move", "resize", "retune")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """What one planner is to run, and for how long; what happens before `from_seconds` is not measured."""
+
+    experiment: str
+    planner: str
+    seed: int
+    world: DeclaredFiles
+    shapes: Mapping[str, Shape]
+    seconds: float
+    from_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSample:
+    """Rates, violations and use over the seconds since the last sample, and prices an hour at its end."""
+
+    at: float
+    asked_per_second: float
+    within_per_second: float  # answered within the SLO
+    violations_percent: float
+    held_per_hour: float
+    used_memory_per_hour: float  # the price of the GPU memory of instances
+    whole_memory_per_hour: float  # the price of all memory of a GPU for each of its instances
+    used_memory_by_service: Mapping[str, float]
+    whole_memory_by_service: Mapping[str, float]
+    utilisation: float  # of all SMs of the fleet
+    used_utilisation: float  # of the SMs of GPUs in use
+    instances: int
+
+
+@dataclass(slots=True)
+class EvaluationResult:
+    """The samples and totals of a run."""
+
+    experiment: str
+    planner: str
+    seed: int
+    samples: list[EvaluationSample] = field(default_factory=list)
+    requests: int = 0  # that were answered, or were not
+    violations: int = 0  # late, refused, failed or turned away
+    worst_service: float = 1.0  # the least share of a service's requests within its SLO
+    changes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def violations_percent(self) -> float:
+        return 100 * self.violations / max(1, self.requests)
+
+    def mean(self, name: str) -> float:
+        """Returns the mean over time of a field of the samples."""
+        return fsum(getattr(sample, name) for sample in self.samples) / max(1, len(self.samples))
+
+    def figures(self) -> dict[str, Any]:
+        """Returns what the JSON has of a run."""
+        return {
+            "experiment": self.experiment,
+            "planner": self.planner,
+            "seed": self.seed,
+            "requests": self.requests,
+            "violationsPercent": round(self.violations_percent, 4),
+            "worstServiceWithinSlo": round(self.worst_service, 6),
+            "heldPerHour": round(self.mean("held_per_hour"), 6),
+            "usedMemoryPerHour": round(self.mean("used_memory_per_hour"), 6),
+            "wholeMemoryPerHour": round(self.mean("whole_memory_per_hour"), 6),
+            "utilisation": round(self.mean("utilisation"), 6),
+            "usedUtilisation": round(self.mean("used_utilisation"), 6),
+            "changes": dict(self.changes),
+        }
+
+
+def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
+    """Runs it on an empty, migrated database. The same order gives the same result."""
+    is_joint = order.planner == JOINT
+    policy = {"planner": order.planner} | ({} if is_joint else {"cycleSeconds": CYCLE_SECONDS})
+    world, work = with_policy(in_auto(order.world), policy), WORK if is_joint else 0  # without a bound
+    with simulated(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
+        return _measured(order, simulation)
+
+
+def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
+    found = EvaluationResult(order.experiment, order.planner, order.seed)
+    fleet = simulation.fleet
+    fleet.patient = True  # while the first copies come up
+    before = last = _totals(fleet)
+    sampled_at, use = order.from_seconds, SmUse()
+    for now in simulation.seconds(order.seconds, TICK_SECONDS):
+        if now <= order.from_seconds:
+            before = last = _totals(fleet)
+            continue
+        fleet.patient = False
+        use += sm_use(fleet)
+        if now >= sampled_at + SAMPLE_SECONDS:
+            totals = _totals(fleet)
+            found.samples.append(_sample(fleet, now, totals, last, now - sampled_at, use))
+            sampled_at, last, use = now, totals, SmUse()
+    after = _totals(fleet)
+    ended, within = _ended(after, before)
+    found.requests, found.violations = sum(ended.values()), sum(ended.values()) - sum(within.values())
+    found.worst_service = min(within[name] / max(1, ended[name]) for name in after)
+    kinds = simulation.history.kinds(order.from_seconds)
+    found.changes = {name: kinds[name] for name in CHANGES}
+    return found
+
+
+def _totals(fleet: SimulatedFleet) -> dict[str, Total]:
+    return {name: total.copied() for name, total in fleet.services.items()}
+
+
+def _ended(after: Mapping[str, Total], before: Mapping[str, Total]) -> tuple[dict[str, int], dict[str, int]]:
+    """Returns the requests of each service that ended in between, and those of them within its SLO."""
+    ended = {
+        name: total.answered + total.errors - before[name].answered - before[name].errors
+        for name, total in after.items()
+    }
+    return ended, {name: total.within - before[name].within for name, total in after.items()}
+
+
+def _sample(
+    fleet: SimulatedFleet, now: float, after: Mapping[str, Total], before: Mapping[str, Total], seconds: float,
+    use: SmUse,
+) -> EvaluationSample:  # fmt: skip
+    ended, within = _ended(after, before)
+    asked = sum(total.requests - before[name].requests for name, total in after.items())
+    used, whole = memory_prices(fleet)
+    most = max(1, sum(ended.values()))
+    return EvaluationSample(
+        at=now,
+        asked_per_second=asked / seconds,
+        within_per_second=sum(within.values()) / seconds,
+        violations_percent=100 * (1 - sum(within.values()) / most),
+        held_per_hour=held_per_hour(fleet),
+        used_memory_per_hour=fsum(used.values()),
+        whole_memory_per_hour=fsum(whole.values()),
+        used_memory_by_service=used,
+        whole_memory_by_service=whole,
+        utilisation=use.of_fleet,
+        used_utilisation=use.of_used,
+        instances=sum(fleet.ready(name) for name in fleet.services),
+    )

@@ -1,0 +1,24 @@
+"""Reads the testbeds of papers: manifests of examples/, which a wheel has beside the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from app.manifests.model import Key, Kind, Manifest
+from app.manifests.offline import DeclaredFiles
+from simulation.world import of_files
+
+
+def testbed(name: str, rates: Mapping[str, float]) -> DeclaredFiles:
+    """Returns a testbed with these services alone, at these declared rates."""
+    packed = Path(__file__).parent / f"{name}.yaml"
+    world = of_files(packed if packed.exists() else Path(__file__).parents[2] / "examples" / f"{name}.yaml")
+    manifests: dict[Key, Manifest] = {}
+    for key, manifest in world.manifests.items():
+        if key.kind is not Kind.SERVICE:
+            manifests[key] = manifest
+        elif (name := f"{key.tenant}/{key.name}") in rates:
+            manifests[key] = replace(manifest, spec={**manifest.spec, "ratePerSecond": rates[name]})
+    return DeclaredFiles(manifests)

@@ -1,0 +1,79 @@
+"""Reads from a simulated fleet how many SMs work, and what the GPU memory of its instances costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from agents.keeper.copies import NodeCopy
+from simulation.fleet import SimulatedFleet
+from solvers.planning.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class SmUse:
+    """GPUs' worth of SMs that work, of GPUs in use, and of all, added up over moments."""
+
+    working: float = 0.0
+    used: int = 0
+    gpus: int = 0
+
+    def __add__(self, other: SmUse) -> SmUse:
+        return SmUse(self.working + other.working, self.used + other.used, self.gpus + other.gpus)
+
+    @property
+    def of_fleet(self) -> float:
+        return self.working / max(1, self.gpus)
+
+    @property
+    def of_used(self) -> float:
+        return self.working / max(1, self.used)
+
+
+def sm_use(fleet: SimulatedFleet) -> SmUse:
+    """Returns the SMs that do work at this moment, as a device would count them.
+
+    An instance that is busy keeps no more SMs at work than its batches need at the share on which they waste least.
+    """
+    problem, working, used, gpus = fleet.truth.problem, 0.0, 0, 0
+    for node in fleet.nodes.values():
+        gpus += problem.nodes[node.name].gpu_count
+        serving = node.serving()
+        used += len({copy.gpu for copy in serving})
+        for copy in serving:
+            working += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+    return SmUse(working, used, gpus)
+
+
+def memory_prices(fleet: SimulatedFleet) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns by service the price an hour of the memory that its copies hold, and of all memory of their GPUs.
+
+    A GPU's price is that of its memory, as HetSev bills it (section 6.3).
+    """
+    used, whole = dict.fromkeys(fleet.services, 0.0), dict.fromkeys(fleet.services, 0.0)
+    for node in fleet.nodes.values():
+        price = fleet.truth.problem.nodes[node.name].price_per_hour
+        memory_gib = fleet.truth.problem.type_of(node.name).memory_gib
+        for copy in node.alive():
+            if copy.served:
+                used[copy.service] += price * copy.wanted.memory_gib / memory_gib
+                whole[copy.service] += price
+    return used, whole
+
+
+def _needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:
+    wanted = copy.wanted
+    profile = problem.profiles.get((wanted.model, wanted.variant, problem.nodes[node].gpu_type))
+    batch = int(wanted.batch.planned) if wanted.batch else 1
+    if profile is None or batch not in profile.latency_ms:
+        return wanted.sm_percent / 100
+    return min(wanted.sm_percent, _least_sm_percent(tuple(profile.latency_ms[batch]), wanted.sm_percent)) / 100
+
+
+@lru_cache(maxsize=1024)
+def _least_sm_percent(curve: tuple[tuple[int, float], ...], sm_percent: float) -> float:
+    """Returns the SM% that would do an instance's work at the share on which it wastes least."""
+    here = float(np.interp(sm_percent, [sm for sm, _ in curve], [ms for _, ms in curve]))
+    return min(sm * ms for sm, ms in curve) / here

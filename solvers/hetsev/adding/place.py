@@ -1,0 +1,230 @@
+"""Chooses the type of one more instance by HetSev's heuristic, and its GPU by the room that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.hetsev.adding.rooms import FreeRooms, Room, Seat
+from solvers.hetsev.adding.shapes import (
+    ProfileShapes,
+    Shape,
+    Surroundings,
+    cheapest,
+    least_sm,
+    load_rows,
+    rates,
+    smallest,
+)
+from solvers.hetsev.scaling import greedy
+from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
+from solvers.latency import timeout_for
+from solvers.planning.plan import NONE_UNSERVED_SHARE
+from solvers.planning.problem import Instance, Problem, ProfileKey, Service
+from solvers.planning.search.tables import Floats
+
+LOOKS = 16  # GPUs that are paid already, and as many others, for each instance
+LEAST_PART = 0.1  # of what an instance should carry: one that carries less is not worth its process
+ANY_RATE = 1e-12
+SAME_SHARE = 1e-9
+
+
+@dataclass
+class Menu:
+    """What a service may run on a type of GPU in one variant, and the GPUs that are open to it."""
+
+    of: ProfileShapes
+    gpu_type: str
+    carried: Floats  # [batch, SM%], alone
+    rows: Floats  # the loads that its batches accept
+    gpus: NDArray[np.int64]
+    need: float = 0.0  # for which `best` was found
+    best: Shape | None = None
+
+    def cheapest(self, service: Service, need: float, memory_gib: float) -> Shape | None:
+        """Returns the shape of which as many as the need takes hold the least; found once for each need."""
+        if need != self.need:
+            self.need, self.best = need, cheapest(service, self.of, self.carried, need, memory_gib)
+        return self.best
+
+
+class Placer:
+    """Adds instances one by one."""
+
+    def __init__(self, problem: Problem, rooms: FreeRooms, shapes: Mapping[ProfileKey, ProfileShapes]) -> None:
+        self.problem, self.rooms, self.looked_at = problem, rooms, 0
+        self._shapes = shapes
+        self._number = {place: at for at, place in enumerate(rooms.places)}
+        self._price = {
+            kind: min((node.price_per_hour for node in problem.nodes.values() if node.gpu_type == kind), default=inf)
+            for kind in problem.gpu_types
+        }
+
+    def add(self, service: Service, missing: float, running: int) -> list[Seat]:
+        """Returns new instances for what is missing, as far as there is room."""
+        added: list[Seat] = []
+        wanted = service.min_instances - running  # so many at least, where there is none
+        menus = [menu for kind in self._price for menu in self._menus(service, kind)]
+        for whole in (True, False):
+            open_ = list(menus)
+            while missing > NONE_UNSERVED_SHARE * service.rate_per_second or (0 < len(added) < wanted):
+                part = max(missing, service.rate_per_second / service.min_instances if wanted > len(added) else 0.0)
+                choice = self._choice(service, part, open_)
+                if choice is None:
+                    break
+                menu, number = choice
+                seat = self._one(service, menu, part / max(number, wanted - len(added)), whole, len(added))
+                if seat is None:
+                    open_.remove(menu)
+                    continue
+                added.append(seat)
+                missing -= seat.line.rate_per_second
+                last = self._number[seat.line.place]
+                for other in menus:
+                    other.gpus = self.rooms.still_open(service, other.gpus, last)
+        return added
+
+    def _menus(self, service: Service, gpu_type: str) -> Iterator[Menu]:
+        """Yields what the service may run on a type of GPU, by variant."""
+        if self._price[gpu_type] == inf:
+            return
+        kind = self.problem.gpu_types[gpu_type]
+        alone = Surroundings(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
+        for of in self._offers(service, gpu_type):
+            carried = rates(self.problem.policy, service, of, alone)
+            if carried.any():
+                gpus = self.rooms.open_to(service, gpu_type, of.template)
+                yield Menu(
+                    of,
+                    gpu_type,
+                    carried,
+                    load_rows(service, of),
+                    gpus[self._able(of, gpus, self._least_sm(carried, ANY_RATE))],
+                )
+
+    def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
+        """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
+        kinds: dict[str, tuple[InstanceType, Menu]] = {}
+        for menu in menus:
+            memory_gib = self.problem.gpu_types[menu.gpu_type].memory_gib
+            best = menu.cheapest(service, missing, memory_gib) if len(menu.gpus) else None
+            if best is None:
+                continue
+            share = 1.0 if service.is_dedicated else max(best.sm_percent / 100, best.memory_gib / memory_gib)
+            name = f"{menu.gpu_type} {menu.of.profile.variant}"
+            kind = InstanceType(
+                name=name,
+                throughput_per_second=best.rate_per_second,
+                exec_ms=0.0,  # every shape of a menu keeps the SLO
+                gpu_memory_gib=share * memory_gib,
+                price_per_gib=self._price[menu.gpu_type] / memory_gib,
+                most=len(menu.gpus),
+            )
+            kinds[name] = (kind, menu)
+        types = tuple(kind for kind, _ in kinds.values())
+        problem = ScalingProblem(missing, ScalingPromise(service.slo_ms, service.percentile), types)
+        choice = greedy.out(problem, dict.fromkeys(kinds, 0), 1.0)
+        return (kinds[choice[0]][1], choice[1]) if choice else None
+
+    def _offers(self, service: Service, gpu_type: str) -> Iterator[ProfileShapes]:
+        if service.gpu_types is not None and gpu_type not in service.gpu_types:
+            return
+        for variant in service.variants:
+            if of := self._shapes.get((service.model, variant, gpu_type)):
+                yield of
+
+    def _one(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
+        """Puts one instance on the first of these GPUs that takes it."""
+        least = self._least_sm(menu.carried, part if whole else LEAST_PART * part)
+        for at in self._candidates(menu, least):
+            self.looked_at += 1
+            room = self.rooms.room(at)
+            beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
+            around = self._around(room)
+            # On a GPU that it opens it leaves room for another one like itself.
+            fit = partial(smallest, self.problem.policy, service, menu.of, menu.rows, part, whole=whole)
+            shape = (fit(around.with_more(beside)) if beside else None) or fit(around)
+            if shape is None or shape.rate_per_second < LEAST_PART * part:
+                continue
+            if self.rooms.admits(service, at, shape.sm_percent) and self._neighbours_bear(room, shape):
+                return self._seated(service, room, shape, serial)
+        return None
+
+    def _least_sm(self, carried: Floats, part: float) -> int:
+        """Returns the least SM% that may carry this part on any GPU."""
+        # Where shares are priced, the less of a GPU is left, the faster all are.
+        return 0 if self.problem.policy.pricing == "share" else least_sm(carried, part)
+
+    def _candidates(self, menu: Menu, least: int) -> list[int]:
+        """Returns GPUs with room: those that are paid, the emptiest first, then the cheapest to open."""
+        rooms = self.rooms
+        found = menu.gpus[self._able(menu.of, menu.gpus, least)]
+        is_paid = rooms.price[found] == 0
+        paid, others = found[is_paid], found[~is_paid]
+        emptiest = paid[np.argsort(-rooms.sm[paid], kind="stable")][:LOOKS]
+        cheapest_first = others[np.argsort(rooms.price[others], kind="stable")][:LOOKS]
+        return [int(at) for at in (*emptiest, *cheapest_first)]
+
+    def _able(self, of: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+        """Returns of each GPU if this share, the memory of the smallest batch and the host's part are free there."""
+        rooms, demand = self.rooms, of.profile.demand
+        node = rooms.node[gpus]
+        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= of.memory_gib.min())
+        able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
+        return able
+
+    def _around(self, room: Room) -> Surroundings:
+        at, rooms = room.number, self.rooms
+        return Surroundings(
+            int(rooms.sm[at]), float(rooms.memory_gib[at]), room.pressure(), float(rooms.watts[at]), room.slower
+        )
+
+    def _neighbours_bear(self, room: Room, shape: Shape) -> bool:
+        """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
+        policy = self.problem.policy
+        more = float(shape.of.pressure[shape.sm_percent])
+        if more >= room.unbearable and policy.pricing == "gpu":
+            return False
+        pressure = room.pressure() + more
+        free = float(self.rooms.sm[room.number]) - shape.sm_percent
+        lines = []
+        for seat in room.seats:
+            line, service = seat.line, seat.service
+            exec_ms = room.exec_ms(policy, seat, pressure, free)
+            judged = exec_ms * (1 + policy.exec_margin)
+            if line.rate_per_second * exec_ms / 1000 / line.batch > policy.utilization * (1 + SAME_SHARE):
+                room.unbearable = min(room.unbearable, more)
+                return False
+            timeout = None
+            if judged <= service.slo_ms:
+                timeout = timeout_for(
+                    line.batch, judged, service.slo_ms, service.percentile, line.rate_per_second, service.variation
+                )  # fmt: skip
+            if timeout is None:
+                room.unbearable = min(room.unbearable, more)
+                return False
+            is_same = abs(timeout - line.batch_timeout_ms) <= SAME_SHARE * max(1.0, timeout)
+            lines.append(line if is_same else replace(line, batch_timeout_ms=timeout))
+        for seat, line in zip(room.seats, lines, strict=True):
+            seat.line = line
+        return True
+
+    def _seated(self, service: Service, room: Room, shape: Shape, serial: int) -> Seat:
+        node, gpu = self.rooms.places[room.number]
+        of = shape.of
+        line = Instance(
+            f"{service.name}+{serial}@{node}/{gpu}", service.name, node, gpu, of.profile.variant, shape.batch, 0.0,
+            shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
+        )  # fmt: skip
+        seat = Seat(
+            service, of.profile.demand, float(of.exec_ms[list(of.batches).index(shape.batch), shape.sm_percent]),
+            float(of.pressure[shape.sm_percent]), line, None,
+        )  # fmt: skip
+        watts = float(of.power_w[shape.sm_percent]) * room.slower**-of.profile.demand.power_exponent
+        self.rooms.seat(room.number, seat, watts)
+        return seat

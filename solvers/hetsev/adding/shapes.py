@@ -1,0 +1,160 @@
+"""The shapes that an instance of a service may have on a type of GPU, and what each carries among neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from solvers.hetsev.adding import kernels
+from solvers.latency import limits, max_rate
+from solvers.planning.problem import Policy, Problem, Profile, Service
+from solvers.planning.search.promise import accepted_loads
+from solvers.planning.search.tables import Floats, Ints, everywhere, inside
+
+ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileShapes:
+    """A profile by batch and SM%: everything that does not depend on the service."""
+
+    profile: Profile
+    template: str | None
+    batches: Ints
+    exec_ms: Floats  # [batch, SM%], alone at the highest clock; infinite where not profiled
+    memory_gib: Floats  # [batch]
+    pressure: Floats  # [SM%]
+    power_w: Floats  # [SM%]
+
+    @classmethod
+    def of(cls, profile: Profile, template: str | None) -> ProfileShapes:
+        batches = sorted(profile.latency_ms)
+        return cls(
+            profile,
+            template,
+            np.array(batches, dtype=np.int64),
+            np.array([inside(profile.latency_ms[batch]) for batch in batches]),
+            np.array([profile.memory_gib[batch] for batch in batches]),
+            everywhere([profile.demand.pressure])[0],
+            everywhere([profile.demand.power_w])[0],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape on a GPU, and the most that it carries there."""
+
+    of: ProfileShapes
+    batch: int
+    sm_percent: int
+    memory_gib: float
+    rate_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a GPU offers to one more instance."""
+
+    sm_percent: int
+    memory_gib: float
+    pressure: float  # of all that runs there
+    watts: float  # above what all that runs there draws when busy
+    slower: float = 1.0  # highest clock / clock
+
+    def with_more(self, pressure: float) -> Surroundings:
+        """Returns the same beside more pressure."""
+        return replace(self, pressure=self.pressure + pressure)
+
+
+def rates(policy: Policy, service: Service, of: ProfileShapes, around: Surroundings) -> Floats:
+    """Returns the most that each batch and SM% carries there within the SLO: [batch, SM%], 0 where it does not fit."""
+    demand = of.profile.demand
+    sms = np.arange(of.exec_ms.shape[1])
+    slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
+    exec_ms = of.exec_ms * slower
+    if policy.pricing == "share":
+        left = np.maximum(0, around.sm_percent - sms)
+        exec_ms = exec_ms * (1 + demand.sensitivity * policy.share_pressure * left / 100)
+    judged = exec_ms * (1 + policy.exec_margin)
+    fits = (judged <= service.slo_ms) & (of.memory_gib <= around.memory_gib)[:, None]
+    fits &= (sms <= around.sm_percent) & (sms > 0)
+    fits &= of.power_w * around.slower**-demand.power_exponent <= around.watts
+    found = np.zeros(exec_ms.shape)
+    at, sm = np.nonzero(fits)
+    if not len(at):
+        return found
+    rows = limits(service.percentile, set(of.batches[at].tolist()), service.variation).loads
+    loads = np.zeros(len(at))
+    accepted_loads(rows, of.batches[at], service.slo_ms / judged[at, sm], loads)
+    most = np.minimum(loads / (1 + policy.exec_margin), policy.utilization)
+    found[at, sm] = 1000 * of.batches[at] / exec_ms[at, sm] * most * ROUNDING
+    return found
+
+
+def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, memory_gib: float) -> Shape | None:
+    """Returns the shape of which as many as the need takes hold the least of a GPU; None if none carries anything."""
+    if not carried.any():
+        return None
+    with np.errstate(divide="ignore"):
+        many = np.ceil(need / np.where(carried > 0, carried, np.nan) * ROUNDING)
+    share = np.maximum(np.arange(carried.shape[1]) / 100, (of.memory_gib / memory_gib)[:, None])
+    held = many * (np.ones_like(share) if service.is_dedicated else share)
+    return _shape(of, carried, np.where(np.isnan(held), inf, held))
+
+
+def smallest(
+    policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: Surroundings, *, whole: bool
+) -> Shape | None:
+    """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
+
+    `rows` are the loads that its batches accept (`load_rows`).
+    """
+    demand = of.profile.demand
+    slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
+    watts = around.watts * around.slower**demand.power_exponent
+    idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
+    batch, sm, rate = kernels.smallest(
+        of.exec_ms, of.memory_gib, of.power_w, of.batches, rows, service.slo_ms, 1 + policy.exec_margin,
+        policy.utilization, slower, around.sm_percent, around.memory_gib, watts, idle, part,
+    )  # fmt: skip
+    rate *= ROUNDING
+    if batch < 0 or (whole and rate < part * ROUNDING):
+        return None
+    return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
+
+
+def load_rows(service: Service, of: ProfileShapes) -> Floats:
+    """Returns the loads that each batch accepts under the service's SLO, as `kernels.smallest` reads them."""
+    rows = limits(service.percentile, set(of.batches.tolist()), service.variation).loads
+    return np.ascontiguousarray(rows[of.batches])
+
+
+def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> Shape:
+    batch, sm = divmod(int(np.argmin(price)), carried.shape[1])
+    return Shape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), float(carried[batch, sm]))
+
+
+def least_sm(carried: Floats, part: float) -> int:
+    """Returns the least SM% that carries this part; over 100 where none does."""
+    enough = (carried >= part * ROUNDING).any(axis=0)
+    return int(enough.argmax()) if enough.any() else carried.shape[1]
+
+
+def most_carried(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
+    """Returns the most that a running instance carries at this execution time: 0 if it cannot keep the SLO."""
+    judged = exec_ms * (1 + policy.exec_margin)
+    if not 0 < judged <= service.slo_ms:
+        return 0.0
+    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
+    return min(rate, policy.utilization * 1000 * batch / exec_ms) * ROUNDING
+
+
+def shapes_of(problem: Problem, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], ProfileShapes]:
+    """Returns the shapes of these profiles."""
+    templates = {
+        (model, variant.name): variant.template for model, known in problem.models.items() for variant in known
+    }
+    return {key: ProfileShapes.of(problem.profiles[key], templates.get(key[:2])) for key in keys}

@@ -1,0 +1,69 @@
+"""Decides how many instances a service has: a GPU for each, as Mudi's services have.
+
+Mudi's paper deploys one instance of a service on each GPU and never changes their number. Ours: another one starts on
+the idle GPU of the lowest price for its rate once whole GPUs could not carry the load, and the dearest stops once the
+others could carry a quarter more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solvers.planning.carried import spread_rate
+from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.whole_gpus import whole_gpu_shapes
+
+SPARE_SHARE = 1.25  # of the load: what must remain before an instance stops
+USED_SHARE = 0.999  # of what a whole GPU carries
+
+
+def numbered(
+    problem: Problem, service: Service, own: Sequence[Instance], rooms: FleetRooms
+) -> list[tuple[Instance, float]]:
+    """Returns the instances of a service, each with its part of the rate."""
+    shapes = {(shape.pool.gpu_type, shape.variant): shape for shape in whole_gpu_shapes(problem, service, rooms.pools)}
+    seats = [(seat, _whole_rate(problem, shapes, seat)) for seat in own]
+    seats = _without_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
+    while len(seats) < service.min_instances or sum(most for _, most in seats) < service.rate_per_second:
+        found = _start(problem, service, list(shapes.values()), rooms)
+        if found is None:
+            break
+        seats.append(found)
+    if len(seats) < max(1, service.min_instances):
+        return []
+    shares = spread_rate(service, [most for _, most in seats])
+    return [(seat, share) for (seat, _), share in zip(seats, shares, strict=True)]
+
+
+def _whole_rate(problem: Problem, shapes: dict[tuple[str, str], FleetShape], seat: Instance) -> float:
+    shape = shapes.get((problem.nodes[seat.node].gpu_type, seat.variant))
+    return USED_SHARE * shape.rate_per_second if shape else 0.0
+
+
+def _without_spare(
+    problem: Problem, service: Service, seats: list[tuple[Instance, float]]
+) -> list[tuple[Instance, float]]:
+    dearest = sorted(seats, key=lambda entry: (-problem.nodes[entry[0].node].price_per_hour, entry[0].id))
+    for entry in dearest:
+        rest = [other for other in seats if other is not entry]
+        if len(rest) < max(1, service.min_instances):
+            break
+        if sum(most for _, most in rest) >= SPARE_SHARE * service.rate_per_second:
+            seats = rest
+    return seats
+
+
+def _start(
+    problem: Problem, service: Service, shapes: Sequence[FleetShape], rooms: FleetRooms
+) -> tuple[Instance, float] | None:
+    """Places an instance on an idle GPU, and returns it with what it carries there."""
+    for shape in sorted(shapes, key=lambda shape: shape.pool.price_per_hour / shape.rate_per_second):
+        if places := rooms.idle_places(shape, service):
+            place = rooms.put_on(places[0], shape, service)
+            seat = Instance(
+                f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant, shape.batch, 0.0,
+                shape.sm_percent, shape.memory_gib, problem.type_of(place[0]).top_clock_mhz, 0.0,
+            )  # fmt: skip
+            return seat, USED_SHARE * shape.rate_per_second
+    return None

@@ -1,0 +1,141 @@
+"""Plans a fleet as Mudi does: services keep their GPUs at the smallest SM%, and jobs go where they hurt least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from solvers.mudi.fleet.devices import MudiDevice
+from solvers.mudi.fleet.instances import numbered
+from solvers.mudi.fleet.shapes import MudiResident
+from solvers.planning.carried import carry, is_admitted
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down
+from solvers.planning.plan import Unplaced, Unserved
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem
+from solvers.planning.rooms import FleetRooms
+
+NO_GPU = "no idle GPU: Mudi gives each instance of a service one without another service"
+NO_ROOM = "no GPU with a service has SMs, memory and watts for it while the SLOs hold"
+METHOD = "smallest SM% by CVXPY, jobs by the smallest slope"
+TOO_SLOW = "beside a service it would miss its deadline"
+
+
+def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
+    """Returns Mudi's next plan; it depends on what runs and on the rates alone."""
+    state = problem.state
+    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    devices = _devices(problem, running, state.jobs if state else ())
+    unplaced = _place_jobs(problem, devices, state.jobs if state else ())
+    seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
+    jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
+    instances, rests = carry(problem, seats, jobs)
+    paced = _paced(problem, instances, jobs)
+    if late := {job.job for job in paced if _is_late(problem, job)}:  # the next plan uses what they leave free
+        jobs = [job for job in jobs if job.job not in late]
+        instances, rests = carry(problem, seats, jobs)
+        paced = _paced(problem, instances, jobs)
+    unplaced += [Unplaced(name, TOO_SLOW) for name in sorted(late)]
+    unserved = tuple(Unserved(name, rate, NO_GPU) for name, rate in sorted(rests.items()))
+    return PlannerDraft(
+        tuple(instances),
+        unserved,
+        METHOD,
+        {},
+        tuple(paced),
+        tuple(unplaced),
+    )
+
+
+def _devices(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> dict[Place, MudiDevice]:
+    """Returns the GPUs with services, each at its smallest SM% without jobs."""
+    rooms = FleetRooms(problem, running, jobs)
+    known = {line.id for line in running}
+    devices: dict[Place, MudiDevice] = {}
+    for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):
+        own = [line for line in running if line.service == service.name]
+        for seat, rate in numbered(problem, service, own, rooms):
+            profile = problem.profile(service.name, seat.variant, seat.node)
+            assert profile
+            device = devices.setdefault(seat.place, MudiDevice(problem, seat.place, []))
+            device.residents.append(MudiResident(seat, service, profile, rate, seat.id in known))
+    for device in devices.values():
+        device.settle()
+    return devices
+
+
+def _place_jobs(problem: Problem, devices: dict[Place, MudiDevice], running: Iterable[PlacedJob]) -> list[Unplaced]:
+    """Keeps running jobs where they fit, and puts the others on the GPU of the smallest slope (M3); returns the rest.
+
+    A running job that no longer fits leaves its GPU to the service, as Mudi swaps training out (M8).
+    """
+    rooms = _NodeRooms(problem, devices)
+    runs_at = {job.job: job.place for job in running}
+
+    def rank(job: Job) -> tuple[bool, bool, float, str]:
+        return job.is_preemptible, job.name not in runs_at, -job.priority, job.name
+
+    rest = []
+    for job in sorted(problem.jobs.values(), key=rank):
+        own = devices.get(runs_at[job.name]) if job.name in runs_at else None
+        if not (own and rooms.put(own, job)) and not any(rooms.put(device, job) for device in _ranked(devices, job)):
+            rest.append(Unplaced(job.name, NO_ROOM))
+    return rest
+
+
+def _ranked(devices: dict[Place, MudiDevice], job: Job) -> list[MudiDevice]:
+    """Returns the GPUs that can take this job, the smallest slope first."""
+    found = []
+    for place, device in sorted(devices.items()):
+        shares = device.with_jobs([*device.jobs, job])
+        if shares is not None:
+            found.append((device.slope_with(shares, [*device.jobs, job]), place, device))
+    return [device for _, _, device in sorted(found, key=lambda entry: entry[:2])]
+
+
+class _NodeRooms:
+    """CPU cores and host memory of each node, less what runs there."""
+
+    def __init__(self, problem: Problem, devices: dict[Place, MudiDevice]) -> None:
+        self._cores = {name: node.cpu_cores for name, node in problem.nodes.items()}
+        self._gib = {name: node.host_memory_gib for name, node in problem.nodes.items()}
+        for device in devices.values():
+            for resident in device.residents:
+                self._cores[device.place[0]] -= resident.profile.demand.cpu_cores
+                self._gib[device.place[0]] -= resident.profile.demand.host_memory_gib
+
+    def put(self, device: MudiDevice, job: Job) -> bool:
+        """Puts a job on a GPU if all of its limits and SLOs hold."""
+        node = device.place[0]
+        profile = job.profiles.get(device.type.name)
+        if profile is None or any(resident.service.is_dedicated for resident in device.residents):
+            return False
+        demand = profile.demand
+        if demand.cpu_cores > self._cores[node] or demand.host_memory_gib > self._gib[node]:
+            return False
+        shares = device.with_jobs([*device.jobs, job])
+        if shares is None:
+            return False
+        device.jobs.append(job)
+        device.shares = shares
+        self._cores[node] -= demand.cpu_cores
+        self._gib[node] -= demand.host_memory_gib
+        return True
+
+
+def _paced(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> list[PlacedJob]:
+    """Returns the jobs with the speeds that the judge computes."""
+    found = []
+    for gpu in gpus_with(problem, instances, jobs).values():
+        slow_down(gpu, problem.policy)
+        found += [replace(line.placed, units_per_second=line.units_per_second or 0.0) for line in gpu.jobs]
+    return sorted(found, key=lambda job: job.job)
+
+
+def _is_late(problem: Problem, placed: PlacedJob) -> bool:
+    job, now = problem.jobs[placed.job], problem.state.now if problem.state else None
+    if job.deadline is None or now is None or not job.is_preemptible:
+        return False
+    left = (job.deadline - now).total_seconds()
+    return left <= 0 or placed.units_per_second * left < job.units

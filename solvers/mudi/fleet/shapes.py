@@ -1,0 +1,127 @@
+"""Finds the batch and the smallest SM% with which an instance carries a rate beside its neighbours (M5).
+
+Mudi's rule is (W / b) P(b, SM%, psi) <= SLO. W is not published as a formula, so the longest batch that keeps the SLO
+at this rate comes from the latency table that judges every plan; given that, the SM% are Mudi's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import takewhile
+from math import inf
+
+from solvers.latency import max_rate
+from solvers.mudi.sharing import NoRoom, SharedGpu, SharingResident, WrongSharing, share
+from solvers.mudi.sharing.closed import needed_percent
+from solvers.planning.carried import ROUNDING_SHARE
+from solvers.planning.problem import Curve, Instance, Problem, Profile, Service
+
+STEPS = 40  # of the bisection
+SAFE_SHARE = 1e-6  # of a batch's time
+STEADY_SM_PERCENT = 10  # an instance with so many SMs more than it needs is not resized
+
+
+@dataclass(frozen=True, slots=True)
+class MudiResident:
+    """An instance on a GPU, and the rate that it is to carry."""
+
+    seat: Instance
+    service: Service
+    profile: Profile
+    rate_per_second: float
+    is_running: bool
+
+
+def longest_exec_ms(problem: Problem, service: Service, batch: int, rate_per_second: float) -> float:
+    """Returns the longest time of a batch, neighbours included, with which an instance carries this rate."""
+    policy = problem.policy
+    promise = (service.slo_ms, service.percentile, service.variation)
+    return _longest(batch, *promise, rate_per_second, policy.exec_margin, policy.utilization)
+
+
+def fitted(
+    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_percent: int, free_gib: float
+) -> list[Instance] | None:
+    """Returns the instances with their batches and SM% beside others of this pressure; None if they do not fit."""
+    pressure += problem.policy.share_pressure * (1 + pressure) if problem.policy.pricing == "share" else 0.0
+    chosen = [_batch(problem, resident, pressure, free_gib) for resident in residents]
+    if not all(chosen):
+        return None
+    known = [found for found in chosen if found]
+    percents = _percents(SharedGpu(tuple(known), pressure, free_percent))
+    if percents is None:
+        return None
+    seats = [_seat(resident, found, percents) for resident, found in zip(residents, known, strict=True)]
+    is_roomy = sum(seat.memory_gib for seat in seats) <= free_gib
+    return seats if is_roomy and sum(seat.sm_percent for seat in seats) <= free_percent else None
+
+
+def _seat(resident: MudiResident, found: SharingResident, percents: Mapping[str, int]) -> Instance:
+    seat, least = resident.seat, percents[found.name]
+    is_kept = resident.is_running and seat.batch == found.batch and 0 <= seat.sm_percent - least <= STEADY_SM_PERCENT
+    sm_percent = seat.sm_percent if is_kept else least
+    return replace(seat, batch=found.batch, sm_percent=sm_percent, memory_gib=resident.profile.memory_gib[found.batch])
+
+
+def _batch(problem: Problem, resident: MudiResident, pressure: float, free_gib: float) -> SharingResident | None:
+    """Returns the instance at the batch that needs the fewest SMs; a running one keeps a batch that is as good."""
+    best: tuple[tuple[int, bool, int], SharingResident] | None = None
+    for batch, curve in resident.profile.latency_ms.items():
+        most_ms = longest_exec_ms(problem, resident.service, batch, resident.rate_per_second)
+        if most_ms <= 0 or resident.profile.memory_gib[batch] > free_gib:
+            continue
+        found = _sharing(resident, batch, curve, most_ms)
+        percent = needed_percent(found, pressure)
+        if percent is not None:
+            key = (percent, batch != resident.seat.batch, -batch)
+            best = min(best or (key, found), (key, found), key=lambda entry: entry[0])
+    return best[1] if best else None
+
+
+def _sharing(resident: MudiResident, batch: int, curve: Curve, most_ms: float) -> SharingResident:
+    slo_ms, demand = resident.service.slo_ms, resident.profile.demand
+    return SharingResident(
+        name=resident.seat.id,
+        batch=batch,
+        latency_ms=_falling(curve),
+        slo_ms=slo_ms,
+        rate_per_second=resident.rate_per_second,
+        outstanding=batch * slo_ms / most_ms,
+        pressure=tuple(demand.pressure),
+        sensitivity=demand.sensitivity,
+    )
+
+
+def _falling(curve: Curve) -> Curve:
+    """Returns the curve up to where it rises again: more SMs would not help."""
+    lows = [inf, *(ms for _, ms in curve)]
+    pairs = zip(curve, lows, strict=False)
+    return tuple(point for point, _ in takewhile(lambda pair: pair[0][1] <= pair[1], pairs))
+
+
+def _percents(gpu: SharedGpu) -> Mapping[str, int] | None:
+    """Solves by CVXPY, as Mudi does; by search where a curve is not convex."""
+    from solvers.mudi.sharing.convex import raised  # CVXPY takes a second to load
+
+    try:
+        return raised(gpu)
+    except WrongSharing:
+        found = share(gpu)
+        return None if isinstance(found, NoRoom) else found.percents
+
+
+@lru_cache(maxsize=65536)
+def _longest(
+    batch: int, slo_ms: float, percentile: float, variation: float, rate: float, margin: float, utilization: float
+) -> float:
+    def carries(exec_ms: float) -> bool:
+        most, _ = max_rate(batch, exec_ms * (1 + margin), slo_ms, percentile, variation)
+        return min(most, utilization * batch * 1000 / exec_ms) * (1 - 2 * ROUNDING_SHARE) >= rate
+
+    low, high = 0.0, slo_ms
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if carries(middle) else (low, middle)
+    return low * (1 - SAFE_SHARE)

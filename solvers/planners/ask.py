@@ -1,0 +1,118 @@
+"""Asks a planner by its name, and certifies its plan: the joint planner's bound is true of any plan.
+
+The judge refuses a plan that breaks a hard rule. A promise that a plan cannot keep is counted: instances carry no more
+than keeps their SLO, and the rest of a service's rate is unserved, at its price.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
+from solvers.planning.duals import Duals
+from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
+from solvers.planning.judge import Verdict, judge
+from solvers.planning.plan import Certificate, Plan
+from solvers.planning.planner_draft import PlanDrafter, PlannerBudget, PlannerDraft
+from solvers.planning.problem import Knowledge, Problem
+from solvers.planning.search.promise import keep
+from solvers.planning.solve import FoundBound, SolveBudget, find_bound
+
+MOST_NAMED = 3  # broken rules, in a message
+BOUND_SHARE = 0.3  # of the seconds of a question: the plan itself takes much less than a second
+
+
+class PlanRefused(Exception):
+    """A planner's plan breaks a hard rule; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerAnswer:
+    """A certified plan, what its planner remembers, and the prices that prove bounds at other rates."""
+
+    plan: Plan
+    knowledge: Knowledge
+    duals: Duals | None = None
+
+
+def find_plan(
+    problem: Problem,
+    planner: str,
+    budget: SolveBudget,
+    *,
+    alone: bool = False,
+    bounds: bool = True,
+) -> PlannerAnswer:
+    """Returns the plan of this planner, judged and with a bound; PlanRefused if it breaks a hard rule.
+
+    Without `bounds` none is searched, as where a plan is only repeated.
+    """
+    began = time.monotonic()
+    work = PlannerBudget(PlannerBudget().work if budget.work is None else budget.work, budget.seed)
+    known = problem.state.knowledge.get(planner, {}) if problem.state else {}  # another planner's says nothing here
+    draft = drafter_of(planner)(problem, known, work)
+    plan, verdict, method = judge_draft(problem, planner, draft)
+    seconds = None if budget.seconds is None else budget.seconds * BOUND_SHARE
+    found = find_bound(problem, replace(budget, seconds=seconds), alone=alone) if bounds else FoundBound()
+    bound, note = sound_bound(found.bound, verdict.cost.total)
+    spent = time.monotonic() - began
+    certificate = Certificate(verdict.cost, bound, f"{planner}: {method}{note}{found.proof}", work.work, spent)
+    return PlannerAnswer(replace(plan, certificate=certificate), {planner: draft.knowledge}, found.duals)
+
+
+def drafter_of(planner: str) -> PlanDrafter:
+    """Returns the planner of this name."""
+    if planner not in DRAFTERS:
+        raise UnknownPlanner(planner)
+    return DRAFTERS[planner]()
+
+
+def _hetsev() -> PlanDrafter:
+    from solvers.hetsev.fleet import plan  # each planner brings libraries that the others do not need
+
+    return plan
+
+
+def _mudi() -> PlanDrafter:
+    from solvers.mudi.fleet import plan
+
+    return plan
+
+
+def _hpa() -> PlanDrafter:
+    from solvers.baselines.hpa import plan_random
+
+    return plan_random
+
+
+def _hpa_cheapest() -> PlanDrafter:
+    from solvers.baselines.hpa import plan_cheapest
+
+    return plan_cheapest
+
+
+DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
+    HETSEV: _hetsev,
+    MUDI: _mudi,
+    HPA: _hpa,
+    HPA_CHEAPEST: _hpa_cheapest,
+}
+
+
+def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:
+    """Has the draft judged, with the jobs that fit if it has none; PlanRefused names the rules it breaks."""
+    if draft.jobs is None:
+        plan, of_jobs = with_jobs(problem, draft.instances, draft.unserved)
+    else:
+        plan, of_jobs = Plan(draft.instances, draft.jobs, draft.unserved, draft.unplaced), ""
+    is_simulated = len(plan.instances) <= MOST_SIMULATED_INSTANCES
+    verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
+    if not verdict.is_right:
+        broken = "; ".join(str(violation) for violation in verdict.violations[:MOST_NAMED])
+        raise PlanRefused(f"the plan of {planner} breaks {len(verdict.violations)} rules: {broken}")
+    plan = replace(
+        plan, warnings=warnings(problem), releasable=releasable(problem, plan), changes=verdict.changes
+    )  # fmt: skip
+    return plan, verdict, draft.method + of_jobs

@@ -1,0 +1,105 @@
+"""Finds the rates that given instances carry within their SLOs, whoever chose them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from solvers.latency import latency_at, max_rate, timeout_for
+from solvers.planning.judge import Resident
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down
+from solvers.planning.plan import NONE_UNSERVED_SHARE
+from solvers.planning.problem import Instance, PlacedJob, Problem, Service
+from solvers.planning.search.realise import even
+
+ROUNDING_SHARE = 1e-9  # of a rate
+
+
+def is_admitted(problem: Problem, line: Instance) -> bool:
+    """Returns whether the service may still run this instance: declarations and GPUs may have changed."""
+    service, node = problem.services[line.service], problem.nodes.get(line.node)
+    if node is None or not node.has_gpu(line.gpu) or line.variant not in service.variants:
+        return False
+    profile = problem.profile(line.service, line.variant, line.node)
+    if profile is None or line.batch not in profile.latency_ms:
+        return False
+    templates = {variant.name: variant.template for variant in problem.models[service.model]}
+    template = templates.get(line.variant)
+    if template is not None and node.templates is not None and template not in node.templates:
+        return False
+    return service.gpu_types is None or node.gpu_type in service.gpu_types
+
+
+def accepted_rates(problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob] = ()) -> list[float]:
+    """Returns the largest rate of each instance among these neighbours: its SLO holds, and it is not too busy."""
+    lines = _residents(problem, seats, jobs)
+    return [_accepted(problem, lines[id(seat)]) for seat in seats]
+
+
+def carry(
+    problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob] = ()
+) -> tuple[list[Instance], dict[str, float]]:
+    """Returns the instances that carry anything, with rates, timeouts and predictions, and unserved rates by service.
+
+    A service with fewer than minInstances is left out as a whole.
+    """
+    rates = accepted_rates(problem, seats, jobs)
+    mine: dict[str, list[tuple[Instance, float]]] = {name: [] for name in problem.services}
+    for seat, rate in zip(seats, rates, strict=True):
+        if rate > 0:
+            mine[seat.service].append((seat, rate))
+    found: list[Instance] = []
+    unserved: dict[str, float] = {}
+    for name, own in mine.items():
+        service = problem.services[name]
+        if len(own) < service.min_instances:
+            unserved[name] = service.rate_per_second
+            continue
+        shares = spread_rate(service, [rate for _, rate in own])
+        found += [replace(seat, rate_per_second=share) for (seat, _), share in zip(own, shares, strict=True)]
+        rest = service.rate_per_second - sum(shares)
+        if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
+            unserved[name] = rest
+    return _predicted(problem, found, jobs), unserved
+
+
+def spread_rate(service: Service, most: Sequence[float]) -> list[float]:
+    """Divides a service's rate by what its instances carry at most; evenly where several of them must carry much."""
+    if service.min_instances > 1:
+        return even(list(most), service.rate_per_second, service.min_instances)
+    share = min(1.0, service.rate_per_second / sum(most))
+    return [rate * share for rate in most]
+
+
+def _residents(
+    problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob]
+) -> Mapping[int, Resident]:  # fmt: skip
+    gpus = gpus_with(problem, seats, jobs)
+    for gpu in gpus.values():
+        slow_down(gpu, problem.policy)
+    return {id(line.instance): line for gpu in gpus.values() for line in gpu.residents}
+
+
+def _accepted(problem: Problem, line: Resident) -> float:
+    if line.exec_ms is None or line.service is None:
+        return 0.0  # its shape was never measured
+    service, batch = line.service, line.instance.batch
+    judged_ms = line.exec_ms * (1 + problem.policy.exec_margin)
+    most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
+    busy = problem.policy.utilization * batch * 1000 / line.exec_ms
+    return min(most, busy) * (1 - ROUNDING_SHARE)
+
+
+def _predicted(problem: Problem, lines: Sequence[Instance], jobs: Iterable[PlacedJob]) -> list[Instance]:
+    residents = _residents(problem, lines, jobs)
+    found = []
+    for line in lines:
+        service, exec_ms = problem.services[line.service], residents[id(line)].exec_ms
+        assert exec_ms is not None
+        judged_ms, rate = exec_ms * (1 + problem.policy.exec_margin), line.rate_per_second
+        promise = (service.slo_ms, service.percentile)
+        wait_ms = timeout_for(line.batch, judged_ms, *promise, rate, service.variation) or 0.0
+        latency_ms = latency_at(line.batch, judged_ms, rate, service.percentile, wait_ms, service.variation)
+        found.append(replace(line, batch_timeout_ms=wait_ms, exec_ms=exec_ms, latency_ms=float(latency_ms)))
+    return found

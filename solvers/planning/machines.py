@@ -1,0 +1,64 @@
+"""Machines of a planning problem: kinds of GPUs, and nodes with them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Literal
+
+from solvers.planning.indexes import are_rising
+
+
+class WrongProblem(ValueError):
+    """A problem that names something unknown, or holds a number that is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """A kind of GPU."""
+
+    name: str
+    memory_gib: float
+    idle_w: float
+    max_w: float
+    clocks_mhz: tuple[float, ...]  # rising; profiles are taken at the last
+
+    @property
+    def top_clock_mhz(self) -> float:
+        return self.clocks_mhz[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine with GPUs of one type; its price is that of one of them."""
+
+    name: str
+    gpu_type: str
+    gpus: tuple[int, ...]  # the indexes that the node itself uses, rising; some may be missing
+    cpu_cores: float
+    host_memory_gib: float
+    price_per_hour: float
+    purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
+    region: str = "default"
+    templates: frozenset[str] | None = None  # None: all
+    # What services there pay: the GPUs that they use, all of it, or nothing because something else pays for all of it.
+    pricing: Literal["gpu", "node", "paid"] = "gpu"
+    cell: str = ""  # the group of nodes that it belongs to, while services are divided
+
+    def __post_init__(self) -> None:
+        if not are_rising(self.gpus):
+            raise WrongProblem(f"node {self.name} has GPUs {self.gpus}; indexes from 0 that rise are needed")
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self.gpus)
+
+    def has_gpu(self, index: float) -> bool:
+        """Tells if one of its GPUs has this index, which may come from an untrusted plan."""
+        at = bisect_left(self.gpus, index)
+        return at < len(self.gpus) and self.gpus[at] == index
+
+    @property
+    def is_paid_anyway(self) -> bool:
+        """Tells if its GPUs cost a job nothing."""
+        return self.purchase in ("owned", "reserved") or self.pricing == "paid"

@@ -1,0 +1,39 @@
+"""What a planner other than the joint one answers, before it is judged; and the seam by which it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from solvers.planning.plan import Unplaced, Unserved
+from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerBudget:
+    """The work that a planner may do: the same answer on any machine."""
+
+    work: int = 60
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerDraft:
+    """The instances of all services with their rates, the rates that none carries, and what to remember.
+
+    A planner that also places jobs says which are left out; without `jobs` they are added as beside any plan.
+    """
+
+    instances: tuple[Instance, ...]
+    unserved: tuple[Unserved, ...]
+    method: str
+    knowledge: Mapping[str, Any] = field(default_factory=dict)
+    jobs: tuple[PlacedJob, ...] | None = None
+    unplaced: tuple[Unplaced, ...] = ()
+
+
+class PlanDrafter(Protocol):
+    """Plans the services of a problem, whose `state` has what runs now. The judge decides whether that may be."""
+
+    def __call__(self, problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft: ...

@@ -1,0 +1,41 @@
+"""Finds the shape of an instance that has a whole GPU, for each pool of a fleet."""
+
+from __future__ import annotations
+
+from solvers.latency import max_rate
+from solvers.planning.problem import Problem, Profile, Service
+from solvers.planning.rooms import FleetShape, GpuPool
+
+
+def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> list[FleetShape]:
+    """Returns for each pool the variant and batch that carry most within the SLO; pools without any are left out."""
+    templates = {variant.name: variant.template for variant in problem.models[service.model]}
+    found = []
+    for pool in pools:
+        if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
+            continue
+        profiles = [
+            profile
+            for variant in service.variants
+            if pool.offers(templates.get(variant))
+            and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
+        ]
+        shapes = [
+            _shape(problem, service, profile, batch, pool) for profile in profiles for batch in profile.latency_ms
+        ]
+        best = max(shapes, key=lambda shape: shape.rate_per_second, default=None)
+        if best is not None and best.rate_per_second > 0:
+            found.append(best)
+    return found
+
+
+def _shape(problem: Problem, service: Service, profile: Profile, batch: int, pool: GpuPool) -> FleetShape:
+    demand = profile.demand
+    sm_percent, exec_ms = profile.latency_ms[batch][-1]
+    judged_ms = exec_ms * (1 + problem.policy.exec_margin)
+    most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
+    return FleetShape(
+        pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], demand.pressure[-1][1],
+        demand.power_w[-1][1], demand.cpu_cores, demand.host_memory_gib, exec_ms, profile.start_seconds,
+        min(most, problem.policy.utilization * batch * 1000 / exec_ms), 1.0,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""A fleet that another planner plans: its plans are judged, rolled out, recorded and replayed like all others."""
+
+from __future__ import annotations
+
+from app.control.answer.replay import from_json, record_of, replay, to_json
+from app.control.domain.decision import RecipeKind, SolveOutcome
+from app.control.formulate.formulate import formulate
+from app.control.solve.inline import Inline
+from app.control.solve.orders import Solve, solved
+from app.store.plans import plan_reads
+from simulation.run import Simulation, simulated
+from simulation.shapes import steps
+from tests.simulation.worlds import all_noisy, small
+
+RISES_AT = 240.0
+
+
+def generations(simulation: Simulation) -> list[int]:
+    rows = simulation.database.read(lambda connection: plan_reads.page(connection, 2**62, 1000))
+    return sorted(int(row["generation"]) for row in rows)
+
+
+def running(simulation: Simulation) -> set[str]:
+    return {line.id for wanted in simulation.planner.store.view().target.values() for line in wanted.instances}
+
+
+def shares(simulation: Simulation) -> list[tuple[str, float]]:
+    """Returns the GPU and the SM% of each instance that is to run."""
+    target = simulation.planner.store.view().target
+    return [(f"{name}/{line.gpu}", line.sm_percent) for name, wanted in target.items() for line in wanted.instances]
+
+
+def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(database_url: str) -> None:
+    world = small(gpus=6, rates=(200.0, 150.0), planner="hetsev", cycleSeconds=15)
+    shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
+    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.advance(RISES_AT, 2.0)
+        before, cycles = running(simulation), simulation.cycles
+        assert before
+        simulation.advance(RISES_AT, 2.0)
+        assert simulation.cycles >= cycles + 12  # no question of such a planner goes unasked
+        assert before < running(simulation)  # nothing that ran was moved, stopped or resized
+        history = simulation.history.kinds(60.0)
+        assert history["move"] == history["resize"] == history["stop"] == 0
+        read = simulation.database.read
+        records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
+    made = [record for record in records if record and record.recipe.get("kind") == RecipeKind.SOLVE]
+    assert len(made) >= 2
+    assert len(made) == len(records)  # no quick step and no least change of the joint planner
+    for record in made:
+        assert record.recipe["planner"] == "hetsev"
+        assert record.plan
+        assert record.plan.certificate
+        assert record.plan.certificate.method.startswith("hetsev: ")
+        assert record.plan.certificate.bound is not None
+        assert replay(from_json(to_json(record)), Inline()).is_identical
+    assert any(record.recipe["knowledge"]["hetsev"]["overSince"] for record in made if record.recipe["knowledge"])
+
+
+def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), planner="mudi", cycleSeconds=15)
+    shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
+    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.advance(RISES_AT, 2.0)
+        before = shares(simulation)
+        assert len({place for place, _ in before}) == len(before) == 2
+        simulation.advance(RISES_AT, 2.0)
+        after = shares(simulation)
+        assert {place for place, _ in before} == {place for place, _ in after}
+        assert sum(sm for _, sm in after) > sum(sm for _, sm in before)
+        assert simulation.history.kinds(60.0)["resize"] >= 1
+        read = simulation.database.read
+        records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
+    assert len(records) >= 2
+    for record in records:
+        assert record
+        assert record.recipe["planner"] == "mudi"
+        assert replay(from_json(to_json(record)), Inline()).is_identical
+
+
+def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
+    world = small(gpus=2, rates=(50.0,), planner="hetsev", powerBudgetW=82)
+    with simulated(database_url, world, {"shop/a": steps([1.0], 60.0)}) as simulation:
+        simulation.advance(10.0, 2.0)
+        assert simulation.last
+        assert simulation.last.outcome is SolveOutcome.WRONG
+        assert "the plan of hetsev breaks 1 rules: fleet: power_budget_holds" in simulation.last.message
+        assert simulation.last.question
+        snapshot = simulation.last.snapshot
+    assert snapshot
+    answer = solved(Solve(formulate(snapshot).problem, None, 5), alone=True)
+    assert answer.outcome is SolveOutcome.WRONG
+    assert answer.recipe["planner"] == "hetsev"

@@ -1,0 +1,34 @@
+"""What apply knows of the shipped templates is what the agent reads from its files."""
+
+from __future__ import annotations
+
+from agents.templates.form import PathArg
+from agents.templates.reading import read
+from app.manifests.shipped_templates import SHIPPED, find_unfit
+
+FOR_JOBS = {"gpuwright-train"}
+
+
+def test_the_arguments_of_shipped_templates_are_those_of_their_files() -> None:
+    templates = {name: template.form for name, template in read().items() if name not in FOR_JOBS}
+    assert {name: known.takes for name, known in SHIPPED.items()} == {
+        name: frozenset(form.args) for name, form in templates.items()
+    }
+    assert {name: known.needs for name, known in SHIPPED.items()} == {
+        name: frozenset(arg for arg, form_of in form.args.items() if form_of.default is None)
+        for name, form in templates.items()
+    }
+    assert isinstance(templates["vllm"].args["model"], PathArg)
+
+
+def test_unknown_and_missing_arguments_of_shipped_templates_are_named() -> None:
+    variants = [
+        {"name": "fp16", "runtime": {"template": "gpuwright-serve", "args": {"model": "m", "precision": "fp16"}}},
+        {"name": "llm", "runtime": {"template": "vllm", "args": {"image": "my/vllm:1"}}},
+        {"name": "own", "runtime": {"template": "of-our-nodes", "args": {"anything": 1}}},
+        {"name": "bare"},
+    ]
+    unknown, image, missing = find_unfit({"variants": variants})
+    assert unknown.startswith("variant fp16: template gpuwright-serve, as it ships, has no argument precision; it ")
+    assert "has no argument image" in image
+    assert missing == "variant llm: template vllm, as it ships, needs the argument model"

@@ -1,0 +1,29 @@
+"""`gpuwright console`: a new link each time, which signs a browser in once."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.server import RunningServer
+
+
+def test_each_link_signs_a_browser_in_once(run: Run) -> None:
+    first, second = run("console"), run("console")
+    assert first.code == second.code == 0
+    assert first.out != second.out
+    assert "once, within 60 s" in first.err
+    with urllib.request.urlopen(first.out.strip(), timeout=30) as opened:
+        assert "You are signed in" in opened.read().decode()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(first.out.strip(), timeout=30)
+    assert json.loads(run("console", "-o", "json").out)["seconds"] == 60
+
+
+def test_a_node_token_gets_no_link(run: Run, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUWRIGHT_TOKEN", server.token("node", node="node-1"))
+    assert run("console").code == 3

@@ -1,0 +1,57 @@
+"""Cordons and drains as an operator sees them: in the list of nodes, and waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.planned import Planned, planned_fleet
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer
+
+
+@pytest.fixture(scope="module")
+def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
+    with planned_fleet(postgres) as planned:
+        yield planned
+
+
+@pytest.fixture(scope="module")
+def server(fleet: Planned) -> RunningServer:
+    return fleet.server
+
+
+def cordon_of(run: Run, node: str) -> str:
+    lines = run("get", "nodes").lines
+    at = lines[0].index("CORDON")
+    (line,) = [line for line in lines if line.startswith(f"{node} ")]
+    return line[at : lines[0].index("RECLAIM")].strip()
+
+
+def test_the_list_of_nodes_shows_cordons_and_drains(run: Run) -> None:
+    assert cordon_of(run, "node-0") == "-"
+    assert run("cordon", "node-0/1").code == 0
+    assert cordon_of(run, "node-0") == "cordon of GPU 1"
+    assert run("uncordon", "node-0").code == 0
+    assert cordon_of(run, "node-0") == "-"
+    assert "cordons" not in run("get", "node", "node-0", "-o", "json").out
+
+
+def test_a_drain_that_is_not_done_in_time_names_what_is_left(run: Run) -> None:
+    done = run("drain", "node-0", "--wait", "--timeout", "1s")
+    assert done.code == 1
+    assert "node-0 is not empty after 1 s: " in done.err
+    assert cordon_of(run, "node-0") == "drain"
+    assert run("uncordon", "node-0").code == 0
+
+
+def test_a_drain_of_a_node_on_which_nothing_runs_is_done_at_once(run: Run) -> None:
+    spec = json.loads(run("get", "node", "node-1", "-o", "json").out)["spec"]
+    idle = {"apiVersion": "gpuwright/v1", "kind": "Node", "metadata": {"name": "idle"}, "spec": spec}
+    assert run("apply", "-f", "-", stdin=json.dumps(idle)).code == 0
+    done = run("drain", "idle", "--wait", "--timeout", "1s")
+    assert done.code == 0, done.err
+    assert done.lines[-1] == "idle is empty"

@@ -1,0 +1,53 @@
+"""A service whose variants are mixed: the requests that were served have the promised mean accuracy."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+
+from app.manifests.offline import DeclaredFiles
+from simulation.fleet import Total
+from simulation.history import attained_shares
+from simulation.run import simulated
+from simulation.shapes import Shape, steady, wave
+from simulation.world import of_documents
+from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
+from tests.support.soak import scaled
+
+NAME, PROMISE = "shop/a", 0.73
+LARGE, SMALL = 0.76, 0.70
+SECONDS = scaled(6 * 3600, 1200)
+
+
+def world() -> DeclaredFiles:
+    """The small variant is three times as fast; the promise is 4 % below the accuracy of the large one."""
+    known = model("a")
+    runtime = known["spec"]["variants"][0]["runtime"]
+    known["spec"]["variants"].append({"name": "small", "accuracy": SMALL, "runtime": runtime})
+    small = profile("a", speed=3.0)
+    small["metadata"]["name"], small["spec"]["variant"] = "a-small", "small"
+    nodes = [node(f"node-{number}", gpus=1) for number in range(6)]
+    asked = service("a", 900.0, meanAccuracy=PROMISE)
+    return of_documents([gpu_type(), policy(pricing="gpu"), *nodes, known, profile("a"), small, asked])
+
+
+def mean(before: Total, after: Total) -> tuple[float, float]:
+    """Returns the mean accuracy of the requests answered in between, and its deviation by random routing."""
+    answered = after.answered - before.answered
+    found = (after.accuracy_sum - before.accuracy_sum) / answered
+    share = (LARGE - found) / (LARGE - SMALL)
+    return found, (LARGE - SMALL) * sqrt(share * (1 - share) / answered)
+
+
+@pytest.mark.parametrize("shape", [steady, wave(0.6, 1.1, 1200.0)], ids=["steady", "wave"])
+def test_served_requests_have_the_promised_mean_accuracy(database_url: str, shape: Shape) -> None:
+    with simulated(database_url, world(), all_noisy({NAME: shape}, 0.02)) as simulation:
+        simulation.advance(300)
+        mark, before = simulation.history.mark(simulation.fleet), simulation.fleet.services[NAME].copied()
+        simulation.advance(SECONDS)
+        found, deviation = mean(before, simulation.fleet.services[NAME])
+        variants = {copy.wanted.variant for item in simulation.fleet.nodes.values() for copy in item.serving()}
+        assert variants == {"fp16", "small"}
+        assert found >= PROMISE - 4 * deviation
+        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.97
