@@ -1,1 +1,1 @@
-"""What can be shown on a GPU only: limits of MPS, settings, loads alone and in pairs, a hand-over, a real model."""
+"""Tries what only a GPU can show: limits of MPS, settings, loads alone and in pairs, a hand-over, a real model."""

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from scripts.gpukit import device_steps, handover, load_steps
+from scripts.gpukit import device_steps, handover, load_steps, profiler
 from scripts.gpukit.page import render
 from scripts.gpukit.stand import KitOptions, Stand, open_stand
 
@@ -33,6 +33,7 @@ STEPS: dict[str, Step] = {
     "alone": load_steps.run_alone,
     "clocks": device_steps.try_clocks,
     "realModel": load_steps.run_real_model,
+    "profiler": profiler.run_profiler,
     "pairs": load_steps.run_pairs,
 }
 

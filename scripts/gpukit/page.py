@@ -9,12 +9,13 @@ Recording = Mapping[str, Any]
 HEAD = """\
 # What has been seen on GPUs
 
-`scripts/gpu_kit.sh run OUT` tries in a few minutes what only a GPU can show, through the agent's own parts: NVML and
-MPS, limits that are read back, settings, four loads alone and in pairs, a hand-over under requests, a real model. It
-needs Linux, Python 3.11 or newer, NVIDIA's driver with `nvidia-cuda-mps-control`, root for clocks and power limits, and
-a first GPU on which nothing else runs. `scripts/gpu_kit.sh keep OUT/recording.json` keeps the recording as a fixture in
-`tests/agents/devices/recorded`, and writes this page. A test makes a stand-in for NVML from each fixture, which must
-look to the agent like the GPU itself.
+`scripts/gpu_kit.sh run OUT` tries in some ten minutes what only a GPU can show, through the agent's own parts: NVML and
+MPS, limits that are read back, settings, four loads alone and in pairs, a hand-over under requests, the profiler, a
+real model. It needs Linux, Python 3.11 or newer with NumPy and SciPy, NVIDIA's driver with `nvidia-cuda-mps-control`,
+root for clocks and power limits, and a first GPU on which nothing else runs.
+
+`scripts/gpu_kit.sh keep OUT/recording.json` keeps the recording as a fixture in `tests/agents/devices/recorded`, and
+writes this page. A test makes a stand-in for NVML from each fixture, which must look to the agent like the GPU itself.
 
 On a GPU that is somebody else's, `--leave-settings` sets no clock, power limit or compute mode. `--only` names the
 steps to try. For a machine without network run `scripts/gpu_kit.sh wheels` first, and take the folder `.gpu-kit` along.
@@ -22,7 +23,7 @@ steps to try. For a machine without network run `scripts/gpu_kit.sh wheels` firs
 Without a GPU the kit runs on stand-ins for NVIDIA's library and program. That shows that the kit works, and nothing
 about GPUs.
 """
-MADE_UP = ("alone", "pairs", "clocks")  # by stand-ins
+MADE_UP = ("alone", "pairs", "clocks", "profiler")  # by stand-ins
 LOADS = """\
 The four loads are limited by arithmetic, by memory bandwidth, by the cache, and by the time between launches
 (`gpuwright-serve --kernel`). Times are means of single batches in milliseconds, by the server's clock.
@@ -62,6 +63,7 @@ def _section(recording: Recording) -> Iterator[str]:
         "pairs": _pairs,
         "clocks": _clocks,
         "realModel": _real_model,
+        "profiler": _profiler,
     }
     if recording["isStandIn"]:
         yield f"The times of loads are made up there, and are left out: {', '.join(MADE_UP)}.\n"
@@ -135,6 +137,15 @@ def _real_model(step: Recording) -> Iterator[str]:
     yield "### A real model\n"
     yield f"{step['model']}.\n"
     names = ("batch", "sm_percent", "latency_ms", "spread_ms", "memory_gib", "power_w", "start_seconds")
+    yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
+
+
+def _profiler(step: Recording) -> Iterator[str]:
+    yield "### The profiler\n"
+    yield f"Load: {step['load']}; {step['measurements']} measurements, chosen as in a campaign."
+    yield f"On settings that it has not seen its curve errs {100 * step['error']:.2g} %."
+    yield f"{step['covered']} of {len(step['rows'])} stay below q90.\n"
+    names = ("batch", "sm_percent", "latency_ms", "foretold_ms", "q90_ms")
     yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
 
 

@@ -29,7 +29,7 @@ TEMPLATE = "gpuwright-serve"
 KERNELS = ("arithmetic", "bandwidth", "cache", "launches")
 # Milliseconds by share, as made up as they look: they only show that the kit works.
 STUB_LATENCIES = {
-    "arithmetic": "1:10=40,100=4",
+    "arithmetic": "1:10=12,100=2;32:10=60,100=10",
     "bandwidth": "1:10=18,50=6,100=6",
     "cache": "1:10=12,100=3",
     "launches": "1:10=5,100=5",

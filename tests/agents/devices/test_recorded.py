@@ -21,7 +21,7 @@ from tests.support.soak import SOAK
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 STEPS = ["device", "settings", "mps", "shares", "memory", "termination", "handover", "alone"]
-STEPS += ["clocks", "realModel", "pairs"]
+STEPS += ["clocks", "realModel", "profiler", "pairs"]
 
 
 @needs_gcc
