@@ -12,6 +12,7 @@ from simulation.evaluate.measured import EvaluationResult
 from solvers.planners.names import HETSEV, HPA, JOINT
 
 WINDOW_SAMPLES = 4  # 120 s, over which the paper averages rates
+SPIKE_SHARE = 0.5  # of the highest load; at less, the paper finds no difference
 RunsByPlanner: TypeAlias = Mapping[str, EvaluationResult]  # of one experiment and seed
 ValuesByPlanner: TypeAlias = Mapping[str, float]
 
@@ -56,8 +57,8 @@ def _measure(claim: str, metric: str, paper: float, note: str, **fields: bool) -
 
 
 SATURATED = (
-    "Rates four times the printed ones, so that Kubernetes' GPUs are short, as they were in the paper. The window is "
-    "the one where Kubernetes and the joint planner differ most."
+    "Rates four times the printed ones, so that Kubernetes' GPUs are short, as they were in the paper. "
+    "The window is the one where Kubernetes and the joint planner differ most."
 )
 VIOLATED = _measure(
     "H4", "requests that miss their SLO under a fluctuating load, %", 1.12, f"{PROFILES} {RATES}", is_limit=True
@@ -80,13 +81,14 @@ HELD = _measure(
 
 
 def _throughput(experiment: str, note: str) -> PaperMeasure:
-    metric = f"requests a second within the SLO, {experiment} load, in the 120 s that differ most"
+    metric = f"requests a second within the SLO, {experiment} load, in the 120 s of the spike that differ most"
     return _measure("H5", metric, 2.21, f"{PROFILES} {note} {OPEN_LOOP}", is_more_better=True)
 
 
 def _utilisation(experiment: str, note: str) -> PaperMeasure:
-    metric = f"share of the fleet's SMs at work, {experiment} load, in the 120 s that differ most"
-    note = f"{PROFILES} {note} {OPEN_LOOP} Only SMs that a batch needs count as working."
+    metric = f"share of the fleet's SMs at work, {experiment} load, in the 120 s of the spike that differ most"
+    counted = "Only SMs that a batch needs count, and a T4 counts as much as a V100, which favours who uses T4s."
+    note = f"{PROFILES} {note} {OPEN_LOOP} {counted}"
     return _measure("H5", metric, 2.56, note, is_more_better=True)
 
 
@@ -118,9 +120,14 @@ def _mean_share(bills: Mapping[str, Mapping[str, float]]) -> ValuesByPlanner:
 
 
 def _largest_window(found: RunsByPlanner, name: str) -> ValuesByPlanner:
-    """Returns the means of the window in which the joint planner leads Kubernetes most."""
+    """Returns the means of the window of the spike in which the joint planner leads Kubernetes most."""
+    asked = [sample.asked_per_second for sample in found[HPA].samples]
+    starts = [
+        at
+        for at in range(len(asked) - WINDOW_SAMPLES + 1)
+        if min(asked[at : at + WINDOW_SAMPLES]) >= SPIKE_SHARE * max(asked)
+    ]
     series = {planner: [getattr(sample, name) for sample in run.samples] for planner, run in found.items()}
-    starts = range(min(len(values) for values in series.values()) - WINDOW_SAMPLES + 1)
     windows = [
         {planner: fsum(values[at : at + WINDOW_SAMPLES]) / WINDOW_SAMPLES for planner, values in series.items()}
         for at in starts

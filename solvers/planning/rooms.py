@@ -128,6 +128,11 @@ class FleetRooms:
             return []
         return [self.places[at] for at in np.flatnonzero(self._able(shape, service) & (self._clients == 0))]
 
+    @property
+    def has_idle(self) -> bool:
+        """Returns whether nothing runs on some GPU of the fleet."""
+        return bool((self._clients == 0).any())
+
     def put_on(self, place: Place, shape: FleetShape, service: Service) -> Place:
         """Places an instance on this GPU, which has room for it."""
         return self._take(self._at[place], shape, service)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solvers.latency import max_rate
 from solvers.planning.problem import Problem, Profile, Service
-from solvers.planning.rooms import FleetShape, GpuPool
+from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
 
 
 def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> list[FleetShape]:
@@ -27,6 +27,18 @@ def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -
         if best is not None and best.rate_per_second > 0:
             found.append(best)
     return found
+
+
+def why_no_gpu(problem: Problem, service: Service, rooms: FleetRooms) -> str:
+    """Names what keeps another instance with a GPU of its own off the fleet; empty where nothing does."""
+    shapes = whole_gpu_shapes(problem, service, rooms.pools)
+    if not shapes:
+        return "no GPU type of the fleet keeps its SLO in any profiled shape"
+    if any(rooms.idle_places(shape, service) for shape in shapes):
+        return ""
+    if not rooms.has_idle:
+        return "each instance needs a GPU of its own, and all are in use"
+    return rooms.why_not(shapes[0], service)
 
 
 def _shape(problem: Problem, service: Service, profile: Profile, batch: int, pool: GpuPool) -> FleetShape:

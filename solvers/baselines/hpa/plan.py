@@ -13,7 +13,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.planning.whole_gpus import whole_gpu_shapes, why_no_gpu
 
 TOLERANCE_SHARE = 0.1
 STABLE_SECONDS = 300.0
@@ -58,7 +58,10 @@ def _plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, choose:
         else:
             seats += start(None)
     instances, rests = carry(problem, seats, jobs)
-    unserved = tuple(Unserved(name, rate, "no free GPU, or not scaled up yet") for name, rate in sorted(rests.items()))
+    unserved = tuple(
+        Unserved(name, rate, why_no_gpu(problem, problem.services[name], rooms) or "not scaled up yet")
+        for name, rate in sorted(rests.items())
+    )
     return PlannerDraft(tuple(instances), unserved, f"usage of 80 %, {which}", {"wishes": wishes})
 
 

@@ -15,8 +15,9 @@ from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms
+from solvers.planning.whole_gpus import why_no_gpu
 
-NO_GPU = "no idle GPU: Mudi gives each instance of a service one without another service"
+NOT_CARRIED = "its instances do not carry it beside their neighbours"
 NO_ROOM = "no GPU with a service has SMs, memory and watts for it while the SLOs hold"
 METHOD = "smallest SM% by CVXPY, jobs by the smallest slope"
 TOO_SLOW = "beside a service it would miss its deadline"
@@ -26,7 +27,8 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     """Returns Mudi's next plan; it depends on what runs and on the rates alone."""
     state = problem.state
     running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
-    devices = _devices(problem, running, state.jobs if state else ())
+    rooms = FleetRooms(problem, running, state.jobs if state else ())
+    devices = _devices(problem, running, rooms)
     unplaced = _place_jobs(problem, devices, state.jobs if state else ())
     seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
     jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
@@ -37,7 +39,10 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
         instances, rests = carry(problem, seats, jobs)
         paced = _paced(problem, instances, jobs)
     unplaced += [Unplaced(name, TOO_SLOW) for name in sorted(late)]
-    unserved = tuple(Unserved(name, rate, NO_GPU) for name, rate in sorted(rests.items()))
+    unserved = tuple(
+        Unserved(name, rate, why_no_gpu(problem, problem.services[name], rooms) or NOT_CARRIED)
+        for name, rate in sorted(rests.items())
+    )
     return PlannerDraft(
         tuple(instances),
         unserved,
@@ -48,9 +53,8 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     )
 
 
-def _devices(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> dict[Place, MudiDevice]:
+def _devices(problem: Problem, running: Sequence[Instance], rooms: FleetRooms) -> dict[Place, MudiDevice]:
     """Returns the GPUs with services, each at its smallest SM% without jobs."""
-    rooms = FleetRooms(problem, running, jobs)
     known = {line.id for line in running}
     devices: dict[Place, MudiDevice] = {}
     for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):

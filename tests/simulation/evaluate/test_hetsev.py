@@ -70,7 +70,7 @@ def test_a_run_repeats_itself_in_any_process(database_url: str) -> None:
 def sample(at: float, price: float, within: float, **fields: float) -> EvaluationSample:
     bills: Mapping[str, float] = {"a": price, "b": 2 * price}
     return EvaluationSample(
-        at, within, within, fields.get("missed", 0.0), price, 3 * price, 3 * price, bills, bills,
+        at, 90.0, within, fields.get("missed", 0.0), price, 3 * price, 3 * price, bills, bills,
         fields.get("use", 0.5), 0.6, 3,
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ def test_the_cheapest_type_is_the_one_of_the_lowest_price_for_its_rate() -> None
 def test_what_finds_no_free_gpu_is_unserved() -> None:
     draft = planned(fleet(rate=5000.0))
     assert len(draft.instances) == 8
-    assert {entry.reason for entry in draft.unserved} == {"no free GPU, or not scaled up yet"}
+    assert {entry.reason for entry in draft.unserved} == {"each instance needs a GPU of its own, and all are in use"}
 
 
 def test_a_rise_adds_four_at_most_and_a_change_of_a_tenth_changes_nothing() -> None:

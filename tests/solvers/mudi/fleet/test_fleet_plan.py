@@ -74,7 +74,8 @@ def test_a_load_that_moves_a_little_resizes_nothing_and_a_risen_one_does() -> No
 def test_another_gpu_is_taken_once_a_whole_one_could_not_carry_the_load() -> None:
     small, large = planned(fleet(rate=300.0)), planned(fleet(rate=900.0))
     assert len(large.instances) > len(small.instances)
-    assert planned(fleet(rate=1e5)).unserved
+    full = planned(fleet(rate=1e5))
+    assert {entry.reason for entry in full.unserved} == {"each instance needs a GPU of its own, and all are in use"}
 
 
 def test_jobs_run_beside_services_and_split_what_is_spare() -> None:
