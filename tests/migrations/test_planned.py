@@ -25,7 +25,7 @@ BEFORE = [
 def test_conditions_keep_their_order_and_all_else(empty_database_url: str) -> None:
     schema.migrate(empty_database_url, "0018")
     _declare(empty_database_url, {"conditions": BEFORE})
-    schema.migrate(empty_database_url, "0025")
+    schema.migrate(empty_database_url, "0019")
     assert [
         (known["type"], known["status"], known["reason"]) for known in _status(empty_database_url)["conditions"]
     ] == [
@@ -40,7 +40,7 @@ def test_conditions_keep_their_order_and_all_else(empty_database_url: str) -> No
 def test_an_object_without_conditions_stays_as_it_is(empty_database_url: str) -> None:
     schema.migrate(empty_database_url, "0018")
     _declare(empty_database_url, {})
-    schema.migrate(empty_database_url, "0025")
+    schema.migrate(empty_database_url, "0019")
     assert _status(empty_database_url) == {}
 
 

@@ -85,11 +85,11 @@ class MakeBatches:
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time."""
-    if order.problem.policy.planner != JOINT:
-        return _planned(order, alone=alone)
     began = time.monotonic()
 
     def made() -> SolverAnswer:
+        if order.problem.policy.planner != JOINT:
+            return _planned(order, alone=alone)
         budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
@@ -120,14 +120,9 @@ def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
         "work": order.work,
         "horizonMinutes": order.problem.policy.horizon_minutes,
     }
-
-    def made() -> SolverAnswer:
-        budget = SolveBudget(order.seconds, order.work, order.seed)
-        found = find_plan(order.problem, planner, budget, alone=alone)
-        seconds = time.monotonic() - began
-        return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
-
-    return _as_outcome(made, recipe, began)
+    found = find_plan(order.problem, planner, SolveBudget(order.seconds, order.work, order.seed), alone=alone)
+    seconds = time.monotonic() - began
+    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
 
 
 def with_horizon(problem: Problem, minutes: float) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0025"
+revision = "0019"
 down_revision = "0018"
 branch_labels = None
 depends_on = None
