@@ -75,7 +75,15 @@ def test_the_plan_says_how_it_was_made_and_can_be_replayed(database_url: str) ->
         assert record.plan.certificate.method == METHOD
         assert replay(record, Inline()).difference == ""
         row = {"generation": generation, "lane": "full", "state": "done", "message": "the joint solver crashed"}
-        plan = {"certificate": {"cost": 1.0, "resourceCost": 1.0, "method": METHOD, "noBoundReason": "none"}}
+        plan = {
+            "certificate": {
+                "cost": 1.0,
+                "resourceCost": 1.0,
+                "unservedCost": 0.0,
+                "method": METHOD,
+                "noBoundReason": "none",
+            }
+        }
         assert METHOD in " ".join(describe_plan(row, plan, ()))
 
 
