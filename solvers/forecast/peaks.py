@@ -10,6 +10,7 @@ from typing import Literal
 from solvers.forecast.noise import noise_share, surely_at_least
 from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
 from solvers.forecast.settings import ForecastTuning
+from solvers.forecast.swings import recall_seconds
 
 Reason = Literal["declared", "held", "risen", "fallen", "silent", "outlook"]
 
@@ -61,7 +62,11 @@ def expect(
     surprise = settings.surprise if risen_seconds >= settings.cooldown_seconds else settings.moving_surprise
     now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, surprise, settings)
-    need = max(_remembered(calm, now, 0.0, settings) * (1 + settings.rise_share), floor)
+    recall = settings.recall_seconds
+    need = _need(calm, now, recall, floor, settings)
+    if planned > need * (1 + settings.fall_band):  # only where the plan may fall it matters how long a swing lasts
+        recall = recall_seconds(known, settings)
+        need = _need(calm, now, recall, floor, settings)
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
     if silent_seconds > settings.silent_seconds and planned > 0:
@@ -71,7 +76,9 @@ def expect(
         trend = _trend(calm, noise, ahead_seconds, settings)
         rate = max(pressing, observed) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
     elif (
-        planned > high and risen_seconds >= settings.cooldown_seconds and _is_settled(calm, now, need, floor, settings)
+        planned > high
+        and risen_seconds >= settings.cooldown_seconds
+        and _is_settled(calm, now, recall, need, floor, settings)
     ):
         reason, rate = "fallen", need
     else:
@@ -103,11 +110,18 @@ def _confident(
     return low, pressing
 
 
-def _remembered(calm: Sequence[Sample], now: float, less_seconds: float, settings: ForecastTuning) -> float:
-    """Returns the peak of the cool-down, or of the longer time in which a swing comes back; both this much shorter."""
+def _need(
+    calm: Sequence[Sample],
+    now: float,
+    recall: float,
+    floor: float,
+    settings: ForecastTuning,
+    less_seconds: float = 0.0,
+) -> float:
+    """Returns the rate to plan for by the peaks of the cool-down and of a swing, both remembered this much shorter."""
     peak = _peak(calm, now, settings.cooldown_seconds - less_seconds, settings)
-    swing = _peak(calm, now, settings.swing_seconds - less_seconds, settings)
-    return max(peak, min(swing, peak * settings.most_swing))
+    swing = _peak(calm, now, recall - less_seconds, settings)
+    return max(max(peak, min(swing, peak * settings.most_swing)) * (1 + settings.rise_share), floor)
 
 
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
@@ -142,10 +156,12 @@ def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings:
     return min(gained / (now - middle) * ahead_seconds, settings.most_trend * observed)
 
 
-def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: ForecastTuning) -> bool:
+def _is_settled(
+    calm: Sequence[Sample], now: float, recall: float, need: float, floor: float, settings: ForecastTuning
+) -> bool:
     """Returns whether the plan may fall: the cool-down is almost fully observed, and no second fall follows soon."""
     cooldown = settings.cooldown_seconds
     if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
         return False
-    later = _remembered(calm, now, settings.smooth_seconds, settings) * (1 + settings.rise_share)
-    return need <= max(later, floor) * (1 + settings.fall_band)
+    later = _need(calm, now, recall, floor, settings, settings.smooth_seconds)
+    return need <= later * (1 + settings.fall_band)
