@@ -131,3 +131,13 @@ def test_every_family_may_be_named_where_one_is_measured() -> None:
     parser = argparse.ArgumentParser()
     add_family_argument(parser)
     assert [parser.parse_args(["--family", name]).family for name in FAMILIES] == list(FAMILIES)
+
+
+def test_bench_fallback_adds_what_risen_rates_lack_and_moves_nothing(bench: Bench) -> None:
+    size = ("--gpus", "8", "--services", "4", "--work", "1", "--rounds", "2", "--changed", "0.5")
+    found, progress = bench("fallback", *size)
+    assert [one["round"] for one in found["rows"]] == [1, 2]
+    assert (found["moved"], found["violations"]) == (0, 0)
+    for one in found["rows"]:
+        assert 0 <= one["left"] <= one["lacked"]
+    assert "ready after" in progress
