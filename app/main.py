@@ -143,7 +143,7 @@ def _watch_pools(database: Database, reserved: Database) -> None:
 
 
 def _ready_answers(context: Context) -> None:
-    """Starts the process that answers explain and what-if, where the solvers are installed; the server asks them."""
+    """Starts the process that answers explain and what-if, if solvers are installed, and loads what asking needs."""
     if context.settings.answers_ready and find_spec("numba"):
         context.desk.get_ready(GetReady())
         threading.Thread(target=import_needed, name="ready answers", daemon=True).start()

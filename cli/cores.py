@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NODE = "here"
 GPU_TYPE = "cpu"
-# Of no bill and no meter: declare your own where money or energy on cores counts.
+# These are made up: declare your own where money or energy on cores counts.
 PRICE_PER_CORE_HOUR = 0.03
 IDLE_W, MAX_W_PER_CORE = 0.0, 10.0
 
@@ -54,7 +54,7 @@ class CoresNode:
 
 
 def cores_node(cores: int | None, models: Path | None) -> CoresNode | None:
-    """Returns the node that is asked for, once it is sure that its shares can be enforced; None if none is."""
+    """Returns the node that --cores asks for, None without it; raises Failed if no shares can be enforced here."""
     if cores is None:
         if models is not None:
             raise Failed("--models is for --cores: simulated GPUs run no models of yours")
@@ -124,7 +124,7 @@ def _memory_gib() -> float:
 
 
 def _clock_mhz() -> int:
-    """Returns the cores' highest clock; where the kernel does not tell it, that of the moment."""
+    """Returns the cores' highest clock; where the kernel does not state it, the present one."""
     highest = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     try:
         return int(highest.read_text()) // 1000

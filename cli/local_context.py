@@ -41,7 +41,7 @@ def enter(data_dir: Path, entry: Mapping[str, str]) -> LocalContext:
 
 
 def leave(context: LocalContext) -> None:
-    """Removes the context, unless somebody changed it, and goes back to the one before if it is still current."""
+    """Removes the context, unless it was changed, and selects the one before if this one is still current."""
     config = load(context.path)
     if config["contexts"].get(context.name) != context.entry:
         return

@@ -1,4 +1,4 @@
-"""Shows on a terminal that an answer takes a while: what is waited for, and for how long by now."""
+"""Shows on a terminal what a command waits for, and for how long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP_SECONDS = 0.5
 
 @contextmanager
 def waiting(words: str) -> Iterator[None]:
-    """Writes one line to stderr while the block lasts, and removes it at the end; nothing where that is no terminal."""
+    """Writes one line to stderr while the block lasts, and removes it at the end; only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

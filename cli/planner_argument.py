@@ -6,7 +6,7 @@ import argparse
 
 from solvers.planners.names import BASELINES, PLANNERS
 
-WHO = "who plans, instead of the policy's planner: all at once (joint), or a published system's method"
+PLANNER = "instead of the policy's: joint chooses everything together; hetsev and mudi follow published systems"
 COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
 
 
@@ -14,5 +14,5 @@ def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = F
     parser.add_argument(
         "--planner",
         choices=(*PLANNERS, *BASELINES) if baselines else PLANNERS,
-        help=f"{WHO}; {COMPARED}" if baselines else WHO,
+        help=f"{PLANNER}; {COMPARED}" if baselines else PLANNER,
     )

@@ -1,4 +1,4 @@
-"""What commands that run for minutes in virtual time share: an end by signals, and a log without warnings."""
+"""Ends commands that run for minutes in virtual time by signals, and keeps warnings out of their log."""
 
 from __future__ import annotations
 

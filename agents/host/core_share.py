@@ -1,4 +1,4 @@
-"""The share of a node's CPU cores that a copy has, as its environment says it."""
+"""Reads the share of a node's CPU cores that a copy has from its environment."""
 
 from __future__ import annotations
 

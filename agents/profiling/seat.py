@@ -26,7 +26,7 @@ class ProfilingSeat:
 
 
 def check_of(seat: ProfilingSeat, gpu: int, why_stop: Callable[[], str]) -> Callable[[], None]:
-    """Returns what raises Interrupted as soon as the GPU is wanted for something else, or `why_stop` says why."""
+    """Returns a function that raises Interrupted once the GPU is needed elsewhere, or `why_stop` gives a reason."""
 
     def check() -> None:
         if why := (seat.occupants(gpu) or why_stop()):

@@ -25,11 +25,11 @@ class CoreLimits(Protocol):
 
     @property
     def parent(self) -> Path:
-        """The group under which copies get theirs."""
+        """Returns the group under which copies get theirs."""
 
     @property
     def tracks(self) -> bool:
-        """Whether its groups are those of version 2, by which copies are found, too."""
+        """Returns True if its groups are of version 2, which also find copies."""
 
     def set(self, group: Path, cores: float, memory_gib: float) -> None: ...
 
@@ -38,7 +38,7 @@ class CoreLimits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Version2:
+class CgroupLimitsV2:
     """cpu.max and, where the memory controller is there, memory.max."""
 
     parent: Path
@@ -58,7 +58,7 @@ class Version2:
 
 
 @dataclass(frozen=True, slots=True)
-class Version1:
+class CgroupLimitsV1:
     """The quota of the cpu controller. Memory is not limited: its controller is a tree of its own."""
 
     parent: Path
@@ -81,10 +81,10 @@ def find_limits(given: Path | None = None, mountinfo: str = "/proc/self/mountinf
     mounts = _mounts(mountinfo)
     version2 = next((where for where, kind, _ in mounts if kind == "cgroup2"), None)
     if version2 is not None and "cpu" in _words(version2 / "cgroup.controllers"):
-        return _checked(Version2(version2))
+        return _checked(CgroupLimitsV2(version2))
     for where, kind, options in mounts:
         if kind == "cgroup" and "cpu" in options.split(","):
-            return _checked(Version1(where / _own_group("cpu").lstrip("/")))
+            return _checked(CgroupLimitsV1(where / _own_group("cpu").lstrip("/")))
     raise NoCoreLimits(
         "this machine has no cgroup with the cpu controller, so no share of its cores can be enforced; boot it with "
         "cgroup version 2 (systemd.unified_cgroup_hierarchy=1), and in a container mount /sys/fs/cgroup writable"
@@ -112,9 +112,9 @@ def is_in_force(found: float | None, cores: float) -> bool:
 
 def _of_folder(folder: Path) -> CoreLimits:
     if "cpu" in _words(folder / "cgroup.controllers"):
-        return Version2(folder)
+        return CgroupLimitsV2(folder)
     if (folder / "cpu.cfs_quota_us").exists() or (folder / "cpu.cfs_period_us").exists():
-        return Version1(folder)
+        return CgroupLimitsV1(folder)
     raise NoCoreLimits(
         f"{folder} is no cgroup with the cpu controller; delegate one to this user: with systemd, Delegate=cpu memory "
         "and DelegateSubgroup=agent in the agent's unit, and --cgroup the unit's folder under /sys/fs/cgroup"

@@ -81,7 +81,7 @@ def _declared(stored: StoredObject | None) -> dict[str, Any]:
 
 
 def _warnings(decision: ObjectDecision) -> list[str]:
-    """Returns why an accepted object will not work, as far as applying it tells; other conditions come from before."""
+    """Returns why an accepted object will not work. Of its conditions, only the one that applying judges counts."""
     if decision.action not in (Action.CREATED, Action.UPDATED):
         return []
     if decision.key.kind is Kind.MODEL:

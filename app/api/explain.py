@@ -143,7 +143,7 @@ def _with_reasons(ctx: Context, who: Principal, generation: int, plan: dict[str,
 
     try:
         known = questions.ask(ctx, who, with_solvers(order), SECONDS)
-    except HttpProblem:  # its snapshot is no longer kept, or there are no solvers here: the rest is still told
+    except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: reasons are left out
         return plan
     lines = [line if line.get("reason") else {**line, **known.get(line["service"], {})} for line in plan["unserved"]]
     return {**plan, "unserved": lines}
@@ -161,15 +161,15 @@ def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dic
 
     try:
         asked = with_solvers(order)
-    except HttpProblem:  # its snapshot is no longer kept, or there are no solvers here: the rest is still told
+    except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: this part is left out
         return {}
     if asked is None:
         return {"worthProfiling": []}
     try:
-        told = questions.ask(ctx, who, asked, SECONDS)
+        known = questions.ask(ctx, who, asked, SECONDS)
     except HttpProblem as problem:
         return {"sentences": [*found["sentences"], f"what profiling could save is not known now: {problem.detail}"]}
-    return {"sentences": [*found["sentences"], *told["sentences"]], "worthProfiling": told["worthProfiling"]}
+    return {"sentences": [*found["sentences"], *known["sentences"]], "worthProfiling": known["worthProfiling"]}
 
 
 def _there(ctx: Context, key: Key) -> None:

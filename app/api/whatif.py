@@ -36,7 +36,8 @@ class WhatIfRequest(BaseModel):
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
     planner: Annotated[
-        Literal["", "joint", "hetsev", "mudi"], Field(description="Who plans then, instead of the policy's planner")
+        Literal["", "joint", "hetsev", "mudi"],
+        Field(description="Planner of the changed fleet, not the policy's"),
     ] = ""
     price_slo: Annotated[
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")

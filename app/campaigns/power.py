@@ -1,4 +1,4 @@
-"""What a busy copy draws above the idle GPU, by its share of the SMs and by the clock."""
+"""Finds the power that a busy copy draws above the idle GPU, by its share of the SMs and by the clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MeasuredPower:
 
 
 def power_of(measured: Sequence[MeasuredSetting]) -> MeasuredPower | None:
-    """Returns what copies drew, those at lower clocks brought to the highest; None if the device reports no power."""
+    """Returns the power of copies at the highest clock, scaled from lower ones; None if the device reports no power."""
     known = [found for found in measured if found.power_w > 0 and found.idle_w > 0]
     if not known:
         return None
@@ -38,7 +38,7 @@ def power_of(measured: Sequence[MeasuredSetting]) -> MeasuredPower | None:
 
 
 def _exponent(drawn: Sequence[tuple[CopySetting, float]], highest_mhz: int) -> float | None:
-    """Returns the exponent of the clock in a product of powers of clock, share and batch; None if it cannot be told."""
+    """Returns the clock's exponent in a product of powers of clock, share and batch; None if it is not determined."""
     busy = [(setting, watts) for setting, watts in drawn if watts > 0]
     if all(setting.clock_mhz == highest_mhz for setting, _ in busy):
         return None

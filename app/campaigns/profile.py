@@ -51,8 +51,8 @@ def profile_of(
 ) -> MeasuredProfile:
     """Returns the Profile of one or more measurements, chosen among `settings`.
 
-    Its table has the curve at all batches and shares of the settings between those that were measured: whoever reads it
-    interpolates on straight lines, which lie above the curve.
+    Its table has the curve at all batches and shares of the settings between those that were measured: readers
+    interpolate on straight lines, which lie above the curve.
     """
     curve = None
     if len(measured) >= FEWEST_OF_CURVE:
@@ -95,7 +95,7 @@ def _latencies(
     settings: Sequence[CopySetting],
 ) -> dict[str, dict[str, Any]]:
     known = {found.setting.sm_percent for found in measured}
-    shares = sorted(known | {one.sm_percent for one in settings if min(known) < one.sm_percent < max(known)})
+    shares = sorted(known | {other.sm_percent for other in settings if min(known) < other.sm_percent < max(known)})
     batches = _batches(measured, settings)
     rows = table(curve, batches, shares, subject.highest_clock_mhz)
     return {
@@ -107,7 +107,7 @@ def _latencies(
 def _batches(measured: Sequence[MeasuredSetting], settings: Sequence[CopySetting]) -> list[int]:
     """Returns the batches that were measured, and those of the settings between them."""
     known = {found.setting.batch for found in measured}
-    return sorted(known | {one.batch for one in settings if min(known) < one.batch < max(known)})
+    return sorted(known | {setting.batch for setting in settings if min(known) < setting.batch < max(known)})
 
 
 def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:

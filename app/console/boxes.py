@@ -62,7 +62,7 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
 
 
 def assign_hues(names: Iterable[str]) -> dict[str, str]:
-    """Returns the colour of each service: its usual one, or the next that no other has yet, as long as one is left."""
+    """Returns the colour of each service: its usual one, or the next free one if another service has that already."""
     found: dict[str, str] = {}
     free = set(range(HUES))
     for name in sorted(names):

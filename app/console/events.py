@@ -27,7 +27,7 @@ class EventLine:
 
 
 def group_events(events: Sequence[RecordedEvent]) -> list[EventLine]:
-    """Groups events by severity, reason and kind, the newest first; what is too much is information before alarms."""
+    """Groups events by severity, reason and kind, the newest first. Of too many, information is left out first."""
     found: dict[tuple[str, ...], list[RecordedEvent]] = {}
     for event in events:
         found.setdefault((event.severity, event.reason, event.kind), []).append(event)

@@ -97,14 +97,14 @@ def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
 
 
 def _why_planned(data: ConsoleData) -> str:
-    """Returns in a sentence what called for the plan in force."""
+    """Returns a sentence that says what called for the plan in force."""
     word = (data.plan or {}).get("reason") or ""
     reason = reason_of(word)
     return reason.sentence if reason else word
 
 
 def _unknown(data: ConsoleData, request: PageRequest, services: Container[str]) -> str:
-    """Returns what the address names and nothing here is called; it is not repeated, as it may be another tenant's."""
+    """Returns the kind of what the address names, if it does not exist; the name itself may be another tenant's."""
     if request.service and request.service not in services:
         return "service"
     nodes = {node.name for node in data.nodes}

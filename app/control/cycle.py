@@ -15,11 +15,11 @@ from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
+from app.control.decide.messages import events_of, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
 from app.control.decide.stopped import complete, lacks_nothing
-from app.control.decide.telling import events_of, spell_held_back
 from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import Reason, event_of

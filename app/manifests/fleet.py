@@ -107,12 +107,13 @@ class PolicySpec(Spec):
     share_pressure: Fraction = Field(0.5, description="Pressure to assume on the free share of a shared GPU")
     energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
     objective: Objective = Field(
-        "money", description="What plans make least of: money, energy, a sum by weights, or unserved shares of rates"
+        "money",
+        description="What plans minimize: money, energy, a weighted sum, or unserved shares of rates",
     )
     carbon: CarbonSpec | None = Field(None, description="Price and intensity of the carbon that energy emits")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
     planner: Literal["joint", "hetsev", "mudi"] = Field(
-        "joint", description="Who plans: services, batches, shares and GPUs together, or a published system's method"
+        "joint", description="The planner: `joint` chooses everything together, the others follow published systems"
     )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
     cycle_seconds: Positive = Field(30, description="Time between full planning cycles")

@@ -1,6 +1,6 @@
 """Compares a variant's runtime with the templates that ship with the agent: which arguments they take and need.
 
-A node may have another template of the same name, so that what does not fit is a warning and no fault.
+A node may have another template of the same name, so an argument that does not fit causes a warning only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHIPPED = {
 
 
 def find_unfit(model: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what a node with the shipped templates would refuse of a Model's runtimes."""
+    """Yields what a node with the shipped templates would refuse in a Model's runtimes."""
     for variant in model.get("variants", ()):
         runtime = variant.get("runtime") or {}
         name, args = str(runtime.get("template", "")), set(runtime.get("args") or ())

@@ -1,4 +1,4 @@
-"""Finds the number that was meant where a manifest states a unit, or a share in place of a percentage."""
+"""Finds the number that a manifest means where it states a unit, or a share in place of a percentage."""
 
 from __future__ import annotations
 

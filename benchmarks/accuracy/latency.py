@@ -92,14 +92,14 @@ def _judged(table: Table, chosen: Sequence[Setting], seed: int) -> Judged:
     measurements = [_measured(setting, table) for setting in chosen]
     curve = fit(measurements, CLOCK_MHZ)
     left, latencies = _left_out(table, chosen)
-    means, deviations = (np.array(told) for told in curve.told(left))
+    means, deviations = (np.array(found) for found in curve.predict(left))
     errors = {"ours": _errors(np.exp(means), latencies)}
     upper = np.exp(means + deviations * NormalDist().inv_cdf(QUANTILE))
     errors[CHOSEN] = _errors(
         BASELINES["random settings, linear interpolation"](chosen, _latencies(table, chosen), left), latencies
     )
     for name, method in ALONE.items():
-        alone, _ = fit(measurements, CLOCK_MHZ, method).told(left)
+        alone, _ = fit(measurements, CLOCK_MHZ, method).predict(left)
         errors[name] = _errors(np.exp(np.array(alone)), latencies)
     settings = sorted(table)
     drawn = np.random.default_rng(1000 + seed).permutation(len(settings))[: len(chosen)]

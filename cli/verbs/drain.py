@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def await_empty(client: ApiClient, place: str, deadline: float, seconds: float) -> None:
-    """Returns once nothing runs on the node or GPU, and says meanwhile how much is left."""
+    """Waits until nothing runs on the node or GPU, and reports how much is left."""
     before = None
     while left := copies_on(client, place):
         if time.monotonic() >= deadline:

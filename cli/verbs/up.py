@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
     contexts: list[LocalContext] = []
-    with _ended_by_signals() as serving, _said_when_interrupted(data_dir, serving), _left_at_the_end(contexts):
+    with _ended_by_signals() as serving, _report_interruption(data_dir, serving), _leave_at_the_end(contexts):
         settings = settings_from(args)
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
@@ -198,7 +198,7 @@ def _refuse_before_any_work(data_dir: Path, settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _said_when_interrupted(data_dir: Path, serving: list[RunningServer]) -> Iterator[None]:
+def _report_interruption(data_dir: Path, serving: list[RunningServer]) -> Iterator[None]:
     """Says what became of a start that was interrupted."""
     try:
         yield
@@ -209,7 +209,7 @@ def _said_when_interrupted(data_dir: Path, serving: list[RunningServer]) -> Iter
 
 
 @contextlib.contextmanager
-def _left_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
+def _leave_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
     from cli.local_context import leave
 
     try:

@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _run(out: Path, options: KitOptions, names: Collection[str]) -> int:
-    """Runs the steps, whatever became of the one before; returns 1 if one failed."""
+    """Runs every step, also after one that failed; returns 1 if one failed."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="gk-", dir="/tmp"))  # short: sockets are in it
     try:

@@ -1,4 +1,4 @@
-"""What NVML and the MPS daemon of the GPU answer, and which settings take effect."""
+"""Records what NVML and the MPS daemon of the GPU answer, and which settings take effect."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def ask_mps(stand: Stand) -> dict[str, object]:
         server = program.say(uuid, "get_server_list\n", ASK_SECONDS).decode().strip()
         commands = ["get_server_list", f"get_server_status {server}", f"get_client_list {server}", "ps"]
         commands += ["get_default_active_thread_percentage", "device_query", "get_server_status 1"]
-        printed = {one: program.say(uuid, f"{one}\n", ASK_SECONDS).decode(errors="replace") for one in commands}
+        printed = {word: program.say(uuid, f"{word}\n", ASK_SECONDS).decode(errors="replace") for word in commands}
         return {
             "copy": warm.copy.running.pid,
             "clients": sorted(stand.drivers.mps.clients(uuid)),

@@ -1,4 +1,4 @@
-"""Another share for an instance under requests: a second copy starts, takes the requests, and the first one ends."""
+"""Gives an instance another share under requests: a second copy starts and takes the requests, the first one ends."""
 
 from __future__ import annotations
 

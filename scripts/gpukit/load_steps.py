@@ -1,4 +1,4 @@
-"""Copies under limits: what each of them sees, how long its batches take alone and beside another, how one ends."""
+"""Runs copies under limits: what each sees, how long its batches take alone and beside another, how one ends."""
 
 from __future__ import annotations
 

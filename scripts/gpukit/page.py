@@ -1,4 +1,4 @@
-"""docs/gpu-evidence.md from recordings of the kit."""
+"""Writes docs/gpu-evidence.md from recordings of the kit."""
 
 from __future__ import annotations
 

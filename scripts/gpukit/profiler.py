@@ -31,7 +31,7 @@ def run_profiler(stand: Stand) -> dict[str, object]:
     seen = {found.setting for found in measured}
     unseen = [setting for setting in settings if setting not in seen]
     chosen = random.Random(SEED).sample(unseen, CHECKED_SHORT if stand.options.is_short else CHECKED)
-    rows = [_row(curve, _measure(stand, one, most + place)) for place, one in enumerate(chosen, 1)]
+    rows = [_row(curve, _measure(stand, setting, most + place)) for place, setting in enumerate(chosen, 1)]
     return {"load": LOAD, "measurements": len(measured), "left_out_error": curve.error} | _judged(rows)
 
 

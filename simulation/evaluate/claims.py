@@ -1,4 +1,4 @@
-"""Claims of a paper beside what was measured here: each says whether it holds, and a miss stays a miss."""
+"""Compares the claims of a paper with what was measured here: each holds, or does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class PaperMeasure:
-    """What a paper states, who its own baseline and its planner are, and what its testbed is made from."""
+    """A figure that a paper states, with its baseline, its planner, and the origin of its testbed's times."""
 
     id: str
     metric: str

@@ -94,7 +94,7 @@ def _throughput(experiment: str, note: str) -> PaperMeasure:
 
 def _utilisation(experiment: str, note: str) -> PaperMeasure:
     metric = f"share of the fleet's SMs at work, {experiment} load, in the 120 s of the spike that differ most"
-    counted = "Only SMs that a batch needs count, and a T4 counts as much as a V100, which favours who uses T4s."
+    counted = "Only SMs that a batch needs count, and a T4 counts as much as a V100, which favours the use of T4s."
     note = f"{PROFILES} {note} {OPEN_LOOP} {counted}"
     return _measure("H5", metric, 2.56, note, is_more_better=True)
 

@@ -26,7 +26,7 @@ CHANGES = ("start", "stop", "move", "resize", "retune")
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """What one planner is to run, and for how long; what happens before `from_seconds` is not measured."""
+    """A fleet and its load for one planner, and for how long; nothing before `from_seconds` is measured."""
 
     experiment: str
     planner: str

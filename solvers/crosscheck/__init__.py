@@ -1,4 +1,4 @@
-"""Cross-checks plans: the cheapest plan of a small fleet by CP-SAT, from a model that shares no code with the planner.
+"""Cross-checks plans: finds the cheapest plan of a small fleet by CP-SAT, with a model and a search of its own.
 
 The model gives every instance the most that its shape carries beside a little less pressure than it may have, so that
 its optimum is a bound. Where an answer carries more than its neighbours allow, that pressure becomes a limit of the

@@ -1,4 +1,4 @@
-"""What an instance carries beside its neighbours: less at each pressure that the model knows of.
+"""Limits what an instance carries beside its neighbours, at each pressure that the model knows.
 
 What a shape carries falls with its neighbours' pressure and with the SMs that nothing uses. The model knows it at some
 pressures; between two of them it takes that of the lower one, which is never too little.
@@ -93,10 +93,10 @@ def idle_pressure(policy: Policy, unused_sm_percent: int) -> float:
 
 
 def in_parts(slot: Slot, rate_of: Callable[[CheckedShape], float]) -> list[int]:
-    """Returns a rate of each shape in parts of the service's, at least itself and at most all of it."""
+    """Returns a rate of each shape in parts of the service's, rounded up; at most the whole rate."""
     return [parts_of(slot.service, rate_of(shape)) for shape in slot.shapes]
 
 
 def parts_of(service: Service, rate: float) -> int:
-    """Returns a rate in parts of the service's, at least itself and at most all of it."""
+    """Returns a rate in parts of the service's, rounded up; at most the whole rate."""
     return min(WHOLE_RATE, ceil(WHOLE_RATE * min(rate / service.rate_per_second, 1.0)))

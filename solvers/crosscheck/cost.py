@@ -12,7 +12,7 @@ FINER = 1000  # the price of a part of a rate has so few digits that rounding it
 
 
 def money(amount: float) -> int:
-    """Returns an amount in whole parts, at most itself."""
+    """Returns an amount in whole parts, rounded down."""
     return floor(amount * MONEY)
 
 

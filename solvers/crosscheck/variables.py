@@ -23,12 +23,12 @@ UNCOUNTED = 100  # parts of a rate that need not be counted as unserved: 1e-5 of
 
 
 def need(value: float) -> int:
-    """Returns a need in whole parts, at most itself."""
+    """Returns a need in whole parts, rounded down."""
     return floor(value * PARTS)
 
 
 def room(value: float) -> int:
-    """Returns room in whole parts, at least itself."""
+    """Returns room in whole parts, rounded up."""
     return ceil(value * PARTS)
 
 
@@ -46,7 +46,7 @@ class Slot:
     surviving: Any  # what it can carry when a node is lost, in the same parts
 
     def total(self, of: list[int]) -> Any:
-        """Returns the value of its shape, 0 where it has none."""
+        """Returns the chosen shape's value, of one for each shape; 0 where none is chosen."""
         return cp_model.LinearExpr.weighted_sum(self.is_chosen, of)
 
     def pressure(self) -> Any:

@@ -57,16 +57,16 @@ def next_setting(
 def _disputed(
     measurements: Sequence[Measurement], curve: LatencyCurve, waiting: Sequence[Setting], accuracy: float
 ) -> Setting | None:
-    """Returns where the form that misses left-out measurements least differs most from the usual one; None: nowhere.
+    """Returns the setting at which the best form and the usual one differ most; None if they are close everywhere.
 
-    Few measurements may prefer a form by chance. One where the two are far apart decides between them.
+    Few measurements may prefer a form by chance. One more where the two are far apart decides between them.
     """
     usual = next(iter(CANDIDATES))
     if curve.method == usual:
         return None
     other = fit(measurements, curve.highest_clock_mhz, usual)
-    told = zip(curve.told(waiting)[0], other.told(waiting)[0], strict=True)
-    gaps = [round(abs(mine - its), DIGITS) for mine, its in told]
+    predicted = zip(curve.predict(waiting)[0], other.predict(waiting)[0], strict=True)
+    gaps = [round(abs(mean - other_mean), DIGITS) for mean, other_mean in predicted]
     return waiting[gaps.index(max(gaps))] if max(gaps) > DISPUTE_ACCURACIES * accuracy else None
 
 
@@ -88,14 +88,14 @@ def _gains(fitted: Fitted, settings: Sequence[Setting], highest_clock_mhz: int) 
 def _accurate(
     measurements: Sequence[Measurement], curve: LatencyCurve, settings: Sequence[Setting], accuracy: float
 ) -> bool:
-    """Tells whether the curve errs at most `accuracy`: by its own deviations, left out, and on the last measurements.
+    """Tells if the curve errs at most `accuracy`: by its own deviations, on left-out measurements and on the last ones.
 
     A measurement that is left out lies among others, and the form was chosen with it in view. The last ones were
     measured where the curve was least sure, so they show what it is worth where nothing is measured.
     """
     if len(measurements) < LEAST_MEASUREMENTS:
         return False
-    _, deviations = curve.told(sorted(set(settings)))
+    _, deviations = curve.predict(sorted(set(settings)))
     expected = sqrt(2.0 / pi) * float(np.mean(deviations))  # the mean absolute error of a normal variable
     if max(expected, curve.error) > accuracy:
         return False
@@ -104,6 +104,6 @@ def _accurate(
 
 def _error_on(measurements: Sequence[Measurement], curve: LatencyCurve) -> float:
     """Returns the mean share by which a curve misses measurements that it was not fitted to."""
-    means, _ = curve.told([measurement.setting for measurement in measurements])
+    means, _ = curve.predict([measurement.setting for measurement in measurements])
     errors = [abs(exp(mean) / found.latency_ms - 1.0) for mean, found in zip(means, measurements, strict=True)]
     return float(np.mean(errors))

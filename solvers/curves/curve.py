@@ -26,20 +26,20 @@ class LatencyCurve:
     _candidate: CurveCandidate
 
     def mean_ms(self, batch: int, sm_percent: float, clock_mhz: int) -> float:
-        mean, _ = self.told([Setting(batch, sm_percent, clock_mhz)])
+        mean, _ = self.predict([Setting(batch, sm_percent, clock_mhz)])
         return exp(mean[0])
 
     def quantile_ms(self, batch: int, sm_percent: float, clock_mhz: int, quantile: float) -> float:
         """Returns what one more measurement would stay below with the probability `quantile`."""
         if not 0.0 < quantile < 1.0:
             raise ValueError(f"quantile {quantile:g} is outside 0..1")
-        mean, deviation = self.told([Setting(batch, sm_percent, clock_mhz)])
+        mean, deviation = self.predict([Setting(batch, sm_percent, clock_mhz)])
         return exp(mean[0] + deviation[0] * NormalDist().inv_cdf(quantile))
 
-    def told(self, settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
+    def predict(self, settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
         """Returns mean and deviation of log(latency) at each setting."""
-        told = self._candidate.predict(places(settings, self.highest_clock_mhz))
-        return [float(value) for value in told.mean], [float(value) for value in told.deviation]
+        found = self._candidate.predict(places(settings, self.highest_clock_mhz))
+        return [float(value) for value in found.mean], [float(value) for value in found.deviation]
 
 
 def fit(measurements: Sequence[Measurement], highest_clock_mhz: int, method: str | None = None) -> LatencyCurve:
@@ -71,7 +71,7 @@ def table(
     upwards = NormalDist().inv_cdf(0.9)
     rows: dict[int, dict[float, CurvePoint]] = {}
     for batch in batches:
-        means, deviations = curve.told([Setting(batch, share, clock_mhz) for share in shares])
+        means, deviations = curve.predict([Setting(batch, share, clock_mhz) for share in shares])
         mean, upper = float("inf"), float("inf")
         rows[batch] = {}
         for share, middle, deviation in zip(shares, means, deviations, strict=True):
@@ -89,5 +89,5 @@ def clock_exponent(
         return 1.0
     slow = [Setting(batch, share, lowest_clock_mhz) for batch in batches for share in sm_percents]
     fast = [Setting(batch, share, curve.highest_clock_mhz) for batch in batches for share in sm_percents]
-    growth = np.mean(np.array(curve.told(slow)[0]) - np.array(curve.told(fast)[0]))
+    growth = np.mean(np.array(curve.predict(slow)[0]) - np.array(curve.predict(fast)[0]))
     return max(0.0, float(growth / np.log(curve.highest_clock_mhz / lowest_clock_mhz)))

@@ -64,7 +64,7 @@ def expect(
     low, pressing = _confident(calm, now, noise, surprise, settings)
     recall = settings.recall_seconds
     need = _need(calm, now, recall, floor, settings)
-    if planned > need * (1 + settings.fall_band):  # only where the plan may fall it matters how long a swing lasts
+    if planned > need * (1 + settings.fall_band):  # how long a swing lasts matters only where the plan may fall
         recall = recall_seconds(known, settings)
         need = _need(calm, now, recall, floor, settings)
     low = max(low, floor)
@@ -118,7 +118,7 @@ def _need(
     settings: ForecastTuning,
     less_seconds: float = 0.0,
 ) -> float:
-    """Returns the rate to plan for by the peaks of the cool-down and of a swing, both remembered this much shorter."""
+    """Returns the rate to plan for by the peaks of cool-down and swing; `less_seconds` shortens both memories."""
     peak = _peak(calm, now, settings.cooldown_seconds - less_seconds, settings)
     swing = _peak(calm, now, recall - less_seconds, settings)
     return max(max(peak, min(swing, peak * settings.most_swing)) * (1 + settings.rise_share), floor)

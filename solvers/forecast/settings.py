@@ -12,9 +12,9 @@ class ForecastTuning:
     observe_seconds: float = 1800.0  # the declared rate is a floor until a service was observed for so long
     silent_seconds: float = 60.0  # older samples do not describe the present
     cooldown_seconds: float = 300.0  # a peak is remembered for this long,
-    recall_seconds: float = 720.0  # and so long as the upper end of a swing: a load that falls a little comes back,
-    swing_seconds: float = 900.0  # or up to so long, if it lately took long to come back:
-    swing_doubt: float = 2.0  # so many times that long
+    recall_seconds: float = 720.0  # and for this long as the upper end of a swing: a load often comes back
+    swing_seconds: float = 900.0  # the longest memory of a swing, where the load lately took long to come back
+    swing_doubt: float = 2.0  # a swing is remembered for this many times as long as the load took to come back
     most_swing: float = 1.5  # times the peak of the cool-down: a higher one was no swing
     smooth_seconds: float = 60.0  # a peak is a mean over about this long
     noise_seconds: float = 1800.0  # the window over which noise is measured

@@ -1,4 +1,4 @@
-"""How long a peak is remembered: a load that came back after a while before is likely to come back so again."""
+"""Finds how long to remember a peak: a load that came back after a while is likely to take as long again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from solvers.forecast.settings import ForecastTuning
 def recall_seconds(samples: Sequence[Sample], settings: ForecastTuning) -> float:
     """Returns for how long a peak is remembered.
 
-    It is longer where the load took long to come back to a level which it had left, by the longest such time. A load
-    that takes longer than the longest memory to come back is not waited for at all.
+    It is longer where the load took long to come back to a level that it had left: the longest such time decides. A
+    time beyond the longest memory does not count.
     """
     rates = _minutes(samples, settings.smooth_seconds)
     longest = settings.recall_seconds
@@ -29,7 +29,7 @@ def recall_seconds(samples: Sequence[Sample], settings: ForecastTuning) -> float
 
 
 def _minutes(samples: Sequence[Sample], seconds: float) -> list[float]:
-    """Returns the mean rates of spans of so many seconds, back from the newest sample; a span without samples is 0."""
+    """Returns the mean rates of equal spans, counted back from the newest sample; 0 for one without samples."""
     now = samples[-1].at
     requests, lasted = [0.0], [0.0]
     for sample in reversed(samples):
@@ -39,4 +39,4 @@ def _minutes(samples: Sequence[Sample], seconds: float) -> list[float]:
             lasted.append(0.0)
         requests[span] += sample.requests
         lasted[span] += sample.seconds
-    return [some / long if long else 0.0 for some, long in zip(reversed(requests), reversed(lasted), strict=True)]
+    return [count / long if long else 0.0 for count, long in zip(reversed(requests), reversed(lasted), strict=True)]

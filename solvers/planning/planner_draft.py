@@ -1,4 +1,4 @@
-"""What a planner other than the joint one answers, before it is judged; and the seam by which it is asked."""
+"""Defines the seam of planners other than the joint one: the call, and the draft that they return to the judge."""
 
 from __future__ import annotations
 

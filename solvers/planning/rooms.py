@@ -102,7 +102,7 @@ class FleetRooms:
                 self._use_node(at, job.demand.cpu_cores, job.demand.host_memory_gib)
 
     def room_for(self, shape: FleetShape, service: Service) -> int:
-        """Returns how many more instances of this shape fit, all else as it is."""
+        """Returns how many more instances of this shape fit if nothing else changes."""
         fits = self._able(shape, service)
         if not fits.any():
             return 0

@@ -26,7 +26,7 @@ from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
-GAIN_SHARE = 1e-2  # of the gap to the bound: a search that closes less has stopped to improve
+GAIN_SHARE = 1e-2  # of the gap to the bound: a search that closes less has stopped improving
 FIRST_PLANS = 3.0  # times that the first plan took: so long a search may find nothing, on a slow machine
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
@@ -79,7 +79,7 @@ def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Prog
 
 
 class _Patience:
-    """Keeps the time at which a search ends: its deadline, or earlier once its plan has stopped to improve."""
+    """Keeps the time at which a search ends: its deadline, or earlier once its plan has stopped improving."""
 
     def __init__(self, budget: SolveBudget, began: float, cost: float) -> None:
         now = time.monotonic()

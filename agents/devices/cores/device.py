@@ -10,7 +10,7 @@ from agents.runtime import proc
 from agents.runtime.core_groups import CoreGroups
 from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, GpuProcess, GpuReading, Trouble, XidEvent
 
-KIB = 2**20  # in a GiB
+KIB_PER_GIB = 2**20
 
 
 class CoresDevice:
@@ -25,7 +25,7 @@ class CoresDevice:
             uuid=cores_uuid(folder),
             name=f"CPU, {cores} cores",
             pci="",
-            memory_gib=memory_kib("MemTotal") / KIB,
+            memory_gib=memory_kib("MemTotal") / KIB_PER_GIB,
             sm_count=cores,
             clocks_mhz=(),
             power_min_w=0.0,
@@ -40,7 +40,7 @@ class CoresDevice:
     def read(self, uuid: str) -> GpuReading:
         self._must_be_ours(uuid)
         used_kib = memory_kib("MemTotal") - memory_kib("MemAvailable")
-        return GpuReading(memory_used_gib=max(0, used_kib) / KIB)
+        return GpuReading(memory_used_gib=max(0, used_kib) / KIB_PER_GIB)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         """Returns the limited processes, each with the most memory that it has held."""
@@ -91,7 +91,7 @@ def memory_kib(name: str) -> int:
 def _peak_gib(pid: int) -> float | None:
     for line in proc.read(f"/proc/{pid}/status").decode(errors="replace").splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / KIB
+            return int(line.split()[1]) / KIB_PER_GIB
     return None  # it has just ended
 
 

@@ -35,7 +35,7 @@ def current_settings(gpu: SimulatedGpu) -> SetValues:
 
 
 def _busy_load(gpu: SimulatedGpu, context: SimulatedContext) -> BusyLoad | None:
-    """Returns what a process plays on its share of the SMs; None if it does not say."""
+    """Returns what a process plays on its share of the SMs; None if it has not named a load."""
     if context.load is None:
         return None
     return BusyLoad(context.load, 100.0 * context.sm_count / gpu.kind.sm_count, context.busy)

@@ -70,7 +70,7 @@ class KernelModel:
         """Runs the load once for each sample, and waits for the end."""
         kernel, words = self._kernel, ctypes.c_uint(self._kernel.buffer_bytes // WORD_BYTES - 1)
         rounds = ctypes.c_uint(kernel.rounds)
-        pointers = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in (self._buffer, words, rounds)))
+        pointers = (ctypes.c_void_p * 3)(*(ctypes.addressof(value) for value in (self._buffer, words, rounds)))
         grid = [ctypes.c_uint(size) for size in (kernel.blocks, 1, 1, THREADS, 1, 1, 0)]
         self._driver.use()  # this thread is not the one that loaded
         for _ in range(kernel.launches * len(samples)):

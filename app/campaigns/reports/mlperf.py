@@ -1,7 +1,7 @@
 """Reads `mlperf_log_summary.txt` of MLPerf's load generator: queries of one size, one after the other.
 
 SingleStream asks one sample at a time, MultiStream several. Server and Offline do not say which batches the system
-makes of what they ask, so they tell nothing of a batch.
+makes of their queries, so they give no time of a batch.
 """
 
 from __future__ import annotations

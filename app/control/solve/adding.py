@@ -71,7 +71,7 @@ def _adder(problem: Problem) -> Adder:
 
 
 def added(problem: Problem) -> SolverAnswer:
-    """Adds in the caller's process."""
+    """Returns the running plan with what it leaves unserved, found in the caller's process."""
     from solvers.hetsev.adding import add_missing
 
     began = time.monotonic()

@@ -72,7 +72,7 @@ def _is_short(problem: Problem, service: Service, made: Sequence[Instance]) -> b
 def _number(
     service: Service, rates: Sequence[float], known: Sequence[Sequence[float]], now: float | None
 ) -> tuple[int, ScaleWishes]:
-    """Returns how many instances there shall be, and the wishes that later ones look back at.
+    """Returns the number of instances to run, and the recent wishes that the next plan needs.
 
     A rate is what an instance carries at the target of 80 %, so usage is the load by their sum.
     """
@@ -89,7 +89,7 @@ def _number(
 def _started(
     problem: Problem, service: Service, rooms: FleetRooms, random: Random, choose: ChooseGpu, count: int | None
 ) -> list[Instance]:
-    """Starts so many instances on idle GPUs, or without a count as many as the rate needs; fewer if GPUs run out."""
+    """Starts `count` instances on idle GPUs, without a count as many as the rate needs; fewer if GPUs run out."""
     shapes, found = whole_gpu_shapes(problem, service, rooms.pools), list[Instance]()
     while len(found) < count if count is not None else _is_short(problem, service, found):
         able = [(shape, place) for shape in shapes for place in rooms.idle_places(shape, service)]

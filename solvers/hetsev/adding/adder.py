@@ -89,7 +89,7 @@ class Adder:
         return plan, verdict
 
     def refused(self, verdict: Verdict) -> list[Violation]:
-        """Returns what an addition broke: not what was broken before, nor how far apart copies are, as a quick step."""
+        """Returns the rules that an addition broke; as in a quick step, copies may be nearer than promised."""
         return [
             found
             for found in verdict.violations
@@ -97,7 +97,7 @@ class Adder:
         ]
 
     def _moved(self, problem: Problem) -> list[str]:
-        """Returns the services that are not carried as they are, the most urgent first."""
+        """Returns the services whose rate does not fit what runs for them, the most urgent first."""
         found = []
         for name, service in problem.services.items():
             carried = sum(line.rate_per_second for line in self.lines.get(name, ()))
@@ -123,7 +123,7 @@ class Adder:
 
 
 class _Adding:
-    """One pass over the services that moved."""
+    """One pass over the services whose rate does not fit what runs."""
 
     def __init__(self, adder: Adder, problem: Problem, held: Collection[str]) -> None:
         self.problem, self._held, self._adder = problem, held, adder

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from solvers.hetsev.adding.rooms import FreeRooms, GpuRoom, Seat
 from solvers.hetsev.adding.shapes import (
     AddedShape,
+    OfferedRoom,
     ProfileShapes,
-    Surroundings,
     cheapest,
     least_sm,
     load_rows,
@@ -78,7 +78,7 @@ class Placer:
                 if choice is None:
                     break
                 menu, number = choice
-                seat = self._one(service, menu, part / max(number, wanted - len(added)), whole, len(added))
+                seat = self._placed(service, menu, part / max(number, wanted - len(added)), whole, len(added))
                 if seat is None:
                     open_.remove(menu)
                     continue
@@ -94,7 +94,7 @@ class Placer:
         if self._price[gpu_type] == inf:
             return
         kind = self.problem.gpu_types[gpu_type]
-        alone = Surroundings(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
+        alone = OfferedRoom(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
         for of in self._offers(service, gpu_type):
             carried = rates(self.problem.policy, service, of, alone)
             if carried.any():
@@ -138,8 +138,8 @@ class Placer:
             if of := self._shapes.get((service.model, variant, gpu_type)):
                 yield of
 
-    def _one(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
-        """Puts one instance on the first of these GPUs that takes it."""
+    def _placed(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
+        """Places one instance on the first candidate that takes it; None if none does."""
         least = self._least_sm(menu.carried, part if whole else LEAST_PART * part)
         for at in self._candidates(menu, least):
             self.looked_at += 1
@@ -171,16 +171,16 @@ class Placer:
         return [int(at) for at in (*emptiest, *cheapest_first)]
 
     def _able(self, of: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
-        """Returns of each GPU if this share, the memory of the smallest batch and the host's part are free there."""
+        """Tells for each GPU if this share, the memory of the smallest batch and the host's part are free there."""
         rooms, demand = self.rooms, of.profile.demand
         node = rooms.node[gpus]
         able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= of.memory_gib.min())
         able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
         return able
 
-    def _around(self, room: GpuRoom) -> Surroundings:
+    def _around(self, room: GpuRoom) -> OfferedRoom:
         at, rooms = room.number, self.rooms
-        return Surroundings(
+        return OfferedRoom(
             int(rooms.sm[at]), float(rooms.memory_gib[at]), room.pressure(), float(rooms.watts[at]), room.slower
         )
 

@@ -1,4 +1,4 @@
-"""The free room of every GPU as arrays, and who runs on those that one more instance may share."""
+"""Keeps the free room of every GPU as arrays, and what runs on those that one more instance may share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Seat:
 
 @dataclass(slots=True)
 class GpuRoom:
-    """A GPU that is looked at: its seats, and what else decides how fast they are."""
+    """A GPU with its seats, and what else decides how fast they are."""
 
     number: int
     slower: float  # highest clock / clock
@@ -47,7 +47,7 @@ class GpuRoom:
         return fsum([self.job_pressure, *(seat.pressure for seat in self.seats)])
 
     def exec_ms(self, policy: Policy, seat: Seat, pressure: float, free_sm: float) -> float:
-        """Returns its time among all of this pressure, with so many SM% free."""
+        """Returns the instance's time at this pressure of all on the GPU, with `free_sm` percent of the SMs free."""
         sensitivity = seat.demand.sensitivity
         found = seat.alone_ms * (1 + sensitivity * (pressure - seat.pressure))
         if policy.pricing == "share":
@@ -173,7 +173,7 @@ class FreeRooms:
             self.price_left[tenant] -= share * price_per_hour
 
     def open_to(self, service: Service, gpu_type: str, template: str | None) -> NDArray[np.int64]:
-        """Returns the GPUs of a type that rules of their own close to no instance of this service."""
+        """Returns the GPUs of a type on which this service may run, as far as that does not depend on a shape."""
         gpus = self._of_type(gpu_type)
         able: NDArray[np.bool_] = ~self.is_closed[gpus] & (self.clients[gpus] > 0)
         nodes = self.node[gpus]
@@ -188,7 +188,7 @@ class FreeRooms:
         return gpus[able & ~shut[gpus]]
 
     def _offering(self, template: str) -> NDArray[np.bool_]:
-        """Returns of each node if it offers a template."""
+        """Tells for each node if it offers a template."""
         if template not in self.by_template:
             found = [offered is None or template in offered for offered in self.offers]
             self.by_template[template] = np.array(found, dtype=np.bool_)
@@ -200,7 +200,7 @@ class FreeRooms:
         return self.by_type[gpu_type]
 
     def _shut(self, service: Service) -> list[int]:
-        """Returns the GPUs that what runs there closes to this service."""
+        """Returns the GPUs on which other instances leave no place for this service."""
         most, whole = self.problem.policy.same_model_per_gpu, self.problem.policy.clients_per_gpu
         found = [at for at, count in self.models[service.model].items() if count >= most]
         found += [at for at, owner in self.owner.items() if owner != service.name]
@@ -211,7 +211,7 @@ class FreeRooms:
         return found
 
     def _too_near(self, service: Service) -> list[int]:
-        """Returns the GPUs that are on the GPUs, nodes or regions of its instances."""
+        """Returns the GPUs that are nearer to the service's instances than its `spread` allows."""
         homes, spread = self.homes[service.name], service.availability.spread
         if spread == "gpu" or not homes:
             return sorted(homes)
@@ -221,7 +221,7 @@ class FreeRooms:
         return np.flatnonzero(near[self.node]).tolist()
 
     def still_open(self, service: Service, gpus: NDArray[np.int64], last: int) -> NDArray[np.int64]:
-        """Returns those of the GPUs that are open to a further instance after the last went to this one."""
+        """Returns the GPUs that are open to a further instance, once the last one has been placed."""
         most = self.problem.policy.same_model_per_gpu
         shut: list[int] = []
         if service.min_instances > 1:

@@ -55,7 +55,7 @@ class AddedShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class OfferedRoom:
     """What a GPU offers to one more instance."""
 
     sm_percent: int
@@ -64,13 +64,13 @@ class Surroundings:
     watts: float  # above what all that runs there draws when busy
     slower: float = 1.0  # highest clock / clock
 
-    def with_more(self, pressure: float) -> Surroundings:
+    def with_more(self, pressure: float) -> OfferedRoom:
         """Returns the same beside more pressure."""
         return replace(self, pressure=self.pressure + pressure)
 
 
-def rates(policy: Policy, service: Service, of: ProfileShapes, around: Surroundings) -> Floats:
-    """Returns the most that each batch and SM% carries there within the SLO: [batch, SM%], 0 where it does not fit."""
+def rates(policy: Policy, service: Service, of: ProfileShapes, around: OfferedRoom) -> Floats:
+    """Returns the most that each batch and SM% carries there within the SLO: [batch, SM%]; 0 where it does not fit."""
     demand = of.profile.demand
     sms = np.arange(of.exec_ms.shape[1])
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
@@ -106,7 +106,7 @@ def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, 
 
 
 def smallest(
-    policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: Surroundings, *, whole: bool
+    policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: OfferedRoom, *, whole: bool
 ) -> AddedShape | None:
     """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
 

@@ -1,4 +1,4 @@
-"""What HetSev remembers of each service between two questions: since when it was saturated, spare or short of room."""
+"""Keeps since when each service was saturated, spare or short of room, from one of HetSev's plans to the next."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
 
 
 def _changed(limit: Limit, values: Mapping[str, float | None]) -> Limit:
-    """Returns the limit with other GPUs or another price; it still comes from where it came from."""
+    """Returns the limit with other GPUs or another price, and with its source."""
     return Limit(values.get("gpus", limit.gpus), values.get("price_per_hour", limit.price_per_hour), limit.source)
 
 

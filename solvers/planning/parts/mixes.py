@@ -89,7 +89,7 @@ def _cheapest(problem: Problem, service: Service, known: Estimate) -> Mix | None
 
 
 def mixes_of(problem: Problem, names: Sequence[str], lines: Sequence[Instance]) -> dict[str, Mix]:
-    """Returns the mixes that these instances are, of services that keep their promise by mixing."""
+    """Returns the mixes that these instances run, of services that keep their promise by mixing."""
     found = {}
     for name in names:
         service = problem.services[name]

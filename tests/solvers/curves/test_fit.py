@@ -56,7 +56,7 @@ def test_more_measurements_make_the_curve_surer_and_better() -> None:
         found = errors(done, "launch bound")
         curve = fit(done, CLOCK_MHZ)
         means.append(sum(found) / len(found))
-        spreads.append(sum(curve.told(SETTINGS)[1]))
+        spreads.append(sum(curve.predict(SETTINGS)[1]))
     assert means == sorted(means, reverse=True)
     assert spreads == sorted(spreads, reverse=True)
 

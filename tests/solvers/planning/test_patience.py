@@ -1,4 +1,4 @@
-"""A search ends once its plan has stopped to improve."""
+"""A search ends once its plan has stopped improving."""
 
 from __future__ import annotations
 

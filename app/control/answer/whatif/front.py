@@ -1,4 +1,4 @@
-"""Finds plans between money, energy and accuracy of which none is worse than another in everything: a Pareto front."""
+"""Finds a Pareto front between money, energy and accuracy: plans of which none is worse than another in everything."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FrontPoint:
 
     @property
     def axes(self) -> tuple[float, float, float, float]:
-        """Returns what is to be small."""
+        """Returns the measures of which less is better."""
         accuracy = self.measures.accuracy or 0.0
         return (self.unserved_per_second, self.money_per_hour, self.measures.energy_kwh, -accuracy)
 
@@ -50,14 +50,14 @@ class FrontPoint:
 
 
 def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: Solve) -> list[FrontPoint]:
-    """Returns the undominated ones of the plans found under several objectives, the cheapest first.
+    """Returns the plans, found under several objectives, that no other one beats; the cheapest comes first.
 
     `spec` is the policy's. Jobs and what runs now are left out, so that all plans are found alike.
     """
     services = {name: replace(service, unserved_weight=1.0) for name, service in problem.services.items()}
     bare = replace(problem, services=services, state=None, jobs={})
     found: list[FrontPoint] = []
-    for weights in _ladder(bare):
+    for weights in _tried_weights(bare):
         plan = solve(_weighed(bare, spec, now, weights))
         if plan is not None:
             found.append(_point(bare, spec, now, weights, plan))
@@ -89,7 +89,7 @@ def wire(front: Sequence[FrontPoint]) -> list[dict[str, Any]]:
     ]
 
 
-def _ladder(problem: Problem) -> list[dict[str, float]]:
+def _tried_weights(problem: Problem) -> list[dict[str, float]]:
     """Returns weights from money alone to energy alone."""
     scale = _usual_price_of_energy(problem)
     between = [{"money": 1.0, "energyKwh": step * scale} for step in ENERGY_STEPS]
@@ -171,12 +171,12 @@ def _point(problem: Problem, spec: Spec, now: datetime | None, weights: dict[str
 
 
 def _distinct(points: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """Returns one of each that measure the same."""
+    """Returns one point of each group with the same measures."""
     return list({tuple(round(axis, 9) for axis in point.axes): point for point in reversed(points)}.values())
 
 
 def _named(points: Sequence[FrontPoint]) -> Iterator[FrontPoint]:
-    """Names the ends of the front; of ends alike in their own measure the cheapest is named."""
+    """Yields the points, each with the measures in which it is best; the cheapest of equals gets the name."""
     names = {"money": 1, "energy": 2, "accuracy": 3}
     ends = {name: min(points, key=lambda p: (p.axes[axis], p.axes)) for name, axis in names.items()} if points else {}
     for point in points:

@@ -69,9 +69,8 @@ class WhatIf(Aside):
         plans = [answer.plan for answer in found if answer.plan]
         before, after = WhatIfSide(now, plans[0]), WhatIfSide(then, plans[-1])
         is_joint = {now.policy.planner, then.policy.planner} == {JOINT}
-        if (
-            not same and is_joint
-        ):  # each side also tries the other's plan, since two searches from scratch differ by luck as well
+        if not same and is_joint:
+            # Each side also tries the other's plan, since two searches from scratch differ by luck as well.
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
         comparison = compare(before, after, self.change.services)
