@@ -59,12 +59,12 @@ def cores_node(cores: int | None, models: Path | None) -> CoresNode | None:
         if models is not None:
             raise Failed("--models is for --cores: simulated GPUs run no models of yours")
         return None
+    from agents.devices.cores.device import usable_cores
     from agents.runtime.core_limits import NoCoreLimits, find_limits
     from simulation.real import haproxy_path
 
-    usable = len(os.sched_getaffinity(0))
-    if cores > usable:
-        raise Failed(f"--cores {cores}: this process may use {usable} cores")
+    if cores > usable_cores():
+        raise Failed(f"--cores {cores}: this process may use {usable_cores()} cores")
     if haproxy_path() is None:
         raise Failed("--cores serves behind HAProxy, which is not installed (Debian: apt-get install haproxy)")
     try:

@@ -78,12 +78,10 @@ def _by_service(runs: Sequence[EvaluationResult]) -> Any:
 
 
 def _bill(runs: Sequence[EvaluationResult], planner: str, service: str) -> float:
-    whole = planner.startswith("hpa")
+    from simulation.evaluate.hetsev_claims import billed_memory
+
     bills = [
-        (sample.whole_memory_by_service if whole else sample.used_memory_by_service)[service]
-        for run in runs
-        if run.planner == planner
-        for sample in run.samples
+        billed_memory(planner, sample)[service] for run in runs if run.planner == planner for sample in run.samples
     ]
     return fsum(bills) / len(bills)
 

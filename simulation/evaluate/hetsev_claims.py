@@ -8,7 +8,7 @@ from math import fsum
 from typing import TypeAlias
 
 from simulation.evaluate.claims import EvaluationClaim, PaperMeasure
-from simulation.evaluate.measured import EvaluationResult
+from simulation.evaluate.measured import EvaluationResult, EvaluationSample
 from solvers.planners.names import HETSEV, HPA, JOINT
 
 WINDOW_SAMPLES = 4  # 120 s, over which the paper averages rates
@@ -107,12 +107,14 @@ def _bills(found: RunsByPlanner) -> dict[str, dict[str, float]]:
     """Returns by planner the mean price an hour of each service's memory, in the paper's billing (section 6.3)."""
     bills = {}
     for planner, run in found.items():
-        samples = [
-            sample.used_memory_by_service if planner in (HETSEV, JOINT) else sample.whole_memory_by_service
-            for sample in run.samples
-        ]
+        samples = [billed_memory(planner, sample) for sample in run.samples]
         bills[planner] = {name: fsum(sample[name] for sample in samples) / len(samples) for name in samples[0]}
     return bills
+
+
+def billed_memory(planner: str, sample: EvaluationSample) -> Mapping[str, float]:
+    """Returns the price of each service's memory: Kubernetes pays for all of its GPUs, others for what they use."""
+    return sample.used_memory_by_service if planner in (HETSEV, JOINT) else sample.whole_memory_by_service
 
 
 def _largest_lead(bills: Mapping[str, Mapping[str, float]]) -> ValuesByPlanner:

@@ -133,9 +133,9 @@ class FleetRooms:
         """Returns whether nothing runs on some GPU of the fleet."""
         return bool((self._clients == 0).any())
 
-    def put_on(self, place: Place, shape: FleetShape, service: Service) -> Place:
+    def put_on(self, place: Place, shape: FleetShape, service: Service) -> None:
         """Places an instance on this GPU, which has room for it."""
-        return self._take(self._at[place], shape, service)
+        self._take(self._at[place], shape, service)
 
     def why_not(self, shape: FleetShape, service: Service) -> str:
         """Names the limit that keeps another instance off every GPU of its type."""

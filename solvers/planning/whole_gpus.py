@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solvers.latency import max_rate
-from solvers.planning.problem import Problem, Profile, Service
+from solvers.planning.problem import Instance, Place, Problem, Profile, Service
 from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
 
 
@@ -27,6 +27,15 @@ def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -
         if best is not None and best.rate_per_second > 0:
             found.append(best)
     return found
+
+
+def start_on(place: Place, shape: FleetShape, service: Service, rooms: FleetRooms) -> Instance:
+    """Places a new instance on this idle GPU, at its highest clock and without a rate yet."""
+    rooms.put_on(place, shape, service)
+    return Instance(
+        f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant, shape.batch, 0.0,
+        shape.sm_percent, shape.memory_gib, rooms.problem.type_of(place[0]).top_clock_mhz, 0.0,
+    )  # fmt: skip
 
 
 def why_no_gpu(problem: Problem, service: Service, rooms: FleetRooms) -> str:

@@ -13,7 +13,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.whole_gpus import whole_gpu_shapes, why_no_gpu
+from solvers.planning.whole_gpus import start_on, whole_gpu_shapes, why_no_gpu
 
 TOLERANCE_SHARE = 0.1
 STABLE_SECONDS = 300.0
@@ -96,12 +96,5 @@ def _started(
         if not able:
             break
         shape, place = choose(able, random)
-        rooms.put_on(place, shape, service)
-        clock_mhz = problem.type_of(place[0]).top_clock_mhz
-        found.append(
-            Instance(
-                f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant, shape.batch, 0.0,
-                shape.sm_percent, shape.memory_gib, clock_mhz, 0.0,
-            )
-        )  # fmt: skip
+        found.append(start_on(place, shape, service, rooms))
     return found

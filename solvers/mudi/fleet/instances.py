@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from solvers.planning.carried import spread_rate
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.planning.whole_gpus import start_on, whole_gpu_shapes
 
 SPARE_SHARE = 1.25  # of the load: what must remain before an instance stops
 USED_SHARE = 0.999  # of what a whole GPU carries
@@ -26,7 +26,7 @@ def numbered(
     seats = [(seat, _whole_rate(problem, shapes, seat)) for seat in own]
     seats = _without_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
     while len(seats) < service.min_instances or sum(most for _, most in seats) < service.rate_per_second:
-        found = _start(problem, service, list(shapes.values()), rooms)
+        found = _start(service, list(shapes.values()), rooms)
         if found is None:
             break
         seats.append(found)
@@ -54,16 +54,9 @@ def _without_spare(
     return seats
 
 
-def _start(
-    problem: Problem, service: Service, shapes: Sequence[FleetShape], rooms: FleetRooms
-) -> tuple[Instance, float] | None:
+def _start(service: Service, shapes: Sequence[FleetShape], rooms: FleetRooms) -> tuple[Instance, float] | None:
     """Places an instance on an idle GPU, and returns it with what it carries there."""
     for shape in sorted(shapes, key=lambda shape: shape.pool.price_per_hour / shape.rate_per_second):
         if places := rooms.idle_places(shape, service):
-            place = rooms.put_on(places[0], shape, service)
-            seat = Instance(
-                f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant, shape.batch, 0.0,
-                shape.sm_percent, shape.memory_gib, problem.type_of(place[0]).top_clock_mhz, 0.0,
-            )  # fmt: skip
-            return seat, USED_SHARE * shape.rate_per_second
+            return start_on(places[0], shape, service, rooms), USED_SHARE * shape.rate_per_second
     return None
