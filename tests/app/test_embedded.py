@@ -364,7 +364,7 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_one_sentence(tmp_path: Path) -> None:
     program = tmp_path / "bin/initdb"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'initdb: error: could not write file: No space left on device' >&2\nexit 1\n")

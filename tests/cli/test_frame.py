@@ -117,6 +117,6 @@ def test_an_unknown_value_is_a_dash() -> None:
     assert line.split() == ["shop/s0", "-", "140", "-", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]
 
 
-def test_while_copies_start_those_that_answer_are_told() -> None:
+def test_while_copies_start_those_that_answer_are_counted() -> None:
     (line,) = [line for line in frame(overview() | {"services": [service(0, routed=1)]}) if line.startswith("shop/s0")]
     assert "1 of 2" in line

@@ -40,7 +40,7 @@ def test_a_link_into_the_console_survives_signing_in_and_leads_nowhere_else(serv
         assert sign_in(server, server.admin_token, query=away).headers["location"] == "/"
 
 
-def test_who_had_a_session_is_told_that_it_ended(server: RunningServer) -> None:
+def test_a_session_that_has_ended_is_reported_at_the_sign_in(server: RunningServer) -> None:
     token = server.token("viewer")
     cookie = session(server, token)
     assert server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}").status == 200

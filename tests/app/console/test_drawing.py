@@ -229,7 +229,7 @@ def test_no_two_services_share_a_colour_while_one_is_left() -> None:
     assert len(assign_hues([*names, "shop/more"])) == HUES + 1
 
 
-def test_a_name_that_nothing_has_is_told_without_being_repeated() -> None:
+def test_an_unknown_name_is_reported_without_being_repeated() -> None:
     whole = seen([service("shop/a")], [node("n-1")])
     for query, what in (({"service": "lab/secret"}, "service"), ({"node": "hidden"}, "node")):
         text = page(whole, Money(), read_page_request(query))

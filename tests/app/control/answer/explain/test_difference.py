@@ -71,7 +71,7 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     ]
 
 
-def test_a_plan_tells_the_price_of_gpus_apart_from_the_penalty_for_what_is_unserved() -> None:
+def test_a_plan_states_the_price_of_gpus_apart_from_the_penalty_for_what_is_unserved() -> None:
     certificate = {"cost": 1012.0, "resourceCost": 12.0, "unservedCost": 1000.0, "bound": None, "method": "greedy"}
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     left = {"service": "shop/search", "ratePerSecond": 5.0, "reason": ""}

@@ -12,7 +12,7 @@ def sentence(problem: Problem) -> list[str]:
     return [text for text in sentences if "mean accuracy" in text]
 
 
-def test_the_mean_and_the_promise_are_told() -> None:
+def test_the_mean_and_the_promise_are_stated() -> None:
     (told,) = sentence(world(0.76))
     assert told.startswith("its requests have a mean accuracy of 0.76 by ")
     assert "large (" in told and "small (" in told and told.endswith("; promised are 0.76 or more")
