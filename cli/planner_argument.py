@@ -6,7 +6,7 @@ import argparse
 
 from solvers.planners.names import BASELINES, PLANNERS
 
-PLANNER = "instead of the policy's: joint chooses everything together; hetsev and mudi follow published systems"
+PLANNER = "not the policy's planner: joint chooses everything together, hetsev and mudi follow published systems"
 COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
 
 
