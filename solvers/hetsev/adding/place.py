@@ -38,7 +38,7 @@ SAME_SHARE = 1e-9
 class Menu:
     """What a service may run on a type of GPU in one variant, and the GPUs that are open to it."""
 
-    of: ProfileShapes
+    offer: ProfileShapes
     gpu_type: str
     carried: Floats  # [batch, SM%], alone
     rows: Floats  # the loads that its batches accept
@@ -49,7 +49,7 @@ class Menu:
     def cheapest(self, service: Service, need: float, memory_gib: float) -> AddedShape | None:
         """Returns the shape of which as many as the need takes hold the least; found once for each need."""
         if need != self.need:
-            self.need, self.best = need, cheapest(service, self.of, self.carried, need, memory_gib)
+            self.need, self.best = need, cheapest(service, self.offer, self.carried, need, memory_gib)
         return self.best
 
 
@@ -95,16 +95,16 @@ class Placer:
             return
         kind = self.problem.gpu_types[gpu_type]
         alone = OfferedRoom(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
-        for of in self._offers(service, gpu_type):
-            carried = rates(self.problem.policy, service, of, alone)
+        for offer in self._offers(service, gpu_type):
+            carried = rates(self.problem.policy, service, offer, alone)
             if carried.any():
-                gpus = self.rooms.open_to(service, gpu_type, of.template)
+                gpus = self.rooms.open_to(service, gpu_type, offer.template)
                 yield Menu(
-                    of,
+                    offer,
                     gpu_type,
                     carried,
-                    load_rows(service, of),
-                    gpus[self._able(of, gpus, self._least_sm(carried, ANY_RATE))],
+                    load_rows(service, offer),
+                    gpus[self._able(offer, gpus, self._least_sm(carried, ANY_RATE))],
                 )
 
     def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
@@ -116,7 +116,7 @@ class Placer:
             if best is None:
                 continue
             share = 1.0 if service.is_dedicated else max(best.sm_percent / 100, best.memory_gib / memory_gib)
-            name = f"{menu.gpu_type} {menu.of.profile.variant}"
+            name = f"{menu.gpu_type} {menu.offer.profile.variant}"
             kind = InstanceType(
                 name=name,
                 throughput_per_second=best.rate_per_second,
@@ -135,8 +135,8 @@ class Placer:
         if service.gpu_types is not None and gpu_type not in service.gpu_types:
             return
         for variant in service.variants:
-            if of := self._shapes.get((service.model, variant, gpu_type)):
-                yield of
+            if offer := self._shapes.get((service.model, variant, gpu_type)):
+                yield offer
 
     def _placed(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
         """Places one instance on the first candidate that takes it; None if none does."""
@@ -144,10 +144,10 @@ class Placer:
         for at in self._candidates(menu, least):
             self.looked_at += 1
             room = self.rooms.room(at)
-            beside = 0.0 if room.seats else float(menu.of.pressure[min(least, 100)])
+            beside = 0.0 if room.seats else float(menu.offer.pressure[min(least, 100)])
             around = self._around(room)
             # On a GPU that it opens it leaves room for another one like itself.
-            fit = partial(smallest, self.problem.policy, service, menu.of, menu.rows, part, whole=whole)
+            fit = partial(smallest, self.problem.policy, service, menu.offer, menu.rows, part, whole=whole)
             shape = (fit(around.with_more(beside)) if beside else None) or fit(around)
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
@@ -163,18 +163,18 @@ class Placer:
     def _candidates(self, menu: Menu, least: int) -> list[int]:
         """Returns GPUs with room: those that are paid, the emptiest first, then the cheapest to open."""
         rooms = self.rooms
-        found = menu.gpus[self._able(menu.of, menu.gpus, least)]
+        found = menu.gpus[self._able(menu.offer, menu.gpus, least)]
         is_paid = rooms.price[found] == 0
         paid, others = found[is_paid], found[~is_paid]
         emptiest = paid[np.argsort(-rooms.sm[paid], kind="stable")][:LOOKS]
         cheapest_first = others[np.argsort(rooms.price[others], kind="stable")][:LOOKS]
         return [int(at) for at in (*emptiest, *cheapest_first)]
 
-    def _able(self, of: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+    def _able(self, offer: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
         """Tells for each GPU if this share, the memory of the smallest batch and the host's part are free there."""
-        rooms, demand = self.rooms, of.profile.demand
+        rooms, demand = self.rooms, offer.profile.demand
         node = rooms.node[gpus]
-        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= of.memory_gib.min())
+        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= offer.memory_gib.min())
         able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
         return able
 
@@ -187,7 +187,7 @@ class Placer:
     def _neighbours_bear(self, room: GpuRoom, shape: AddedShape) -> bool:
         """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
-        more = float(shape.of.pressure[shape.sm_percent])
+        more = float(shape.offer.pressure[shape.sm_percent])
         if more >= room.unbearable and policy.pricing == "gpu":
             return False
         pressure = room.pressure() + more
@@ -216,15 +216,14 @@ class Placer:
 
     def _seated(self, service: Service, room: GpuRoom, shape: AddedShape, serial: int) -> Seat:
         node, gpu = self.rooms.places[room.number]
-        of = shape.of
+        offer = shape.offer
         line = Instance(
-            f"{service.name}+{serial}@{node}/{gpu}", service.name, node, gpu, of.profile.variant, shape.batch, 0.0,
+            f"{service.name}+{serial}@{node}/{gpu}", service.name, node, gpu, offer.profile.variant, shape.batch, 0.0,
             shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
         )  # fmt: skip
-        seat = Seat(
-            service, of.profile.demand, float(of.exec_ms[list(of.batches).index(shape.batch), shape.sm_percent]),
-            float(of.pressure[shape.sm_percent]), line, None,
-        )  # fmt: skip
-        watts = float(of.power_w[shape.sm_percent]) * room.slower**-of.profile.demand.power_exponent
+        alone_ms = float(offer.exec_ms[list(offer.batches).index(shape.batch), shape.sm_percent])
+        pressure = float(offer.pressure[shape.sm_percent])
+        seat = Seat(service, offer.profile.demand, alone_ms, pressure, line, None)
+        watts = float(offer.power_w[shape.sm_percent]) * room.slower**-offer.profile.demand.power_exponent
         self.rooms.seat(room.number, seat, watts)
         return seat

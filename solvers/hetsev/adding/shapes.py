@@ -47,7 +47,7 @@ class ProfileShapes:
 class AddedShape:
     """A shape on a GPU, and the most that it carries there."""
 
-    of: ProfileShapes
+    offer: ProfileShapes
     batch: int
     sm_percent: int
     memory_gib: float
@@ -69,72 +69,81 @@ class OfferedRoom:
         return replace(self, pressure=self.pressure + pressure)
 
 
-def rates(policy: Policy, service: Service, of: ProfileShapes, around: OfferedRoom) -> Floats:
+def rates(policy: Policy, service: Service, offer: ProfileShapes, around: OfferedRoom) -> Floats:
     """Returns the most that each batch and SM% carries there within the SLO: [batch, SM%]; 0 where it does not fit."""
-    demand = of.profile.demand
-    sms = np.arange(of.exec_ms.shape[1])
+    demand = offer.profile.demand
+    sms = np.arange(offer.exec_ms.shape[1])
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
-    exec_ms = of.exec_ms * slower
+    exec_ms = offer.exec_ms * slower
     if policy.pricing == "share":
         left = np.maximum(0, around.sm_percent - sms)
         exec_ms = exec_ms * (1 + demand.sensitivity * policy.share_pressure * left / 100)
     judged = exec_ms * (1 + policy.exec_margin)
-    fits = (judged <= service.slo_ms) & (of.memory_gib <= around.memory_gib)[:, None]
+    fits = (judged <= service.slo_ms) & (offer.memory_gib <= around.memory_gib)[:, None]
     fits &= (sms <= around.sm_percent) & (sms > 0)
-    fits &= of.power_w * around.slower**-demand.power_exponent <= around.watts
+    fits &= offer.power_w * around.slower**-demand.power_exponent <= around.watts
     found = np.zeros(exec_ms.shape)
     at, sm = np.nonzero(fits)
     if not len(at):
         return found
-    rows = limits(service.percentile, set(of.batches[at].tolist()), service.variation).loads
+    rows = limits(service.percentile, set(offer.batches[at].tolist()), service.variation).loads
     loads = np.zeros(len(at))
-    accepted_loads(rows, of.batches[at], service.slo_ms / judged[at, sm], loads)
+    accepted_loads(rows, offer.batches[at], service.slo_ms / judged[at, sm], loads)
     most = np.minimum(loads / (1 + policy.exec_margin), policy.utilization)
-    found[at, sm] = 1000 * of.batches[at] / exec_ms[at, sm] * most * ROUNDING
+    found[at, sm] = 1000 * offer.batches[at] / exec_ms[at, sm] * most * ROUNDING
     return found
 
 
-def cheapest(service: Service, of: ProfileShapes, carried: Floats, need: float, memory_gib: float) -> AddedShape | None:
+def cheapest(
+    service: Service, offer: ProfileShapes, carried: Floats, need: float, memory_gib: float
+) -> AddedShape | None:
     """Returns the shape of which as many as the need takes hold the least of a GPU; None if none carries anything."""
     if not carried.any():
         return None
     with np.errstate(divide="ignore"):
         many = np.ceil(need / np.where(carried > 0, carried, np.nan) * ROUNDING)
-    share = np.maximum(np.arange(carried.shape[1]) / 100, (of.memory_gib / memory_gib)[:, None])
+    share = np.maximum(np.arange(carried.shape[1]) / 100, (offer.memory_gib / memory_gib)[:, None])
     held = many * (np.ones_like(share) if service.is_dedicated else share)
-    return _shape(of, carried, np.where(np.isnan(held), inf, held))
+    return _shape(offer, carried, np.where(np.isnan(held), inf, held))
 
 
 def smallest(
-    policy: Policy, service: Service, of: ProfileShapes, rows: Floats, part: float, around: OfferedRoom, *, whole: bool
+    policy: Policy,
+    service: Service,
+    offer: ProfileShapes,
+    rows: Floats,
+    part: float,
+    around: OfferedRoom,
+    *,
+    whole: bool,
 ) -> AddedShape | None:
     """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
 
     `rows` are the loads that its batches accept (`load_rows`).
     """
-    demand = of.profile.demand
+    demand = offer.profile.demand
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
     watts = around.watts * around.slower**demand.power_exponent
     idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
     batch, sm, rate = kernels.smallest(
-        of.exec_ms, of.memory_gib, of.power_w, of.batches, rows, service.slo_ms, 1 + policy.exec_margin,
+        offer.exec_ms, offer.memory_gib, offer.power_w, offer.batches, rows, service.slo_ms, 1 + policy.exec_margin,
         policy.utilization, slower, around.sm_percent, around.memory_gib, watts, idle, part,
     )  # fmt: skip
     rate *= ROUNDING
     if batch < 0 or (whole and rate < part * ROUNDING):
         return None
-    return AddedShape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), rate)
+    return AddedShape(offer, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), rate)
 
 
-def load_rows(service: Service, of: ProfileShapes) -> Floats:
+def load_rows(service: Service, offer: ProfileShapes) -> Floats:
     """Returns the loads that each batch accepts under the service's SLO, as `kernels.smallest` reads them."""
-    rows = limits(service.percentile, set(of.batches.tolist()), service.variation).loads
-    return np.ascontiguousarray(rows[of.batches])
+    rows = limits(service.percentile, set(offer.batches.tolist()), service.variation).loads
+    return np.ascontiguousarray(rows[offer.batches])
 
 
-def _shape(of: ProfileShapes, carried: Floats, price: Floats) -> AddedShape:
+def _shape(offer: ProfileShapes, carried: Floats, price: Floats) -> AddedShape:
     batch, sm = divmod(int(np.argmin(price)), carried.shape[1])
-    return AddedShape(of, int(of.batches[batch]), sm, float(of.memory_gib[batch]), float(carried[batch, sm]))
+    return AddedShape(offer, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), float(carried[batch, sm]))
 
 
 def least_sm(carried: Floats, part: float) -> int:
