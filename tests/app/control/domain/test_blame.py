@@ -64,10 +64,10 @@ def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_f
             message
         }
         conditions = rows(simulation, "SELECT status -> 'conditions' FROM object WHERE kind = 'Service' AND name = 'b'")
-        (served,) = [condition for condition in conditions[0][0] if condition["type"] == "Planned"]
-        assert served["status"] == "False"
+        (planned,) = [condition for condition in conditions[0][0] if condition["type"] == "Planned"]
+        assert planned["status"] == "False"
         neutral = f"{Reason.SOLVER_CRASHED.sentence.rstrip('.')}; declared since it last answered: Service shop/b"
-        assert neutral in served["message"]
+        assert neutral in planned["message"]
         assert simulation.fleet.ready("shop/a") == ready
         assert rows(simulation, "SELECT max(generation) FROM plan") == before
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))

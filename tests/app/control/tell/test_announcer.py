@@ -126,9 +126,9 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
     telling = Announcer(database, Inline())
     assert announced(database, telling, after(1500.0))
-    served = conditions(database, SEARCH)["Planned"]
-    assert (served["status"], served["reason"]) == ("False", "Unserved")
-    assert "least change that helps" in served["message"]
+    planned = conditions(database, SEARCH)["Planned"]
+    assert (planned["status"], planned["reason"]) == ("False", "Unserved")
+    assert "least change that helps" in planned["message"]
     assert conditions(database, SEARCH)["Degraded"]["reason"] == "Shedding"
     assert database.read(endpoints.read_limits)["shop/search"].shed_share > 0.1
     rent = database.read(lambda c: outlook.get(c, outlook.MONEY))["renting"]

@@ -28,8 +28,8 @@ def statement(facts: CycleFacts, key: Key, type_: str) -> Statement:
 
 
 def test_a_service_that_is_served_says_so() -> None:
-    served = statement(GROUND, SEARCH, "Planned")
-    assert (served.status, served.reason, served.message) == (
+    planned = statement(GROUND, SEARCH, "Planned")
+    assert (planned.status, planned.reason, planned.message) == (
         "True",
         "AllPlanned",
         "the plan carries all 40 requests a second",
@@ -38,9 +38,9 @@ def test_a_service_that_is_served_says_so() -> None:
 
 def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
     reasons = {"shop/rank": Unserved("shop/rank", 10.0, "the limit of shop", "limit.gpus: 3 (now 2)")}
-    served = statement(replace(GROUND, reasons=reasons), RANK, "Planned")
-    assert (served.status, served.reason) == ("False", "Unserved")
-    assert served.message == (
+    planned = statement(replace(GROUND, reasons=reasons), RANK, "Planned")
+    assert (planned.status, planned.reason) == ("False", "Unserved")
+    assert planned.message == (
         "the plan carries 20 of 30 requests a second; 10 are unserved: the limit of shop; "
         "least change that helps: limit.gpus: 3 (now 2)"
     )

@@ -22,7 +22,7 @@ from app.world.write import Actor
 from tests.support.world import gpu_type, model, profile, service
 
 SEARCH, RANK = (Key(Kind.SERVICE, "shop", name) for name in ("search", "rank"))
-SERVED = Statement("Planned", "True", Reason.ALL_PLANNED, "the plan carries 40 requests a second")
+PLANNED = Statement("Planned", "True", Reason.ALL_PLANNED, "the plan carries 40 requests a second")
 SHORT = Statement("Planned", "False", Reason.UNSERVED, "10 are unserved")
 
 
@@ -67,14 +67,14 @@ def both(search: Statement, rank: Statement) -> Statements:
 
 def test_a_status_is_written_once_and_its_changes_are_events(database: Database) -> None:
     saying = StatusWriter()
-    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
+    assert saying.say(database, 1, both(PLANNED, SHORT), specs(database)) == 2
     before = version(database)
-    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 0
-    assert StatusWriter().say(database, 1, both(SERVED, SHORT), specs(database)) == 2, (
+    assert saying.say(database, 1, both(PLANNED, SHORT), specs(database)) == 0
+    assert StatusWriter().say(database, 1, both(PLANNED, SHORT), specs(database)) == 2, (
         "a new leader looks at all of them"
     )
     assert version(database) == before, "and writes nothing"
-    assert saying.say(database, 1, both(SERVED, SERVED), specs(database)) == 1
+    assert saying.say(database, 1, both(PLANNED, PLANNED), specs(database)) == 1
     assert conditions(database, RANK)["Planned"]["status"] == "True"
     found_events = [(event.name, event.reason) for event in database.read(events.recent)]
     assert found_events == [("rank", "all_planned"), ("rank", "unserved")]
@@ -82,18 +82,18 @@ def test_a_status_is_written_once_and_its_changes_are_events(database: Database)
 
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
     saying = StatusWriter()
-    saying.say(database, 1, both(SERVED, SERVED), specs(database))
+    saying.say(database, 1, both(PLANNED, PLANNED), specs(database))
     assert conditions(database, SEARCH).keys() == {"SloAttainable", "Planned"}
     apply(database, [service("search", "shop", ratePerSecond=50)])
-    saying.say(database, 1, both(SERVED, SERVED), specs(database))
+    saying.say(database, 1, both(PLANNED, PLANNED), specs(database))
     assert conditions(database, SEARCH)["Planned"]["observedGeneration"] == 2
 
 
 def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
     saying = StatusWriter()
-    assert saying.say(database, 7, both(SERVED, SHORT), specs(database)) == 0
+    assert saying.say(database, 7, both(PLANNED, SHORT), specs(database)) == 0
     assert "Planned" not in conditions(database, RANK)
-    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
+    assert saying.say(database, 1, both(PLANNED, SHORT), specs(database)) == 2
 
 
 def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
