@@ -26,7 +26,7 @@ Rows: TypeAlias = tuple[tuple[datetime, float], ...]  # rising; each holds until
 
 
 class ObjectiveWeights(Spec):
-    """How much a unit of each measure adds to the cost of a plan's hour."""
+    """The cost that a unit of each measure adds to an hour of a plan."""
 
     money: NotNegative = Field(1, description="For each unit of money: GPUs, energy and carbon at their prices")
     energy_kwh: NotNegative = Field(0, description="For each kilowatt-hour, besides its price")

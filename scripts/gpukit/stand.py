@@ -39,7 +39,7 @@ COUNT_GPUS = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount(
 
 @dataclass(frozen=True, slots=True)
 class KitOptions:
-    """How much is tried, and what is left alone."""
+    """The extent of a run, and the settings that it leaves alone."""
 
     seconds: float = 3.0  # for one timing
     is_short: bool = False

@@ -36,7 +36,7 @@ SAME_SHARE = 1e-9
 
 @dataclass
 class Menu:
-    """What a service may run on a type of GPU in one variant, and the GPUs that are open to it."""
+    """The shapes of one variant of a service on a type of GPU, and the GPUs that are open to it."""
 
     offer: ProfileShapes
     gpu_type: str

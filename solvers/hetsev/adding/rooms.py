@@ -57,7 +57,7 @@ class GpuRoom:
 
 @dataclass
 class FreeRooms:
-    """What every GPU has left. Arrays are by GPU or node number."""
+    """The free room of every GPU and node. Arrays are by GPU or node number."""
 
     problem: Problem
     judged: JudgedPlan

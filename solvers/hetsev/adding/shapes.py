@@ -56,7 +56,7 @@ class AddedShape:
 
 @dataclass(frozen=True, slots=True)
 class OfferedRoom:
-    """What a GPU offers to one more instance."""
+    """The room that a GPU offers to one more instance, and the pressure there."""
 
     sm_percent: int
     memory_gib: float

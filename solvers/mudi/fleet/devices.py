@@ -16,7 +16,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DeviceShares:
-    """What runs on a GPU: instances and jobs, with their SM%."""
+    """The instances and jobs on a GPU, with their SM%."""
 
     seats: tuple[Instance, ...]
     jobs: tuple[PlacedJob, ...] = ()

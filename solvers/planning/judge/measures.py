@@ -13,7 +13,7 @@ from solvers.planning.problem import Instance, Problem
 
 @dataclass(frozen=True, slots=True)
 class PlanMeasures:
-    """What a plan pays for GPUs and draws in an hour, and the mean accuracy of the requests that it serves."""
+    """The price of a plan's GPUs and its energy in an hour, and the mean accuracy of the requests that it serves."""
 
     gpus_per_hour: float  # money
     energy_kwh: float  # of GPUs that services run on: idle, and services' busy watts
