@@ -21,7 +21,7 @@ class ShippedTemplate:
 SHIPPED = {
     "gpuwright-serve": ShippedTemplate(
         frozenset(
-            {"claimGib", "device", "file", "latency", "model", "profile", "queue", "shape", "startSeconds"}
+            {"claimGib", "device", "file", "kernel", "latency", "model", "profile", "queue", "shape", "startSeconds"}
         )
     ),
     "triton": ShippedTemplate(
