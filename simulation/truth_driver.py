@@ -26,7 +26,7 @@ from simulation.truth import KnownFigures, LoadKey, Physics, RunningLoad
 from simulation.truth.memory import recall
 from simulation.truths import TruthOrder
 
-MOST_NEIGHBOURS = 4  # whose being busy or idle is told apart; the others count as always busy
+MOST_NEIGHBOURS = 4  # whose busy and idle states are distinguished; the others count as always busy
 START_MS = 1.0  # of a program that states no times
 
 
@@ -79,7 +79,7 @@ class PhysicalSpeeds:
         return RunningLoad(self._key(other.load), other.load.batch, other.sm_percent, other.busy)
 
     def _key(self, load: PlayedLoad) -> LoadKey:
-        """Returns the model that a program plays; the physics learns of one that it has not met."""
+        """Returns the model that a program plays; the physics learns of one that it does not know."""
         key = (*self.plays.get(load.name, (load.name, "")), self.gpu_type)
         if key not in self.physics:
             self.physics.add_model(key, KnownFigures(_points(load)))

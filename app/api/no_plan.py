@@ -11,7 +11,7 @@ from app.store.fleet import fleet_map, observed
 from app.store.plans import plan_reads
 from app.store.world.objects import rfc3339
 
-NONE_YET = "there is no plan yet"  # all that a tenant is told
+NONE_YET = "there is no plan yet"  # a tenant gets no more detail
 NO_PLANNER = "there is no plan yet, and no planner leads; start one with: gpuwright planner"
 NO_NODES = "there is no plan yet: no node is declared; see: gpuwright apply, gpuwright token join"
 QUIET = ("unchanged", "nothing", "solved")  # outcomes of cycles that say nothing of what is missing

@@ -51,8 +51,8 @@ def profile_of(
 ) -> MeasuredProfile:
     """Returns the Profile of one or more measurements, chosen among `settings`.
 
-    Its table has the curve at all batches and shares of the settings between those that were measured: whoever reads it
-    interpolates on straight lines, which lie above the curve.
+    Its table has the curve at all batches and shares of the settings between those that were measured: its readers
+    interpolate on straight lines, which lie above the curve.
     """
     curve = None
     if len(measured) >= FEWEST_OF_CURVE:

@@ -1,4 +1,4 @@
-"""Finds the rates that given instances carry within their SLOs, whoever chose them."""
+"""Finds the rates that given instances carry within their SLOs, no matter how they were chosen."""
 
 from __future__ import annotations
 

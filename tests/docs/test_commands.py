@@ -9,7 +9,7 @@ import pytest
 from tests.docs.shell import DATA, DOCS, INLINE, ROOT, SHELL, blocks, commands, fault, indented
 
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
-# Their tests run what stands under sh.
+# Their tests run the blocks marked sh.
 RUN = {"tutorial.md", "three-machines.md", "cpu-cores.md", "sql.md", "money.md", "testbed.md"}
 
 

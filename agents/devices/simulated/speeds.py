@@ -1,6 +1,6 @@
 """How fast programs run on a simulated GPU: each as it says itself, unless the GPU has a truth of its own.
 
-A program tells what it plays, and is told the times of its batches beside what else is busy on the GPU now.
+A program names the model that it plays, and receives the times of its batches beside what else is busy on the GPU now.
 """
 
 from __future__ import annotations

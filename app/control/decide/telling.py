@@ -17,7 +17,7 @@ def spell_held_back(held: Sequence[HeldBackChange]) -> str:
 
 
 def events_of(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
-    """Returns what is told of a decision and its parts."""
+    """Returns the events of a decision and its parts."""
     changes = decision.plan.changes
     counts = [(getattr(changes, name), name) for name in ("start", "stop", "move", "resize", "retune")]
     message = ", ".join(f"{count} {name}" for count, name in counts if count) or "only weights change"

@@ -98,7 +98,7 @@ def test_the_binding_limit_is_named(limit: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["share", "budget"])
-def test_a_limit_that_nobody_declared_is_not_called_a_limit_and_not_to_be_raised(source: LimitSource) -> None:
+def test_a_limit_without_a_declaration_is_not_called_a_limit_and_not_to_be_raised(source: LimitSource) -> None:
     problem = world(limits={"shop": Limit(0.05, source=source)})
     plan = solve(problem, QUICK)
     changes = every_change(explain.case(problem, plan, "shop/a"))
