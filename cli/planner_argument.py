@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from solvers.planners.names import BASELINES, PLANNERS
-
 PLANNER = "not the policy's planner: joint chooses everything together, hetsev and mudi follow published systems"
 COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
 
@@ -13,6 +11,25 @@ COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (h
 def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = False) -> None:
     parser.add_argument(
         "--planner",
-        choices=(*PLANNERS, *BASELINES) if baselines else PLANNERS,
+        metavar="NAME",
+        type=_planner_or_baseline if baselines else _planner,
         help=f"{PLANNER}; {COMPARED}" if baselines else PLANNER,
     )
+
+
+def _planner(name: str) -> str:
+    from solvers.planners.names import PLANNERS  # a client without the solvers has the flag, too
+
+    return _one_of(name, PLANNERS)
+
+
+def _planner_or_baseline(name: str) -> str:
+    from solvers.planners.names import BASELINES, PLANNERS
+
+    return _one_of(name, (*PLANNERS, *BASELINES))
+
+
+def _one_of(name: str, allowed: tuple[str, ...]) -> str:
+    if name not in allowed:
+        raise argparse.ArgumentTypeError(f"planner {name!r} is unknown; allowed: {', '.join(allowed)}")
+    return name

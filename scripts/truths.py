@@ -5,7 +5,7 @@ Usage: .venv/bin/python scripts/truths.py calibration --data DIR
        .venv/bin/python scripts/truths.py operated FILE [--draws N] [--first K] [--hours H] [--seed N]
 
 `plans` measures profiles of each draw as a profiler would, plans once, and carries the plan out on the draw without any
-correction. Three planners know more: `complete` has all times and many meetings of neighbours; `judged` is the cheapest
+correction. Three planners know more: `complete` has all times and many groups of neighbours; `judged` is the cheapest
 right plan of several that believe in less and less interference, right meaning that no batch takes longer than
 predicted while all neighbours are busy; `served` is the cheapest of them that keeps every SLO when it is carried out.
 

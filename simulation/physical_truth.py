@@ -22,7 +22,7 @@ class PhysicalTruth(FleetTruth):
 
     @classmethod
     def of(cls, declared: FleetTruth, physics: Physics) -> PhysicalTruth:
-        """Returns the fleet on this physics, which learns of models that it has not met."""
+        """Returns the fleet on this physics, which learns of models that it does not know."""
         learn(physics, declared.problem)
         return cls(declared.problem, declared.wrong, declared.start_seconds, physics)
 

@@ -58,7 +58,7 @@ class ProfilingTask(Struct, rename="camel", omit_defaults=True, gc=False):
     most_seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
 
 
-class MetCopy(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True):
+class SharedCopyTimes(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True):
     """A copy that ran alone, and then beside the others, always busy."""
 
     model: Name
@@ -86,7 +86,7 @@ class MeasuredSetting(Struct, rename="camel", omit_defaults=True, gc=False):
     power_w: Amount = 0.0  # of the GPU while the copy is busy; 0: not reported
     sm_clock_mhz: Amount = 0.0  # mean while it is busy; 0: not reported
     start_seconds: Amount = 0.0  # from the start of the process until it is warm
-    met: Annotated[tuple[MetCopy, ...], Meta(max_length=MOST_NEIGHBOURS + 1)] = ()  # the measured copy first
+    copies: Annotated[tuple[SharedCopyTimes, ...], Meta(max_length=MOST_NEIGHBOURS + 1)] = ()  # the measured copy first
 
 
 class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -14,8 +14,8 @@ from agents.host import durable
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.copy import end_leftovers
 from agents.profiling.measure import measure
-from agents.profiling.meeting import meet
 from agents.profiling.seat import Interrupted, ProfilingSeat
+from agents.profiling.together import measure_together
 from agents.talk.link import Link, LinkError, decode_answer
 
 ANSWER_SECONDS = 30.0  # the next setting is computed meanwhile
@@ -86,7 +86,7 @@ class Profiler:
         measured: MeasuredSetting | None = None
         failed: FailedSetting | None = None
         try:
-            measured = (meet if task.beside else measure)(task, self._seat, why_stop)
+            measured = (measure_together if task.beside else measure)(task, self._seat, why_stop)
         except Interrupted as interrupted:
             log.info("campaign %s, measurement %s: %s", task.campaign, task.sequence, interrupted)
             return None

@@ -19,7 +19,7 @@ from app.campaigns.limits import (
     MOST_MEASUREMENTS,
     SM_PERCENTS,
     grid,
-    meeting_settings,
+    neighbour_settings,
 )
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
@@ -31,7 +31,7 @@ from app.world import declare
 
 ID_BYTES = 5
 LEAST_SECONDS = 3.0
-MOST_MEETING_SETTINGS = 2000
+MOST_NEIGHBOUR_SETTINGS = 2000
 Batches = Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=32)]
 Shares = Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1, max_length=32)]
 Clocks = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=1, max_length=8)]
@@ -99,12 +99,12 @@ def _settings(wanted: CampaignBody, clocks_mhz: list[int]) -> tuple[CopySetting,
     if wanted.clocks_mhz:
         raise HttpProblem("invalid", "beside neighbours only the highest clock is measured; leave clocksMhz out")
     batches, shares = wanted.batches or BESIDE_BATCHES, wanted.sm_percents or BESIDE_SM_PERCENTS
-    found = meeting_settings(batches, shares, clocks_mhz[-1], len(wanted.neighbours))
+    found = neighbour_settings(batches, shares, clocks_mhz[-1], len(wanted.neighbours))
     if not found:
         raise HttpProblem("invalid", f"no two of smPercents {', '.join(map(str, shares))} fit on one GPU together")
-    if len(found) > MOST_MEETING_SETTINGS:
-        allowed = f"name fewer neighbours, batches or shares: {MOST_MEETING_SETTINGS} are allowed"
-        raise HttpProblem("invalid", f"that makes {len(found)} meetings to choose from; {allowed}")
+    if len(found) > MOST_NEIGHBOUR_SETTINGS:
+        allowed = f"name fewer neighbours, batches or shares: {MOST_NEIGHBOUR_SETTINGS} are allowed"
+        raise HttpProblem("invalid", f"that makes {len(found)} settings to choose from; {allowed}")
     return found
 
 

@@ -138,7 +138,7 @@ def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Res
 
 def _import_solvers() -> None:
     import app.campaigns.choosing
-    import app.campaigns.company  # noqa: F401
+    import app.campaigns.neighbours  # noqa: F401
 
 
 def _existing(connection: Connection, name: str, *, lock: bool = False) -> Campaign:
@@ -208,14 +208,14 @@ def _profiles(
 
 def _profiles_beside(connection: Connection, campaign: Campaign) -> tuple[list[dict[str, Any]], float | None]:
     """Returns the Profiles of all models that were measured beside others on the GPU type: they have one scale."""
-    from app.campaigns.company_profiles import DeclaredProfile, company_profiles
+    from app.campaigns.neighbour_profiles import DeclaredProfile, neighbour_profiles
 
-    meetings = campaigns.meetings(connection, campaign.gpu_type, campaign.asked_at)
-    models = {copy.model for found in meetings for copy in found.met}
+    measured = campaigns.measured_together(connection, campaign.gpu_type, campaign.asked_at)
+    models = {copy.model for found in measured for copy in found.copies}
     declared = [
         DeclaredProfile(found.name, found.spec)
         for found in objects.of_models(connection, Kind.PROFILE, models)
         if found.spec["gpuType"] == campaign.gpu_type
     ]
-    made = company_profiles(declared, meetings)
+    made = neighbour_profiles(declared, measured)
     return made.manifests, made.left_out_error

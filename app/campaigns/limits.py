@@ -22,10 +22,10 @@ def grid(batches: Sequence[int], sm_percents: Sequence[int], clocks_mhz: Sequenc
     return tuple(CopySetting(*setting) for setting in found)
 
 
-def meeting_settings(
+def neighbour_settings(
     batches: Sequence[int], sm_percents: Sequence[int], clock_mhz: int, neighbours: int
 ) -> tuple[CopySetting, ...]:
-    """Returns the meetings of a model with one or two of its neighbours, in pairs with all batches."""
+    """Returns the settings of a model beside one or two of its neighbours, in pairs with all batches."""
     sizes, shares = sorted(set(batches)), sorted(set(sm_percents))
     found = []
     for number in range(neighbours):

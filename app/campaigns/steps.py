@@ -14,8 +14,8 @@ from agents.contract.campaigns import (
 )
 from app.campaigns import guard
 from app.campaigns.choosing import choose
-from app.campaigns.company import choose_meeting
 from app.campaigns.ending import end_if_harmful, finish
+from app.campaigns.neighbours import choose_neighbour_setting
 from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
 
@@ -80,7 +80,7 @@ def _chosen(
     if not request.neighbours:
         return choose(request.settings, measured, failed, request.accuracy, request.most)
     names = campaign.names
-    return choose_meeting(request.settings, names, measured, failed, request.accuracy, request.most)
+    return choose_neighbour_setting(request.settings, names, measured, failed, request.accuracy, request.most)
 
 
 def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingTask:

@@ -19,7 +19,7 @@ from cli.profiling.asked import whole_numbers
 if TYPE_CHECKING:
     import numpy as np
 
-    from agents.contract.campaigns import CopySetting, MeasuredSetting, MetCopy
+    from agents.contract.campaigns import CopySetting, MeasuredSetting, SharedCopyTimes
     from simulation.truth import LoadKey, Physics
 
 SHOWN = (
@@ -28,7 +28,7 @@ SHOWN = (
 )  # fmt: skip
 TOP_MHZ = 1000  # clocks are shares of the highest
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-GUESTS = 3  # a model and its neighbours
+MODELS = 3  # a model and its neighbours
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +81,10 @@ def _alone(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], 
         while (setting := choose(settings, done, (), args.accuracy, args.most)) is not None:
             done.append(_measured(len(done) + 1, setting, true(setting) * _off(draw, args.noise)))
         made = profile_of(ProfileSubject(key[0], key[1], key[2], TOP_MHZ), done, settings)
-        told = [_told(made.manifest["spec"], setting) for setting in settings]
+        predicted = [_predicted(made.manifest["spec"], setting) for setting in settings]
         truth = np.array([true(setting) for setting in settings])
-        errors.append(np.array([mean for mean, _ in told]) / truth - 1)
-        covered.append(np.array([upper for _, upper in told]) >= truth)
+        errors.append(np.array([mean for mean, _ in predicted]) / truth - 1)
+        covered.append(np.array([upper for _, upper in predicted]) >= truth)
         counts.append(len(done))
         left_out.append(made.left_out_error or 0.0)
         drawn = [settings[place] for place in draw.permutation(len(settings))[: len(done)]]
@@ -101,30 +101,31 @@ def _alone(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], 
 
 
 def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], seed: int) -> dict[str, Any]:
-    """Returns how far the slowdowns are that Profiles give, at all meetings of three models on one kind of GPU."""
+    """Returns how far the slowdowns are that Profiles give, at all settings of three models on one kind of GPU."""
     import numpy as np
 
-    from app.campaigns.company import choose_meeting
-    from app.campaigns.company_profiles import DeclaredProfile, company_profiles
-    from app.campaigns.limits import BESIDE_BATCHES, BESIDE_SM_PERCENTS, meeting_settings
+    from app.campaigns.limits import BESIDE_BATCHES, BESIDE_SM_PERCENTS, neighbour_settings
+    from app.campaigns.neighbour_profiles import DeclaredProfile, neighbour_profiles
+    from app.campaigns.neighbours import choose_neighbour_setting
 
-    settings = meeting_settings(BESIDE_BATCHES, BESIDE_SM_PERCENTS, TOP_MHZ, GUESTS - 1)
+    settings = neighbour_settings(BESIDE_BATCHES, BESIDE_SM_PERCENTS, TOP_MHZ, MODELS - 1)
     errors, without, counts = [], [], []
     for index, key in enumerate(keys):
         draw = np.random.default_rng([seed, 2, index])
         others = sorted(other for other in physics.known if other[2] == key[2] and other[0] != key[0])
-        if len(others) < GUESTS - 1:
+        if len(others) < MODELS - 1:
             continue
-        chosen = [key, *(others[place] for place in sorted(draw.permutation(len(others))[: GUESTS - 1]))]
+        chosen = [key, *(others[place] for place in sorted(draw.permutation(len(others))[: MODELS - 1]))]
         names = [f"{model}/{variant}" for model, variant, _ in chosen]
         done: list[MeasuredSetting] = []
-        while (setting := choose_meeting(settings, names, done, (), args.accuracy, args.most)) is not None:
-            done.append(_met(len(done) + 1, setting, chosen, physics, partial(_off, draw, args.noise)))
+        while (setting := choose_neighbour_setting(settings, names, done, (), args.accuracy, args.most)) is not None:
+            done.append(_measured_together(len(done) + 1, setting, chosen, physics, partial(_off, draw, args.noise)))
         declared = [DeclaredProfile(name, _spec_of(one)) for name, one in zip(names, chosen, strict=True)]
-        told = _slowdowns_told(company_profiles(declared, done).manifests)
-        true = [copy for s in settings for copy in _company(_met(1, s, chosen, physics, lambda: 1.0).met)]
+        predicted = _predicted_slowdowns(neighbour_profiles(declared, done).manifests)
+        exact = [_measured_together(1, setting, chosen, physics, lambda: 1.0) for setting in settings]
+        true = [each for found in exact for each in _with_others(found.copies)]
         slowdowns = np.array([mine.beside_ms / mine.alone_ms for mine, _ in true])
-        errors.append(np.array([told(mine, rest) for mine, rest in true]) / slowdowns - 1)
+        errors.append(np.array([predicted(mine, rest) for mine, rest in true]) / slowdowns - 1)
         without.append(1 / slowdowns - 1)
         counts.append(len(done))
     return {
@@ -162,7 +163,7 @@ def _measured(sequence: int, setting: CopySetting, latency_ms: float) -> Measure
     return MeasuredSetting(sequence, setting, AT, latency_ms=latency_ms, spread_ms=0.0, samples=1)
 
 
-def _told(spec: Mapping[str, Any], setting: CopySetting) -> tuple[float, float]:
+def _predicted(spec: Mapping[str, Any], setting: CopySetting) -> tuple[float, float]:
     """Returns mean and upper quantile as the planner reads them; a table's places alone are in logarithms."""
     import numpy as np
 
@@ -180,18 +181,18 @@ def _told(spec: Mapping[str, Any], setting: CopySetting) -> tuple[float, float]:
     return at("mean"), at("q90")
 
 
-def _met(
+def _measured_together(
     sequence: int, setting: CopySetting, keys: Sequence[LoadKey], physics: Physics, off: Callable[[], float]
 ) -> MeasuredSetting:
-    """Returns what a meeting measures: each copy alone, and among the others."""
-    from agents.contract.campaigns import MeasuredSetting, MetCopy
+    """Returns what is measured at a setting: each copy alone, and among the others."""
+    from agents.contract.campaigns import MeasuredSetting, SharedCopyTimes
     from simulation.truth import RunningLoad
 
     group = [RunningLoad(keys[0], setting.batch, setting.sm_percent)]
     group += [RunningLoad(keys[1 + one.number], one.batch, one.sm_percent) for one in setting.beside]
     times = physics.together(group).times_ms
-    met = tuple(
-        MetCopy(
+    copies = tuple(
+        SharedCopyTimes(
             one.key[0],
             one.key[1],
             int(one.batch),
@@ -203,32 +204,34 @@ def _met(
         )
         for one, time in zip(group, times, strict=True)
     )
-    return MeasuredSetting(sequence, setting, AT, latency_ms=times[0], spread_ms=0.0, samples=1, met=met)
+    return MeasuredSetting(sequence, setting, AT, latency_ms=times[0], spread_ms=0.0, samples=1, copies=copies)
 
 
-def _company(met: Sequence[MetCopy]) -> list[tuple[MetCopy, list[MetCopy]]]:
+def _with_others(copies: Sequence[SharedCopyTimes]) -> list[tuple[SharedCopyTimes, list[SharedCopyTimes]]]:
     """Returns each copy with those beside it."""
-    return [(mine, [other for other in met if other is not mine]) for mine in met]
+    return [(mine, [other for other in copies if other is not mine]) for mine in copies]
 
 
 def _spec_of(key: LoadKey) -> dict[str, Any]:
     return {"model": key[0], "variant": key[1], "gpuType": key[2]}
 
 
-def _slowdowns_told(manifests: Sequence[Mapping[str, Any]]) -> Callable[[MetCopy, Sequence[MetCopy]], float]:
+def _predicted_slowdowns(
+    manifests: Sequence[Mapping[str, Any]],
+) -> Callable[[SharedCopyTimes, Sequence[SharedCopyTimes]], float]:
     """Returns the planner's rule with the values of these Profiles."""
     import numpy as np
 
     specs = {f"{made['spec']['model']}/{made['spec']['variant']}": made["spec"] for made in manifests}
 
-    def pressure(other: MetCopy) -> float:
+    def pressure(other: SharedCopyTimes) -> float:
         row = specs[f"{other.model}/{other.variant}"].get("pressure", {})
         shares = sorted(row, key=float)
         values = [row[share]["mean"] for share in shares]
         return float(np.interp(other.sm_percent, [float(share) for share in shares], values)) if values else 0.0
 
-    def slowdown(mine: MetCopy, others: Sequence[MetCopy]) -> float:
-        feels = specs[f"{mine.model}/{mine.variant}"].get("sensitivity", {"mean": 0.0})["mean"]
-        return 1 + float(feels) * sum(pressure(other) for other in others)
+    def slowdown(mine: SharedCopyTimes, others: Sequence[SharedCopyTimes]) -> float:
+        sensitivity = specs[f"{mine.model}/{mine.variant}"].get("sensitivity", {"mean": 0.0})["mean"]
+        return 1 + float(sensitivity) * sum(pressure(other) for other in others)
 
     return slowdown

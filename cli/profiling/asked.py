@@ -83,11 +83,11 @@ def say_measured(
 ) -> None:
     """Says what was measured just now, and how long the rest takes at most."""
     left = "" if seconds_left is None else f"; at most {span(seconds_left)} left"
-    if met := measured.get("met"):
+    if copies := measured.get("copies"):
         slow = ", ".join(
             f"{copy['model']} batch {copy['batch']} at {number(copy['smPercent'])} % is "
             f"{copy['besideMs'] / copy['aloneMs']:.3g} times as slow"
-            for copy in met
+            for copy in copies
         )
         say(f"{count} of at most {most}: {slow}{left}")
         return

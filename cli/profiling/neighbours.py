@@ -37,7 +37,7 @@ class NeighbourRow:
 
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
-    from app.campaigns.company_profiles import scalar_fields
+    from app.campaigns.neighbour_profiles import scalar_fields
     from solvers.interference import fit
     from solvers.interference.scalars import pressure_and_sensitivity
 

@@ -27,23 +27,23 @@ class MeasuredGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbourly:
+class NeighbourScalars:
     """What a model does to its neighbours, by SM%, and what they do to it."""
 
     pressure: tuple[tuple[float, float], ...]
     sensitivity: float
     most_sensitivity: float  # covers the wanted share of what was measured
-    meetings: int
+    groups: int
 
 
-def meet(
-    physics: Physics, batches: Mapping[LoadKey, Sequence[int]], meetings: int, random: np.random.Generator
+def measure_groups(
+    physics: Physics, batches: Mapping[LoadKey, Sequence[int]], groups: int, random: np.random.Generator
 ) -> list[MeasuredGroup]:
-    """Lets each model of one kind of GPU meet others so many times, within the SMs there are."""
+    """Measures each model of one kind of GPU in so many groups with others, within the SMs there are."""
     keys = sorted(batches)
     found = []
     for key in keys:
-        for number in range(meetings if len(keys) > 1 else 0):
+        for number in range(groups if len(keys) > 1 else 0):
             others = [other for other in keys if other != key]
             count = min(len(others), SIZES[number % len(SIZES)] - 1)
             group = [key, *(others[place] for place in random.choice(len(others), count, replace=False))]
@@ -52,11 +52,11 @@ def meet(
                 RunningLoad(one, int(random.choice(batches[one])), share)
                 for one, share in zip(group, shares, strict=True)
             )
-            found.append(_met(physics, members))
+            found.append(_measure_group(physics, members))
     return found
 
 
-def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> MeasuredGroup:
+def _measure_group(physics: Physics, members: tuple[RunningLoad, ...]) -> MeasuredGroup:
     """Lets a group run, and then each of it alone at the clock that the group had.
 
     At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
@@ -68,21 +68,21 @@ def _met(physics: Physics, members: tuple[RunningLoad, ...]) -> MeasuredGroup:
 
 
 def explain(
-    meetings: Sequence[MeasuredGroup], keys: Sequence[LoadKey], quantile: float | None
-) -> dict[LoadKey, Neighbourly]:
-    """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the meetings that the most covers."""
+    groups: Sequence[MeasuredGroup], keys: Sequence[LoadKey], quantile: float | None
+) -> dict[LoadKey, NeighbourScalars]:
+    """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the groups that the most covers."""
     number = {key: place for place, key in enumerate(keys)}
-    mine, rows, slow = _table(meetings, number)
+    mine, rows, slow = _table(groups, number)
     pressures = np.full(len(KNOTS) * len(keys), 0.3)
     sensitive = np.full(len(keys), 0.3)
     heavy = 1 / (1 + slow)  # what counts is the error as a share of the time
     for _ in range(ROUNDS if len(slow) else 0):
-        pressed = rows @ pressures
+        beside = rows @ pressures
         for place in range(len(keys)):
             here = mine == place
-            weight = float((pressed * heavy**2)[here] @ pressed[here])
+            weight = float((beside * heavy**2)[here] @ beside[here])
             if weight > 0:
-                sensitive[place] = max(1e-4, float((pressed * heavy**2)[here] @ slow[here]) / weight)
+                sensitive[place] = max(1e-4, float((beside * heavy**2)[here] @ slow[here]) / weight)
         pressures = _non_negative(rows * (sensitive[mine] * heavy)[:, None], slow * heavy, pressures)
     pressures = np.maximum.accumulate(pressures.reshape(len(keys), len(KNOTS)), axis=1)
     scale = max(float(pressures.max()), 1e-9)  # a pressure is at most 1
@@ -91,7 +91,7 @@ def explain(
     if quantile is not None and len(slow):
         most = sensitive * _covering(sensitive[mine] * (rows @ pressures.ravel()), slow, quantile)
     return {
-        key: Neighbourly(
+        key: NeighbourScalars(
             tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
             round(float(sensitive[place]), 4),
             round(float(most[place]), 4),
@@ -109,19 +109,19 @@ def _shares(count: int, random: np.random.Generator) -> list[int]:
 
 
 def _table(
-    meetings: Sequence[MeasuredGroup], number: Mapping[LoadKey, int]
+    groups: Sequence[MeasuredGroup], number: Mapping[LoadKey, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Returns one row for each model in each meeting: which it is, its neighbours' weights, and its slowdown less 1."""
+    """Returns one row for each model in each group: which it is, its neighbours' weights, and its slowdown less 1."""
     mine, rows, slow = [], [], []
-    for meeting in meetings:
-        for place, one in enumerate(meeting.members):
+    for group in groups:
+        for place, one in enumerate(group.members):
             row = np.zeros((len(number), len(KNOTS)))
-            for other_place, other in enumerate(meeting.members):
+            for other_place, other in enumerate(group.members):
                 if other_place != place:
                     row[number[other.key]] += _weights(other.sm_percent)
             mine.append(number[one.key])
             rows.append(row.ravel())
-            slow.append(meeting.slow[place] - 1)
+            slow.append(group.slow[place] - 1)
     return np.array(mine, dtype=np.int64), np.array(rows), np.array(slow)
 
 
@@ -144,11 +144,11 @@ def _non_negative(
     return np.maximum(weights, 1e-6)
 
 
-def _covering(pressed: NDArray[np.float64], slow: NDArray[np.float64], quantile: float) -> float:
+def _covering(expected: NDArray[np.float64], slow: NDArray[np.float64], quantile: float) -> float:
     """Returns the factor on expected slowdowns that covers this share of all that were measured, but for noise.
 
     It is one factor for a kind of GPU: of a single model too few are measured to know a quantile.
     """
     noise = SPREAD_SHARE * (1 + slow)
-    needed = (slow - noise) / np.maximum(pressed, 1e-9)
+    needed = (slow - noise) / np.maximum(expected, 1e-9)
     return max(1.0, float(np.quantile(needed, quantile)))

@@ -11,7 +11,7 @@ from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from simulation.physical_truth import learn
 from simulation.profiling.alone import figures_alone, measure_alone
-from simulation.profiling.beside import Neighbourly, explain, meet
+from simulation.profiling.beside import NeighbourScalars, explain, measure_groups
 from simulation.truth import LoadKey, Physics
 from simulation.truth.family import generator
 from solvers.planning.problem import Problem, ProfileKey
@@ -22,8 +22,8 @@ class ProfilingEffort:
     """How much is measured of a model on a kind of GPU."""
 
     settings: int | None  # None: all of them, without noise
-    meetings: int  # with neighbours, that begin with this model
-    quantile: float | None  # of the meetings that its largest sensitivity covers; None: the mean counts
+    groups: int  # with neighbours, that begin with this model
+    quantile: float | None  # of the groups that its largest sensitivity covers; None: the mean counts
 
 
 SIXTEEN = ProfilingEffort(16, 16, 0.9)
@@ -36,9 +36,9 @@ def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) ->
     learn(physics, problem)
     used = {(service.model, variant) for service in problem.services.values() for variant in service.variants}
     wanted = [key for key in sorted(problem.profiles) if key[:2] in used]
-    neighbourly: dict[ProfileKey, Neighbourly] = {}
+    scalars: dict[ProfileKey, NeighbourScalars] = {}
     for gpu_type in sorted({key[2] for key in wanted}):
-        neighbourly |= _met(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
+        scalars |= _measured_beside(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
     manifests: dict[Key, Manifest] = {}
     for name, manifest in world.manifests.items():
         if name.kind is not Kind.PROFILE:
@@ -46,8 +46,8 @@ def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) ->
             continue
         spec: Mapping[str, Any] = manifest.spec
         key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
-        if key in neighbourly:
-            figures = _measured(problem, physics, key, effort) | _written(neighbourly[key])
+        if key in scalars:
+            figures = _measured(problem, physics, key, effort) | _written(scalars[key])
             manifests[name] = replace(manifest, spec={**spec, **figures})
     return DeclaredFiles(manifests)
 
@@ -60,18 +60,19 @@ def _measured(problem: Problem, physics: Physics, key: ProfileKey, effort: Profi
     return figures_alone(known, latency_ms, clocks_mhz, effort.settings is not None)
 
 
-def _met(
+def _measured_beside(
     problem: Problem, physics: Physics, keys: list[ProfileKey], effort: ProfilingEffort
-) -> dict[ProfileKey, Neighbourly]:
+) -> dict[ProfileKey, NeighbourScalars]:
     batches: dict[LoadKey, list[int]] = {key: sorted(problem.profiles[key].latency_ms) for key in keys}
-    meetings = meet(physics, batches, effort.meetings, generator(physics.seed, "meetings", keys[0][2]))
-    return dict(zip(keys, explain(meetings, keys, effort.quantile).values(), strict=True))
+    random = generator(physics.seed, "meetings", keys[0][2])  # part of the seed: another word draws other groups
+    groups = measure_groups(physics, batches, effort.groups, random)
+    return dict(zip(keys, explain(groups, keys, effort.quantile).values(), strict=True))
 
 
-def _written(found: Neighbourly) -> dict[str, Any]:
+def _written(found: NeighbourScalars) -> dict[str, Any]:
     sensitivity: Any = found.sensitivity
     if found.most_sensitivity > found.sensitivity:
         sensitivity = {
-            "mean": found.sensitivity, "q90": found.most_sensitivity, "n": found.meetings, "source": "measured"
+            "mean": found.sensitivity, "q90": found.most_sensitivity, "n": found.groups, "source": "measured"
         }  # fmt: skip
     return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": sensitivity}

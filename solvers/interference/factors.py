@@ -55,14 +55,14 @@ class FittedFactors:
 
     def _alone_to_shared(self, runs: Sequence[tuple[str, int, Sequence[tuple[str, int]]]]) -> Floats:
         at = conditions(self.layout, runs)
-        feels, presses = (np.exp(self.layout.factors(self.x, second)) for second in (0, 1))
+        sensitivities, pressures = (np.exp(self.layout.factors(self.x, second)) for second in (0, 1))
         rank = self.layout.shape.rank
-        usual_press = np.exp(self.x[1 + len(self.layout.models) * rank + self.layout.cells])
-        pressure = at.counts @ presses.reshape(-1, rank) + at.strangers.sum(1, keepdims=True) * usual_press
+        usual_pressure = np.exp(self.x[1 + len(self.layout.models) * rank + self.layout.cells])
+        pressure = at.counts @ pressures.reshape(-1, rank) + at.strangers.sum(1, keepdims=True) * usual_pressure
         low = at.level.astype(np.int64)
         high = np.minimum(low + 1, len(self.layout.levels) - 1)
         share = (at.level - low)[:, None]
-        own = feels[low, at.victim] * (1 - share) + feels[high, at.victim] * share
+        own = sensitivities[low, at.victim] * (1 - share) + sensitivities[high, at.victim] * share
         own = np.where(at.victim[:, None] < 0, np.exp(self.x[0]), own)
         exponents = np.exp(self.x[self.layout.exponents_at : self.layout.exponents_at + len(self.layout.levels)])
         exponent = exponents[low] * (1 - share[:, 0]) + exponents[high] * share[:, 0]
@@ -150,25 +150,25 @@ class ForwardPass:
 
     level: Ints
     pressure: Floats  # [run, factor]
-    felt: Floats  # sensitivity x pressure
-    grown: Floats  # felt ** exponent
+    effect: Floats  # sensitivity x pressure
+    grown: Floats  # effect ** exponent
 
 
-def _forward(at: Conditions, feels: Floats, presses: Floats, exponents: Floats) -> ForwardPass:
+def _forward(at: Conditions, sensitivities: Floats, pressures: Floats, exponents: Floats) -> ForwardPass:
     level = at.level.astype(np.int64)
-    pressure = at.counts @ presses.reshape(-1, presses.shape[2])
-    felt = (feels[level, at.victim] * pressure).sum(1) + TINY
-    return ForwardPass(level, pressure, felt, felt ** exponents[level])
+    pressure = at.counts @ pressures.reshape(-1, pressures.shape[2])
+    effect = (sensitivities[level, at.victim] * pressure).sum(1) + TINY
+    return ForwardPass(level, pressure, effect, effect ** exponents[level])
 
 
 def _predicted(x: Floats, layout: FactorLayout, data: FactorData) -> tuple[Floats, ForwardPass, ForwardPass | None]:
-    feels, presses = (np.exp(layout.factors(x, second)) for second in (0, 1))
+    sensitivities, pressures = (np.exp(layout.factors(x, second)) for second in (0, 1))
     exponents = np.exp(x[layout.exponents_at : layout.exponents_at + len(layout.levels)])
-    here = _forward(data.here, feels, presses, exponents)
+    here = _forward(data.here, sensitivities, pressures, exponents)
     logs = np.log1p(here.grown)
     there = None
     if data.there is not None:
-        there = _forward(data.there, feels, presses, exponents)
+        there = _forward(data.there, sensitivities, pressures, exponents)
         logs[data.is_relative] += x[layout.size - len(layout.bases) :][data.base] - np.log1p(there.grown)
     return logs, here, there
 
@@ -178,25 +178,25 @@ def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> t
     logs, here, there = _predicted(x, layout, data)
     left = logs - data.logs
     slope = 2 * data.weights * left
-    feels, presses = (np.exp(layout.factors(x, second)) for second in (0, 1))
+    sensitivities, pressures = (np.exp(layout.factors(x, second)) for second in (0, 1))
     exponents = np.exp(x[layout.exponents_at : layout.exponents_at + len(layout.levels)])
-    to_feels, to_presses = np.zeros(feels.shape), np.zeros(presses.shape)
+    to_sensitivities, to_pressures = np.zeros(sensitivities.shape), np.zeros(pressures.shape)
     to_exponents = np.zeros(len(layout.levels))
     passes = [(data.here, here, slope)]
     if data.there is not None and there is not None:
         passes.append((data.there, there, -slope[data.is_relative]))
     for at, forward, down in passes:
         grown = down * forward.grown / (1 + forward.grown)
-        np.add.at(to_exponents, forward.level, grown * np.log(forward.felt) * exponents[forward.level])
-        felt = (grown * exponents[forward.level] / forward.felt)[:, None]
-        np.add.at(to_feels, (forward.level, at.victim), felt * forward.pressure)
-        to_presses += (at.counts.T @ (felt * feels[forward.level, at.victim])).reshape(presses.shape)
+        np.add.at(to_exponents, forward.level, grown * np.log(forward.effect) * exponents[forward.level])
+        to_effect = (grown * exponents[forward.level] / forward.effect)[:, None]
+        np.add.at(to_sensitivities, (forward.level, at.victim), to_effect * forward.pressure)
+        to_pressures += (at.counts.T @ (to_effect * sensitivities[forward.level, at.victim])).reshape(pressures.shape)
     to_bases = np.zeros(len(layout.bases))
     np.add.at(to_bases, data.base, slope[data.is_relative])
     found = np.concatenate(
         (
-            layout.factor_gradient(to_feels * feels, 0),
-            layout.factor_gradient(to_presses * presses, 1),
+            layout.factor_gradient(to_sensitivities * sensitivities, 0),
+            layout.factor_gradient(to_pressures * pressures, 1),
             to_exponents,
             to_bases,
         )

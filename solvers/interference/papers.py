@@ -91,19 +91,19 @@ def fit_affinity(observations: Sequence[SlowdownObservation], traits: Traits) ->
 class FittedL2:
     """InSS: slowdown = 1 + a_model x sum of the neighbours' L2 use (linear in SM%) + scheduling by their number."""
 
-    feels: dict[str, float]
+    sensitivities: dict[str, float]
     use: dict[str, tuple[float, float]]  # at SM% 0, and more at 100
     scheduling: tuple[float, float]
 
     def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
-        usual_feel = float(np.mean(list(self.feels.values())))
+        usual_sensitivity = float(np.mean(list(self.sensitivities.values())))
         usual_use = tuple(np.mean(list(self.use.values()), axis=0))
         found = []
         for run in runs:
             pairs = [(self.use.get(each.model, usual_use), each.sm_percent / 100) for each in run.neighbours]
             l2 = sum(start + more * share for (start, more), share in pairs)
             waits = self.scheduling[0] + self.scheduling[1] * len(pairs) if pairs else 0.0
-            found.append(1 + self.feels.get(run.model, usual_feel) * l2 + waits)
+            found.append(1 + self.sensitivities.get(run.model, usual_sensitivity) * l2 + waits)
         return np.log(np.maximum(found, LEAST_SLOWDOWN))
 
 
@@ -120,18 +120,18 @@ def fit_inss(observations: Sequence[SlowdownObservation], traits: Traits) -> Fit
             mixes[row, 2 * index[neighbour.model] + 1] += neighbour.sm_percent / 100
     victim = np.array([index[each.run.model] for each in observations])
     waits = np.column_stack((count > 0, count))
-    feels, use, scheduling = np.ones(len(models)), np.zeros(2 * len(models)), np.zeros(2)
+    sensitivities, use, scheduling = np.ones(len(models)), np.zeros(2 * len(models)), np.zeros(2)
     ridge = np.sqrt(SMALL_RIDGE * len(observations)) * np.eye(2 * len(models) + 2)
     for _ in range(ROUNDS):
-        table = np.vstack((np.hstack((feels[victim, None] * mixes, waits)), ridge))
+        table = np.vstack((np.hstack((sensitivities[victim, None] * mixes, waits)), ridge))
         found = nnls(table, np.concatenate((extra, np.zeros(len(ridge)))))[0]
         use, scheduling = found[:-2], found[-2:]
         l2, left = mixes @ use, extra - waits @ scheduling
         above = np.bincount(victim, l2 * left, len(models))
         below = np.bincount(victim, l2 * l2, len(models)) + 1e-12
-        feels = np.where(below > 1e-9, np.maximum(above / below, 0.0), 1.0)
+        sensitivities = np.where(below > 1e-9, np.maximum(above / below, 0.0), 1.0)
     return FittedL2(
-        dict(zip(models, feels.tolist(), strict=True)),
+        dict(zip(models, sensitivities.tolist(), strict=True)),
         {model: (float(use[2 * at]), float(use[2 * at + 1])) for at, model in enumerate(models)},
         (float(scheduling[0]), float(scheduling[1])),
     )

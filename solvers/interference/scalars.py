@@ -50,7 +50,7 @@ class MeasuredScalars:
 
 @dataclass(frozen=True, slots=True)
 class ScalarTables:
-    """The observations as arrays: who was slowed, by how much, and by whom."""
+    """The observations as arrays: which model was slowed, by how much, and by which neighbours."""
 
     models: list[str]
     sources: list[tuple[str, int]]  # (neighbour, SM%)
@@ -63,26 +63,26 @@ class ScalarTables:
 def pressure_and_sensitivity(
     observations: Sequence[SlowdownObservation], known: Mapping[str, KnownScalars] | None = None
 ) -> dict[str, MeasuredScalars]:
-    """Returns what each model presses and feels; models that are `known` set the scale and are not in the answer."""
+    """Returns each model's pressures and sensitivity; `known` models set the scale and are not in the answer."""
     if any(each.run.against is not None for each in observations):
         raise WrongObservation("pressures need slowdowns against the model alone")
     given = known or {}
     tables = _tables([each for each in observations if each.run.neighbours])
-    feels, presses = _in_turns(tables, given)
+    sensitivities, pressures = _in_turns(tables, given)
     held = np.array([model in given for model, _ in tables.sources], dtype=bool)
-    if not held.any() and len(presses) and presses.max() > 0:
-        feels, presses = feels * presses.max(), presses / presses.max()
-        held[int(presses.argmax())] = True  # the scale: what is unsure of it is unsure of all others
-    feels_spread, presses_spread = _spreads(tables, given, held, feels, presses)
+    if not held.any() and len(pressures) and pressures.max() > 0:
+        sensitivities, pressures = sensitivities * pressures.max(), pressures / pressures.max()
+        held[int(pressures.argmax())] = True  # the scale: what is unsure of it is unsure of all others
+    sensitivity_spread, pressure_spread = _spreads(tables, given, held, sensitivities, pressures)
     found: dict[str, MeasuredScalars] = {}
     for at, model in enumerate(tables.models):
         mine = tables.victim == at
         sensitivity = None
         if mine.any():
-            sensitivity = _value(feels[at], feels_spread[at], float(tables.samples[mine].sum()))
+            sensitivity = _value(sensitivities[at], sensitivity_spread[at], float(tables.samples[mine].sum()))
         pressure = {
             sm_percent: _value(
-                presses[row], presses_spread[row], float(tables.samples[tables.counts[:, row] > 0].sum())
+                pressures[row], pressure_spread[row], float(tables.samples[tables.counts[:, row] > 0].sum())
             )
             for row, (source, sm_percent) in enumerate(tables.sources)
             if source == model
@@ -111,44 +111,44 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
 
 
 def _in_turns(tables: ScalarTables, given: Mapping[str, KnownScalars]) -> tuple[Floats, Floats]:
-    feels = np.array([given[m].sensitivity if m in given else 1.0 for m in tables.models])
-    presses = np.array([_at(given[m].pressure, sm) if m in given else 0.5 for m, sm in tables.sources])
-    free_feels = np.array([m not in given for m in tables.models])
+    sensitivities = np.array([given[m].sensitivity if m in given else 1.0 for m in tables.models])
+    pressures = np.array([_at(given[m].pressure, sm) if m in given else 0.5 for m, sm in tables.sources])
+    is_free_model = np.array([m not in given for m in tables.models])
     free = np.array([m not in given for m, _ in tables.sources], dtype=bool)
     root = np.sqrt(tables.samples)
     before = np.inf
     for _ in range(ROUNDS):
         if free.any():
-            own = feels[tables.victim]
-            left = root * (tables.extra - own * (tables.counts[:, ~free] @ presses[~free]))
+            own = sensitivities[tables.victim]
+            left = root * (tables.extra - own * (tables.counts[:, ~free] @ pressures[~free]))
             table = root[:, None] * own[:, None] * tables.counts[:, free]
             ridge = np.sqrt(RIDGE) * np.eye(int(free.sum()))
-            presses[free] = nnls(np.vstack((table, ridge)), np.concatenate((left, np.zeros(len(ridge)))))[0]
-        total = tables.counts @ presses
-        above = np.bincount(tables.victim, tables.samples * total * tables.extra, len(feels))
-        below = np.bincount(tables.victim, tables.samples * total**2, len(feels)) + RIDGE
-        feels = np.where(free_feels, np.maximum(above / below, 0.0), feels)
-        squares = float(tables.samples @ (tables.extra - feels[tables.victim] * total) ** 2)
+            pressures[free] = nnls(np.vstack((table, ridge)), np.concatenate((left, np.zeros(len(ridge)))))[0]
+        total = tables.counts @ pressures
+        above = np.bincount(tables.victim, tables.samples * total * tables.extra, len(sensitivities))
+        below = np.bincount(tables.victim, tables.samples * total**2, len(sensitivities)) + RIDGE
+        sensitivities = np.where(is_free_model, np.maximum(above / below, 0.0), sensitivities)
+        squares = float(tables.samples @ (tables.extra - sensitivities[tables.victim] * total) ** 2)
         if before - squares <= STILL * max(squares, 1e-12):
             break
         before = squares
-    return feels, presses
+    return sensitivities, pressures
 
 
 def _spreads(
     tables: ScalarTables,
     given: Mapping[str, KnownScalars],
     held: npt.NDArray[np.bool_],
-    feels: Floats,
-    presses: Floats,
+    sensitivities: Floats,
+    pressures: Floats,
 ) -> tuple[Floats, Floats]:
     """Returns standard deviations: residual variance x inverse of the squares' curvature, known values held."""
-    count, own = len(tables.models), feels[tables.victim]
-    slopes = np.zeros((len(tables.extra), count + len(presses)))
-    slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ presses
+    count, own = len(tables.models), sensitivities[tables.victim]
+    slopes = np.zeros((len(tables.extra), count + len(pressures)))
+    slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ pressures
     slopes[:, count:] = own[:, None] * tables.counts
     slopes[:, [m in given for m in tables.models] + held.tolist()] = 0.0
-    residual = tables.extra - own * (tables.counts @ presses)
+    residual = tables.extra - own * (tables.counts @ pressures)
     free = int(np.linalg.matrix_rank(slopes)) if len(slopes) else 0
     variance = float(tables.samples @ residual**2) / max(1, len(residual) - free)
     curvature = slopes.T @ (tables.samples[:, None] * slopes)

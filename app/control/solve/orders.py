@@ -85,10 +85,11 @@ class MakeBatches:
 
 def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time."""
-    began = time.monotonic()
+    began, without_answer = time.monotonic(), recipe_of(order)
 
     def made() -> SolverAnswer:
         if order.problem.policy.planner != JOINT:
+            without_answer["planner"] = order.problem.policy.planner
             return _planned(order, alone=alone)
         budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
         found = find(order.problem, budget, alone=alone)
@@ -104,7 +105,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
         cut = f"the time ran out after step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began, found.duals)
 
-    return _as_outcome(made, recipe_of(order), began)
+    return _as_outcome(made, without_answer, began)
 
 
 def _planned(order: Solve, *, alone: bool) -> SolverAnswer:

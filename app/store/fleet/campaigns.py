@@ -16,7 +16,7 @@ from app.store.plans import plan_reads
 
 CampaignState = Literal["waiting", "measuring", "done", "stopped", "failed"]
 LIVE = ("waiting", "measuring")
-MOST_MEETINGS = 1000  # that pressures and sensitivities are found from
+MOST_MEASURED_TOGETHER = 1000  # that pressures and sensitivities are found from
 
 
 class NeighbourModel(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -141,11 +141,11 @@ MEASURED = statement(
     "measurements_of_campaign",
     "SELECT measured FROM campaign_measurement WHERE campaign = :campaign ORDER BY sequence",
 )
-MEETINGS = statement(
-    "meetings_on_gpu_type",
+MEASURED_TOGETHER = statement(
+    "measured_together_on_gpu_type",
     """
     SELECT measured FROM campaign_measurement JOIN campaign ON campaign.id = campaign_measurement.campaign
-    WHERE campaign.gpu_type = :gpu_type AND campaign.asked_at <= :asked_at AND measured -> 'met' IS NOT NULL
+    WHERE campaign.gpu_type = :gpu_type AND campaign.asked_at <= :asked_at AND measured -> 'copies' IS NOT NULL
     ORDER BY campaign.asked_at DESC, campaign.id, sequence LIMIT :limit
     """,
 )
@@ -230,10 +230,10 @@ def measurements(connection: Connection, campaign_id: str) -> list[MeasuredSetti
     return [msgspec.convert(row.measured, MeasuredSetting) for row in rows]
 
 
-def meetings(connection: Connection, gpu_type: str, asked_at: datetime) -> list[MeasuredSetting]:
+def measured_together(connection: Connection, gpu_type: str, asked_at: datetime) -> list[MeasuredSetting]:
     """Returns the newest measurements beside neighbours on a GPU type, of campaigns asked for until then."""
-    values = {"gpu_type": gpu_type, "asked_at": asked_at, "limit": MOST_MEETINGS}
-    return [msgspec.convert(row.measured, MeasuredSetting) for row in connection.execute(MEETINGS, values)]
+    values = {"gpu_type": gpu_type, "asked_at": asked_at, "limit": MOST_MEASURED_TOGETHER}
+    return [msgspec.convert(row.measured, MeasuredSetting) for row in connection.execute(MEASURED_TOGETHER, values)]
 
 
 def forget(connection: Connection, after: timedelta) -> None:

@@ -25,7 +25,7 @@ from tests.support.world import profile
 BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": 0.03}
 MOST = 3
 KILLS = scaled(20, 3)
-LONGEST_PAUSE_SECONDS = 12.0  # a meeting takes about that long
+LONGEST_PAUSE_SECONDS = 12.0  # a measurement takes about that long
 SPEC = {
     "kinds": ["v100-16gb"], "gpu_type": "v100-16gb", "idle_w": 40, "max_w": 300, "top_clock_mhz": 1530, "truth": "made",
     "seed": 3, "data": "", "memory": "", "plays": {},
@@ -59,7 +59,7 @@ def declare_two(api: RunningServer, names: tuple[str, str] = ("tiny", "other")) 
         assert api.request("POST", "/api/v1/apply", [declared]).status == 200
 
 
-def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_press_and_feel(
+def test_models_are_measured_beside_each_other_and_their_profiles_get_pressures_and_sensitivities(
     api: RunningServer, tmp_path: Path
 ) -> None:
     with agent_with_truth(api, tmp_path / "agent") as agent:
@@ -69,11 +69,11 @@ def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_p
     assert ended["state"] == "done", ended["message"]
     assert ended["neighbours"] == ["other/fp16"]
     for found in ended["measurements"]:
-        mine, other = found["met"]
+        mine, other = found["copies"]
         assert (mine["model"], other["model"]) == ("tiny", "other")
         assert mine["smPercent"] == found["setting"]["smPercent"]
         assert min(mine["samples"], other["samples"]) >= 3
-    slowdowns = [copy["besideMs"] / copy["aloneMs"] for found in ended["measurements"] for copy in found["met"]]
+    slowdowns = [copy["besideMs"] / copy["aloneMs"] for found in ended["measurements"] for copy in found["copies"]]
     assert median(slowdowns) > 1.03, "the physics slows them by 1.12 to 1.17"
     profiles = {made["spec"]["model"]: made["spec"] for made in ended["profiles"]}
     assert profiles.keys() == {"tiny", "other"}
@@ -84,7 +84,7 @@ def test_models_are_measured_beside_each_other_and_their_profiles_say_how_they_p
     assert api.request("POST", "/api/v1/apply", ended["profiles"]).status == 200
 
 
-def test_killed_at_random_moments_each_meeting_counts_once_and_no_copy_is_left(
+def test_killed_at_random_moments_each_setting_counts_once_and_no_copy_is_left(
     api: RunningServer, tmp_path: Path
 ) -> None:
     rng = random.Random(7)
@@ -108,7 +108,7 @@ def test_killed_at_random_moments_each_meeting_counts_once_and_no_copy_is_left(
     assert [found["sequence"] for found in ended["measurements"]] == list(range(1, len(ended["measurements"]) + 1))
     assert [found for found in ended["measurements"] if seen.get(found["sequence"], found) != found] == []
     settings = [json.dumps(found["setting"], sort_keys=True) for found in ended["measurements"]]
-    assert 2 <= len(settings) == len(set(settings)) <= MOST, "each meeting is measured once"
+    assert 2 <= len(settings) == len(set(settings)) <= MOST, "each setting is measured once"
 
 
 def test_a_neighbour_needs_a_profile_and_room_for_both(api: RunningServer, tmp_path: Path) -> None:

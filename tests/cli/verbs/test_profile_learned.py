@@ -32,7 +32,7 @@ def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tm
     (found,) = json.loads(done.out)["gpuTypes"]
     assert found["gpuType"] == "v100-16gb"
     assert found["measurements"] == 7
-    # c presses 1, b half of it, a a quarter; b feels twice what a feels.
+    # c has a pressure of 1, b half of it, a a quarter; b is twice as sensitive as a.
     assert found["profiles"]["c/x"]["pressure"]["50"]["mean"] == 1
     assert found["profiles"]["b/x"]["pressure"]["50"]["mean"] == pytest.approx(0.5, abs=0.01)
     assert found["profiles"]["a/x"]["pressure"]["50"]["mean"] == pytest.approx(0.25, abs=0.01)

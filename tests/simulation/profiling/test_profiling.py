@@ -10,7 +10,7 @@ from app.manifests.uncertain import MEAN_QUANTILE, Q90
 from simulation.physical_truth import learn
 from simulation.profiling import COMPLETE, SIXTEEN, profiled
 from simulation.profiling.alone import measure_alone
-from simulation.profiling.beside import meet
+from simulation.profiling.beside import measure_groups
 from simulation.truth import LoadKey, Physics
 from tests.simulation.worlds import small
 
@@ -56,8 +56,8 @@ def test_a_power_limit_is_no_slowdown_by_neighbours() -> None:
         made.add_gpu("v100-16gb", 40.0, most_w, 1530.0)
         learn(made, problem)
         batches: dict[LoadKey, list[int]] = {key: sorted(one.latency_ms) for key, one in problem.profiles.items()}
-        met = meet(made, batches, 12, np.random.default_rng(0))
-        slowest.append(max(slow for meeting in met for slow in meeting.slow))
+        groups = measure_groups(made, batches, 12, np.random.default_rng(0))
+        slowest.append(max(slow for group in groups for slow in group.slow))
     unlimited, limited = slowest
     assert 1.0 <= limited <= unlimited + 0.02
 

@@ -35,13 +35,13 @@ def declared_pairs(noise: float = 0.0, samples: int = 1) -> list[SlowdownObserva
 def saturating_mixes() -> list[SlowdownObservation]:
     """Mixes of up to four of six models at three SM%; slowdowns grow faster than pressure at 100 %, slower at 50 %."""
     models = "uvwxyz"
-    feels = dict(zip(models, (0.2, 0.4, 0.6, 0.8, 1.0, 1.2), strict=True))
-    presses = dict(zip(models, (0.9, 0.3, 0.7, 0.2, 0.5, 1.0), strict=True))
+    sensitivities = dict(zip(models, (0.2, 0.4, 0.6, 0.8, 1.0, 1.2), strict=True))
+    pressures = dict(zip(models, (0.9, 0.3, 0.7, 0.2, 0.5, 1.0), strict=True))
     exponent = {14: 1.0, 50: 0.6, 100: 1.8}
     return [
         SlowdownObservation(
             SharedRun(mix[0], level, tuple(Neighbour(each, level) for each in sorted(mix[1:]))),
-            1 + (feels[mix[0]] * sum(presses[each] for each in mix[1:])) ** exponent[level],
+            1 + (sensitivities[mix[0]] * sum(pressures[each] for each in mix[1:])) ** exponent[level],
         )
         for size in (2, 3, 4)
         for mix in list(permutations(models, size))[::5]

@@ -262,10 +262,10 @@ def test_a_node_that_jobs_opened_is_emptied_where_they_have_room_elsewhere() -> 
 
 def test_a_job_that_a_service_needs_as_its_neighbour_keeps_its_place() -> None:
     """Strangers on the SMs that it leaves would slow the service too much, though it runs faster elsewhere."""
-    presses = Demand(pressure=((100, 0.4),))
+    heavy = Demand(pressure=((100, 0.4),))
     a, b = (
         replace(job(name), profiles={"card": JobProfile(((20, 1.0), (100, 4.0)), 4.0, demand)})
-        for name, demand in (("a", presses), ("b", Demand()))
+        for name, demand in (("a", heavy), ("b", Demand()))
     )
     problem = fleet(replace(a, is_preemptible=False), b, owned=2, pricing="share")  # type: ignore[arg-type]
     profile = Profile("m", "v", "card", {4: ((10, 20.0), (100, 5.0))}, {4: 1.5}, Demand(sensitivity=0.5))

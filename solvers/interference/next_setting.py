@@ -1,4 +1,4 @@
-"""Chooses which models to measure beside each other next: the meeting after which all others are foreseen best.
+"""Chooses which models to measure beside each other next: the setting after which all others are foreseen best.
 
 slowdown = 1 + sensitivity x sum of the neighbours' pressures, linear around what is known so far. Pressures of a model
 at different shares are alike; how far the rule itself is off counts as noise."""
@@ -20,14 +20,14 @@ PRIOR = 0.5  # of a pressure and of a sensitivity
 PRIOR_DEVIATION = 0.4
 ALIKE_DOUBLINGS = 2.0  # of the share, over which a model's pressures are alike
 LEAST_NOISE = 0.02  # of a slowdown
-LAST_ONES = 2  # meetings that the rule must have foreseen from those before them
+LAST_SETTINGS = 2  # that the rule must have foreseen from those before them
 LEAST_VALUE = 0.05  # around which the rule is made linear: at 0 nothing could be learned of the other factor
 DIGITS = 9  # to which gains are compared, so that rounding decides nothing
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Guest:
-    """One copy in a meeting."""
+class SharedCopy:
+    """One of the copies that share a GPU."""
 
     model: str
     sm_percent: int
@@ -35,79 +35,79 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GuestMeeting:
+class SharedSetting:
     """Copies on one GPU at once."""
 
-    guests: tuple[Guest, ...]
+    copies: tuple[SharedCopy, ...]
 
     @property
     def runs(self) -> list[SharedRun]:
-        """Returns what is observed: each guest beside the others."""
+        """Returns what is observed: each copy beside the others."""
         return [
             SharedRun(
-                guest.model,
-                guest.sm_percent,
-                tuple(Neighbour(o.model, o.sm_percent) for number, o in enumerate(self.guests) if number != place),
+                copy.model,
+                copy.sm_percent,
+                tuple(Neighbour(o.model, o.sm_percent) for number, o in enumerate(self.copies) if number != place),
             )
-            for place, guest in enumerate(self.guests)
+            for place, copy in enumerate(self.copies)
         ]
 
 
-def next_meeting(
-    meetings: Sequence[GuestMeeting],
-    held: Sequence[GuestMeeting],
+def next_shared_setting(
+    settings: Sequence[SharedSetting],
+    measured: Sequence[SharedSetting],
     observations: Sequence[SlowdownObservation],
     accuracy: float,
     most: int,
-) -> GuestMeeting | None:
-    """Returns the meeting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`.
+) -> SharedSetting | None:
+    """Returns the shared setting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`.
 
-    `observations` are those of the meetings `held`, and may hold others of the same models.
+    `observations` are those of the settings `measured`, and may include others of the same models.
     """
-    waiting = [meeting for meeting in meetings if meeting not in set(held)]
-    if not waiting or len(held) >= most:
+    waiting = [setting for setting in settings if setting not in set(measured)]
+    if not waiting or len(measured) >= most:
         return None
-    rule = _Rule.of(meetings, observations)
-    unmet = _unmet(waiting, held)
+    rule = _Rule.of(settings, observations)
+    uncovered = _not_yet_measured(waiting, measured)
     is_foreseen = sqrt(2.0 / pi) * float(np.sqrt(rule.variances).mean()) <= accuracy
-    if not unmet and is_foreseen and _error_on_last(meetings, held, observations) <= accuracy:
+    if not uncovered and is_foreseen and _error_on_last(settings, measured, observations) <= accuracy:
         return None
-    known = Counter(guest for meeting in held for guest in meeting.guests)
+    known = Counter(copy for setting in measured for copy in setting.copies)
 
-    def worth(meeting: GuestMeeting) -> tuple[float, int]:
-        gain = rule.gain(meeting.runs) / len(meeting.guests)  # more copies take longer
-        return round(gain, DIGITS), -sum(known[guest] for guest in meeting.guests)
+    def worth(setting: SharedSetting) -> tuple[float, int]:
+        gain = rule.gain(setting.runs) / len(setting.copies)  # more copies take longer
+        return round(gain, DIGITS), -sum(known[copy] for copy in setting.copies)
 
-    return max(unmet or waiting, key=worth)  # the first of equals
+    return max(uncovered or waiting, key=worth)  # the first of equals
 
 
-def _unmet(waiting: Sequence[GuestMeeting], held: Sequence[GuestMeeting]) -> list[GuestMeeting]:
-    """Returns pairs of models that have not met; once all have, meetings with a share that has not pressed on any.
+def _not_yet_measured(waiting: Sequence[SharedSetting], measured: Sequence[SharedSetting]) -> list[SharedSetting]:
+    """Returns settings with a pair of models that is not measured yet; once all are, those with such a share.
 
     Two models that leave each other alone at small shares would else count as known at large ones too.
     """
-    met = {_company(meeting) for meeting in held}
-    if pairs := [meeting for meeting in waiting if len(meeting.guests) == 2 and _company(meeting) not in met]:
+    known = {_models_of(setting) for setting in measured}
+    if pairs := [setting for setting in waiting if len(setting.copies) == 2 and _models_of(setting) not in known]:
         return pairs
-    pressed = {(guest.model, guest.sm_percent) for meeting in held for guest in meeting.guests}
-    return [m for m in waiting if any((guest.model, guest.sm_percent) not in pressed for guest in m.guests)]
+    shares = {(copy.model, copy.sm_percent) for setting in measured for copy in setting.copies}
+    return [s for s in waiting if any((copy.model, copy.sm_percent) not in shares for copy in s.copies)]
 
 
 def _error_on_last(
-    meetings: Sequence[GuestMeeting], held: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]
+    settings: Sequence[SharedSetting], measured: Sequence[SharedSetting], observations: Sequence[SlowdownObservation]
 ) -> float:
-    """Returns the mean share by which the rule, fitted without the last meetings, misses the slowdowns in them.
+    """Returns the mean share by which the rule, fitted without the last settings, misses the slowdowns in them.
 
-    They were held where the rule was least sure, so they show what it is worth where nothing is measured.
+    They were measured where the rule was least sure, so they show what it is worth where nothing is measured.
     """
-    last = {run for meeting in held[-LAST_ONES:] for run in meeting.runs}
-    before = _Rule.of(meetings, [each for each in observations if each.run not in last])
+    last = {run for setting in measured[-LAST_SETTINGS:] for run in setting.runs}
+    before = _Rule.of(settings, [each for each in observations if each.run not in last])
     errors = [abs(before.slowdown(each.run) / each.slowdown - 1) for each in observations if each.run in last]
     return float(np.mean(errors)) if errors else 0.0
 
 
-def _company(meeting: GuestMeeting) -> tuple[str, ...]:
-    return tuple(sorted(guest.model for guest in meeting.guests))
+def _models_of(setting: SharedSetting) -> tuple[str, ...]:
+    return tuple(sorted(copy.model for copy in setting.copies))
 
 
 @dataclass(frozen=True)
@@ -116,40 +116,44 @@ class _Rule:
 
     models: list[str]
     sources: list[tuple[str, int]]
-    feels: Floats
-    presses: Floats
+    sensitivities: Floats
+    pressures: Floats
     covariance: Floats
     noise: float
     everything: Floats  # slopes of all that could be observed
 
     @classmethod
-    def of(cls, meetings: Sequence[GuestMeeting], observations: Sequence[SlowdownObservation]) -> _Rule:
-        runs = [run for meeting in meetings for run in meeting.runs]
+    def of(cls, settings: Sequence[SharedSetting], observations: Sequence[SlowdownObservation]) -> _Rule:
+        runs = [run for setting in settings for run in setting.runs]
         seen = [each.run for each in observations]
         models = sorted({model for run in (*runs, *seen) for model in run.models})
         sources = sorted({(n.model, n.sm_percent) for run in (*runs, *seen) for n in run.neighbours})
-        feels, presses = np.full(len(models), PRIOR), np.full(len(sources), PRIOR)
+        sensitivities, pressures = np.full(len(models), PRIOR), np.full(len(sources), PRIOR)
         found = pressure_and_sensitivity(observations) if observations else {}
         for at, model in enumerate(models):
             scalars = found.get(model)
             if scalars and scalars.sensitivity:
-                feels[at] = max(LEAST_VALUE, scalars.sensitivity.mean)
+                sensitivities[at] = max(LEAST_VALUE, scalars.sensitivity.mean)
         for at, (model, percent) in enumerate(sources):
-            pressures = found[model].pressure if model in found else {}
-            if pressures:
-                known = sorted((share, value.mean) for share, value in pressures.items())
+            measured = found[model].pressure if model in found else {}
+            if measured:
+                known = sorted((share, value.mean) for share, value in measured.items())
                 at_share = np.interp(percent, [share for share, _ in known], [value for _, value in known])
-                presses[at] = max(LEAST_VALUE, float(at_share))
-        start = cls(models, sources, feels, presses, _prior(len(models), sources), LEAST_NOISE, np.zeros((0, 0)))
+                pressures[at] = max(LEAST_VALUE, float(at_share))
+        start = cls(
+            models, sources, sensitivities, pressures, _prior(len(models), sources), LEAST_NOISE, np.zeros((0, 0))
+        )
         everything = start._slopes(runs)
         if not observations:
-            return cls(models, sources, feels, presses, start.covariance, LEAST_NOISE, everything)
+            return cls(models, sources, sensitivities, pressures, start.covariance, LEAST_NOISE, everything)
         slopes = start._slopes(seen)
-        told = np.array([start.slowdown(run) for run in seen])
-        errors = np.array([each.slowdown for each in observations]) - told
+        predicted = np.array([start.slowdown(run) for run in seen])
+        errors = np.array([each.slowdown for each in observations]) - predicted
         noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors**2))))
         inverse = np.linalg.inv(start.covariance) + slopes.T @ slopes / noise**2
-        return cls(models, sources, feels, presses, np.asarray(np.linalg.inv(inverse), float), noise, everything)
+        return cls(
+            models, sources, sensitivities, pressures, np.asarray(np.linalg.inv(inverse), float), noise, everything
+        )
 
     @property
     def variances(self) -> Floats:
@@ -166,8 +170,8 @@ class _Rule:
         return float(np.mean(np.einsum("ij,jk,ik->i", lower, np.linalg.inv(inner), lower)))
 
     def slowdown(self, run: SharedRun) -> float:
-        pressed = sum(self.presses[self.sources.index((n.model, n.sm_percent))] for n in run.neighbours)
-        return 1 + float(self.feels[self.models.index(run.model)] * pressed)
+        pressure = sum(self.pressures[self.sources.index((n.model, n.sm_percent))] for n in run.neighbours)
+        return 1 + float(self.sensitivities[self.models.index(run.model)] * pressure)
 
     def _slopes(self, runs: Sequence[SharedRun]) -> Floats:
         slopes = np.zeros((len(runs), len(self.models) + len(self.sources)))
@@ -175,8 +179,8 @@ class _Rule:
             mine = self.models.index(run.model)
             for neighbour in run.neighbours:
                 source = self.sources.index((neighbour.model, neighbour.sm_percent))
-                slopes[row, mine] += self.presses[source]
-                slopes[row, len(self.models) + source] += self.feels[mine]
+                slopes[row, mine] += self.pressures[source]
+                slopes[row, len(self.models) + source] += self.sensitivities[mine]
         return slopes
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agents.contract.campaigns import MeasuredSetting, MetCopy, ProfilingTask
+from agents.contract.campaigns import MeasuredSetting, ProfilingTask, SharedCopyTimes
 from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.batches import FEWEST_BATCHES, LEAST_BATCHES, NOISE_PART, BatchTimes
@@ -25,7 +25,7 @@ READ_SECONDS = 0.25  # between two readings of a copy's counters
 
 
 @dataclass(slots=True)
-class PressedCopy:
+class BusyCopy:
     """A copy that is asked without a pause, and the readings of its counters: batches and busy seconds so far."""
 
     task: ProfilingTask
@@ -59,10 +59,10 @@ class PressedCopy:
         return BatchTimes(1000 * mean, 1000 * spread, int(batches), "server")
 
 
-def meet(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callable[[], str]) -> MeasuredSetting:
+def measure_together(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callable[[], str]) -> MeasuredSetting:
     """Starts all copies of a task, measures each alone and all at once, and ends them.
 
-    Raises CopyFailed or Interrupted. The same copies run alone and together, so nothing but the company differs.
+    Raises CopyFailed or Interrupted. The same copies run alone and together, so they differ in their neighbours only.
     """
     gpu = seat.find_gpu(task.gpu)
     if gpu is None:
@@ -75,11 +75,11 @@ def meet(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callable[[], str]) 
             warm = stack.enter_context(warm_copy(part, gpu, seat, check, place))
             example = ask_example(warm, seat)
             request = post_request(seat.host, warm.copy.port, example.path, example.body)
-            copies.append(PressedCopy(part, warm, request))
-        alone = [_press([copy], task, seat, check)[0] for copy in copies]
-        beside = _press(copies, task, seat, check)
-    met = tuple(
-        MetCopy(
+            copies.append(BusyCopy(part, warm, request))
+        alone = [_measure_busy([copy], task, seat, check)[0] for copy in copies]
+        beside = _measure_busy(copies, task, seat, check)
+    times = tuple(
+        SharedCopyTimes(
             part.model,
             part.variant,
             part.setting.batch,
@@ -99,7 +99,7 @@ def meet(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callable[[], str]) 
         spread_ms=beside[0].spread_ms,
         samples=beside[0].samples,
         start_seconds=max(copy.warm.start_seconds for copy in copies),
-        met=met,
+        copies=times,
     )
 
 
@@ -121,8 +121,8 @@ def _parts(task: ProfilingTask) -> list[ProfilingTask]:
     ]
 
 
-def _press(
-    copies: Sequence[PressedCopy], task: ProfilingTask, seat: ProfilingSeat, check: Callable[[], None]
+def _measure_busy(
+    copies: Sequence[BusyCopy], task: ProfilingTask, seat: ProfilingSeat, check: Callable[[], None]
 ) -> list[BatchTimes]:
     """Keeps these copies busy until the mean time of each one's batches is known."""
     for copy in copies:
@@ -156,11 +156,11 @@ def _is_enough(times: BatchTimes, elapsed: float, task: ProfilingTask) -> bool:
 
 
 @contextlib.contextmanager
-def _asked(copies: Sequence[PressedCopy], seat: ProfilingSeat) -> Iterator[None]:
+def _asked(copies: Sequence[BusyCopy], seat: ProfilingSeat) -> Iterator[None]:
     """Asks these copies without a pause while the block lasts."""
     ended = threading.Event()
 
-    def ask(copy: PressedCopy) -> None:
+    def ask(copy: BusyCopy) -> None:
         try:
             with ClosedLoop(seat.host, copy.warm.copy.port, copy.request, copy.task.setting.batch) as loop:
                 while not ended.is_set():

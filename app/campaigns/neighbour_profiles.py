@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.contract.campaigns import MeasuredSetting
-from app.campaigns.company import slowdowns
+from app.campaigns.neighbours import slowdowns
 from app.manifests.model import API_VERSION
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.interference import fit
@@ -33,14 +33,14 @@ class DeclaredProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class CompanyProfiles:
-    """Profiles as manifests, and how far their rule misses a mix that it is not shown (None: too few mixes)."""
+class NeighbourProfiles:
+    """Profiles as manifests, and how far their rule misses a mix that was left out (None: too few mixes)."""
 
     manifests: list[dict[str, Any]]
     left_out_error: float | None
 
 
-def company_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[MeasuredSetting]) -> CompanyProfiles:
+def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[MeasuredSetting]) -> NeighbourProfiles:
     """Returns the Profiles of all models that were measured beside others on a GPU type.
 
     They are found together, since pressures have one scale: that of the pressures which are declared already, so that
@@ -48,7 +48,7 @@ def company_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[Mea
     """
     observations = slowdowns(measured)
     if not observations:
-        return CompanyProfiles([], None)
+        return NeighbourProfiles([], None)
     found = pressure_and_sensitivity(observations)
     factor = _scale(declared, found)
     at = max(one.at for one in measured)
@@ -62,7 +62,7 @@ def company_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[Mea
         for profile in declared
         if profile.variant in found
     ]
-    return CompanyProfiles(manifests, fit(observations).measured.errors.get("scalar"))
+    return NeighbourProfiles(manifests, fit(observations).measured.errors.get("scalar"))
 
 
 def scalar_fields(scalars: MeasuredScalars, at: datetime | None = None, factor: float = 1.0) -> dict[str, Any]:
