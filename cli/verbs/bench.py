@@ -118,7 +118,9 @@ def _plans(args: argparse.Namespace) -> int:
 
 
 def _cells(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    return [f"{row[name]:.6g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+    """Returns the cells of a row, empty where it has no value of that name."""
+    values = [row.get(name, "") for name in names]
+    return [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
 
 
 def say(line: str) -> None:

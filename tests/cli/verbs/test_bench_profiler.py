@@ -33,3 +33,10 @@ def test_more_measurements_err_less(capsys: pytest.CaptureFixture[str]) -> None:
     many, _ = rows_of(capsys, "--most", "24", "--noise", "0.001", "--accuracy", "0.001")
     assert (few["measurements"], many["measurements"]) == (4, 24)
     assert many["mean"] < few["mean"]
+
+
+def test_a_row_without_a_value_has_an_empty_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "profiler", "--seeds", "1", "--every", "70", "--most", "2"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[1] for row in rows] == ["alone", "beside"]
+    assert head.split()[-2:] == ["RANDOM", "NONE"]
