@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.output import age, plain, width
+from cli.output import about, age, plain, width
 
 Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
 BAR = 20
 FEW = 5  # decisions
-TROUBLES = 3  # events that are more than news
+TROUBLES = 5  # events that are more than news
 RESET = "\x1b[0m"
 
 
@@ -117,10 +117,10 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
 
 
 def _troubles(overview: Mapping[str, Any]) -> list[str]:
-    """Returns the latest warnings and alarms as a table."""
+    """Returns the latest alarms and warnings as a table."""
     alarms = [event for event in overview.get("events", ()) if event["severity"] != "info"][:TROUBLES]
-    rows = [[event["reason"], age(event["at"]), event["message"][:100]] for event in alarms]
-    return ["", *_table(["EVENT", "AGE", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
+    rows = [[event["reason"], age(event["at"]), about(event), event["message"][:100]] for event in alarms]
+    return ["", *_table(["EVENT", "AGE", "ABOUT", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
 
 
 def _table(

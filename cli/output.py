@@ -110,6 +110,12 @@ def ahead(moment: str) -> str:
     return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
+def about(event: Mapping[str, Any]) -> str:
+    """Formats the object of an event, like `service shop/search`."""
+    name = "/".join(part for part in (event.get("tenant"), event.get("name")) if part)
+    return " ".join(part for part in ((event.get("kind") or "").lower(), name) if part)
+
+
 def span(seconds: float) -> str:
     """Formats a length of time in its largest unit, two of them while they still matter: `3h20m`, `2d4h`."""
     whole = max(0, int(seconds))

@@ -22,7 +22,7 @@ from app.control.formulate.pose import pose
 from app.control.tell import slo
 from app.problem import HttpProblem
 from app.store.database import lease
-from app.store.fleet import loads, telemetry
+from app.store.fleet import loads, observed, telemetry
 from app.store.fleet.loads import WindowSums
 from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
@@ -36,6 +36,8 @@ router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
 RATE_WINDOW = timedelta(seconds=60)
 SLO_WINDOW = "30m"
 LAST = 10
+TROUBLES_WITHIN = timedelta(hours=1)
+MOST_TROUBLES = 100
 
 
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
@@ -60,13 +62,24 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
-        "events": [
-            {"at": rfc3339(line.last_at), "reason": line.reason, "severity": line.severity, "message": line.message}
-            for line in events.recent(connection, EventFilter(), LAST)
-        ],
+        "events": _troubles(connection),
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
     }
+
+
+def _troubles(connection: Connection) -> list[dict[str, Any]]:
+    """Returns the alarms of the last hour, then its warnings, each the newest first; news cannot displace them."""
+    since = observed.moment(connection) - TROUBLES_WITHIN
+    found = events.recent(connection, EventFilter(severities=["alarm", "warning"], since=since), MOST_TROUBLES)
+    found.sort(key=lambda event: (event.severity == "alarm", event.last_at), reverse=True)
+    return [
+        {
+            "at": rfc3339(event.last_at), "reason": event.reason, "severity": event.severity, "kind": event.kind,
+            "tenant": event.tenant, "name": event.name, "message": event.message,
+        }
+        for event in found[:LAST]
+    ]  # fmt: skip
 
 
 def services(

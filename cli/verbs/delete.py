@@ -25,7 +25,7 @@ same, and first shows which instances, services and requests that takes away.
 
 Examples:
   gpuwright delete service shop/search
-  gpuwright drain node-1 && gpuwright delete node node-1
+  gpuwright drain node-1 --wait && gpuwright delete node node-1
   gpuwright delete nodes node-1 node-2 --force --yes
   gpuwright get jobs -l run=old -o name | xargs gpuwright delete --yes
   gpuwright delete -f shop.yaml --ignore-not-found

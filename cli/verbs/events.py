@@ -10,7 +10,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
-from cli.output import OutputTable, age, print_data, say
+from cli.output import OutputTable, about, age, print_data, say
 
 EPILOG = """\
 Examples:
@@ -63,12 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if not items:
             say("no events found")
         OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
-            [age(event["lastAt"]), event["times"], event["severity"], event["reason"], _about(event), event["message"]]
+            [age(event["lastAt"]), event["times"], event["severity"], event["reason"], about(event), event["message"]]
             for event in reversed(items)
         )
     return exits.OK
-
-
-def _about(event: dict[str, Any]) -> str:
-    name = "/".join(part for part in (event.get("tenant"), event.get("name")) if part)
-    return " ".join(part for part in ((event.get("kind") or "").lower(), name) if part)

@@ -82,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.empty and args.cores:
+        raise Failed("--empty declares nothing, and --cores declares a node: use one of them; see: gpuwright up --help")
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
     contexts: list[LocalContext] = []

@@ -32,6 +32,7 @@ Examples:
 """
 SERVICES_SHOWN = 30
 SMALL = 1e-6  # of an amount
+LONGEST_SECONDS = 40  # the server takes no more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--price-slo", metavar="SERVICE", help="the cost of this service's SLO", **several)  # type: ignore[arg-type]
     parser.add_argument("--objective", action="store_true", help="a front of money, energy, carbon and accuracy")
     parser.add_argument(
-        "--seconds", type=positive, metavar="S", help="most time to spend; default 6, with prices 20, with a front 30"
+        "--seconds",
+        type=positive,
+        metavar="S",
+        help="most time, up to 40; default 6, with prices 20, with a front 30",
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
@@ -84,8 +88,9 @@ def run(args: argparse.Namespace) -> int:
     if not print_data(answer, "json" if args.json else args.output):
         for line in lines(answer, compare=compares):
             print(line)
-        if answer["seconds"] < query["seconds"] and not args.work:
-            say(f"nothing better was found for a while, after {answer['seconds']:.1f} s; --seconds 60 looks longer")
+        if compares and answer["seconds"] < query["seconds"] and not args.work:
+            longer = f"; --seconds {LONGEST_SECONDS} looks longer" if query["seconds"] < LONGEST_SECONDS else ""
+            say(f"nothing better was found for a while, after {answer['seconds']:.1f} s{longer}")
     return exits.OK
 
 

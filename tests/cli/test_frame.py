@@ -67,10 +67,11 @@ def test_the_price_of_held_gpus_stands_after_the_cost_of_the_plan() -> None:
 
 def test_before_a_plan_the_last_try_is_shown_and_warnings_below() -> None:
     tried = {"at": THEN, "outcome": "out_of_time", "reason": "solver_out_of_time", "message": "no answer in 25 s"}
-    lost = {"at": THEN, "reason": "node_silent", "severity": "warning", "message": "n-1 is not heard of"}
+    subject = {"kind": "Node", "tenant": "", "name": "n-1"}
+    lost = {"at": THEN, "reason": "node_silent", "severity": "warning", "message": "not heard of"} | subject
     lines = frame(overview(plan=None, cycles=[tried], events=[lost, lost | {"severity": "info"}]))
     assert lines[0] == "no plan yet; led by here:1, epoch 3; out_of_time: no answer in 25 s"
-    assert lines[-1].split() == ["node_silent", age(THEN), "n-1", "is", "not", "heard", "of"]
+    assert lines[-1].split() == ["node_silent", age(THEN), "node", "n-1", "not", "heard", "of"]
 
 
 def test_fields_that_the_server_omits_are_named_below_the_head() -> None:

@@ -176,6 +176,20 @@ def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> N
     assert told["plan"]["generation"] == told["decisions"][0]["generation"]
 
 
+def test_news_displace_no_alarm_from_the_overview(fleet: Planned) -> None:
+    from app.store.database.database import Database
+    from app.store.world import events
+
+    alarm = events.NewEvent("solver_crashed", "alarm", "the solver's process ended with SIGKILL")
+    missed = events.NewEvent("slo_missed", "warning", "too many requests are late", "Service", "shop", "a")
+    news = [events.NewEvent("planned", "info", "1 start", "Plan", "", f"p{number}") for number in range(20)]
+    database = Database(fleet.server.database_url, pool_size=1)
+    database.write(lambda connection: events.record(connection, [alarm, missed, *news]))
+    told = ask(fleet, "/api/v1/overview")["events"]
+    assert told[0]["reason"] == "solver_crashed" and {event["severity"] for event in told} <= {"alarm", "warning"}
+    assert ("slo_missed", "Service", "shop", "a") in {(e["reason"], e["kind"], e["tenant"], e["name"]) for e in told}
+
+
 BARE = """
 import sys
 

@@ -173,6 +173,12 @@ def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
     assert refused.value.headers["Content-Type"] == "application/problem+json"
 
 
+def test_a_world_of_cores_is_not_empty(config: Path, tmp_path: Path) -> None:
+    done = run("up", "--empty", "--cores", "1", "--data-dir", str(tmp_path / "data"), config=config)
+    assert done.returncode == 2 and "use one of them" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> None:
     ran = run("up", "--data-dir", str(shared.data), "--port", "0", config=config)
     assert ran.returncode == 2
