@@ -19,12 +19,16 @@ Examples:
   gpuwright events --for shop/search
   gpuwright events --reason not_worth_its_churn -o json
 """
+KINDS = {"node": "Node", "plan": "Plan"}  # that no tenant has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "--for", dest="about", metavar="NAME", help="only events about this object: TENANT/NAME, or a node's name"
+        "--for",
+        dest="about",
+        metavar="NAME",
+        help="only events about this object: TENANT/NAME, a node's name, or node/NAME",
     )
     parser.add_argument(
         "--kind", metavar="KIND", default="", help="only events about this kind: Service, Job, Node, Plan"
@@ -41,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
-        tenant, name = client.connection.tenant, ""
+        tenant, kind, name = client.connection.tenant, args.kind, ""
         if args.about:
-            first, slash, second = args.about.partition("/")
-            tenant, name = (first, second) if slash else ("", first)
+            first, _, name = args.about.rpartition("/")
+            tenant, kind = ("", KINDS[first.lower()]) if first.lower() in KINDS else (first, kind)
         since = datetime.now(UTC) - timedelta(seconds=args.since) if args.since else None
         page = client.get(
             "/api/v1/events",
             {
                 "tenant": tenant,
                 "name": name,
-                "kind": args.kind,
+                "kind": kind,
                 "reason": args.reason,
                 "severity": args.severity,
                 "since": since.isoformat() if since else None,

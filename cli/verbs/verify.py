@@ -34,6 +34,7 @@ Examples:
   gpuwright solve -f fleet.yaml --json | gpuwright verify -f fleet.yaml - --json
   gpuwright verify -f tiny.yaml plan.json --exact       what the cheapest plan of a small fleet costs, by CP-SAT
 """
+EXACT_WORK = 60.0  # deterministic seconds of CP-SAT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,18 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exact", action="store_true", help="also find the cheapest plan of a small fleet, and how far this one is off"
     )
     parser.add_argument(
-        "--exact-work", metavar="N", type=positive, default=60.0, help="CP-SAT's deterministic seconds; default 60"
+        "--exact-work", metavar="N", type=positive, help="with --exact: CP-SAT's deterministic seconds; default 60"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.plan == "-" and "-" in args.files:
         raise Failed("the plan and the files cannot both come from stdin (-)")
+    if args.exact_work and not args.exact:
+        raise Failed("--exact-work is for --exact, which is missing")
     problem = declared.problem(args)
     plan = _plan(args.plan, problem)
     from solvers.planning.judge import judge
 
-    found = _cross_checked(problem, args.exact_work) if args.exact else None
+    found = _cross_checked(problem, args.exact_work or EXACT_WORK) if args.exact else None
     verdict = judge(problem, plan)
     is_below = bool(found and verdict.is_right and found.is_above(verdict.cost.total))
     if args.json:

@@ -181,4 +181,6 @@ def test_events_are_listed(run: Run) -> None:
     done = run("events", "--limit", "5")
     assert done.code == 0
     assert isinstance(json.loads(run("events", "-o", "json").out), list)
+    named = run("events", "--for", "node-1", "-o", "json")
+    assert json.loads(named.out) == json.loads(run("events", "--for", "node/node-1", "-o", "json").out) != []
     assert run("events", "--reason", "nonsense").code == 2

@@ -172,3 +172,4 @@ def test_exact_proves_what_the_cheapest_plan_costs_and_how_far_this_one_is_off(v
     assert "exact: this plan is as cheap" in verify({"instances": [instance()]}, "--exact").out
     nothing = {"instances": [], "unserved": [{"service": "shop/search", "ratePerSecond": 20.0}]}
     assert "exact: this plan costs 499900.0" in verify(nothing, "--exact").out
+    assert "--exact-work is for --exact" in verify(nothing, "--exact-work", "5").err

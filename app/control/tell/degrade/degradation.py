@@ -38,9 +38,7 @@ def find_degraded(
             continue  # advisory: nothing is done about it
         share = sheds[name].share
         if share > 0:
-            message = (
-                f"the plan leaves {share:.0%} of its requests unserved; gateways answer 503 where all copies are full"
-            )
+            message = f"gateways reject {share:.0%} of its requests, as capacity is short; full copies answer 503, too"
             found[name] = Degraded(Reason.SHEDDING, message)
         elif name in short:
             found[name] = Degraded(
