@@ -9,6 +9,7 @@ E    watts and clocks, and a power budget of 80 % of what the resource LP's opti
 F    jobs besides, a tenth as many as services
 G30  load 0.3
 G95  load 0.95
+L    language models on whole GPUs besides (benchmarks/language_models.py)
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks import hardware, models
+from benchmarks import hardware, language_models, models
 from benchmarks.jobs import jobs
 from benchmarks.load import scale_to_load
 from benchmarks.models import FULL, SMALL, ModelFamily, round_figure
 from solvers.planning.problem import Node, Policy, Problem, Service, gpu_indexes
 
 FAMILIES = ("A", "B", "C", "D", "E", "F", "G30", "G95")
+LANGUAGE = "L"  # it counts other things than the families above
 GPUS_PER_NODE = 4
 CORES_PER_NODE = 64.0
 HOST_GIB_PER_NODE = 512.0
@@ -39,8 +41,12 @@ TENANT = "bench"
 
 def family(name: str, gpus: int, services: int, seed: int, load: float | None = None) -> Problem:
     """Returns the problem of this family, size and seed, at the family's load or another; always the same."""
+    if name == LANGUAGE:
+        large, models_count = language_models.sizes(gpus, services)
+        rest = family("A", max(1, gpus - large), max(1, services - models_count), seed, load)
+        return language_models.with_language_models(rest, large, models_count, seed)
     if name not in FAMILIES:
-        raise ValueError(f"there is no family {name}; there are {', '.join(FAMILIES)}")
+        raise ValueError(f"there is no family {name}; there are {', '.join((*FAMILIES, LANGUAGE))}")
     if gpus < 1 or services < 1:
         raise ValueError(f"{gpus} GPUs and {services} services; at least 1 of each is needed")
     rng = np.random.default_rng([seed, 1])

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
 from solvers.planning.availability import ANYWHERE
+from solvers.planning.language import LlmSize
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]
@@ -27,7 +28,7 @@ def _documents(problem: Problem) -> Iterator[Document]:
     for node in problem.nodes.values():
         yield _document("Node", node.name, _node(node))
     for model, variants in problem.models.items():
-        listed = [{"name": variant.name, "accuracy": variant.accuracy} for variant in variants]
+        listed = [{"name": variant.name, "accuracy": variant.accuracy} | _llm(variant.llm) for variant in variants]
         yield _document("Model", model, {"variants": listed})
     for profile in problem.profiles.values():
         name = f"{profile.model}-{profile.variant}-{profile.gpu_type}"
@@ -68,7 +69,46 @@ def _node(of: Node) -> Document:
     }
 
 
+def _llm(of: LlmSize | None) -> Document:
+    if of is None:
+        return {}
+    size = {
+        "weightsGib": of.weights_gib,
+        "layers": 1,  # plans do not depend on it
+        "kvBytesPerToken": of.kv_bytes_per_token,
+        "contextTokens": of.context_tokens,
+        "parallel": list(of.degrees),
+    }
+    return {"llm": size}
+
+
+def _iterations(of: Profile) -> Document:
+    """Returns the profile of a language model."""
+    demand = {name: value for name, value in _demand(of.demand).items() if name not in ("pressure", "sensitivity")}
+    return {
+        "model": of.model,
+        "variant": of.variant,
+        "gpuType": of.gpu_type,
+        "iteration": {
+            str(degree): {
+                "baseMs": cost.base_ms,
+                "tokenMs": cost.token_ms,
+                "weightsMs": cost.weights_ms,
+                "sequenceMs": cost.sequence_ms,
+                "kvTokenMs": cost.kv_token_ms,
+                "promptPairMs": cost.prompt_pair_ms,
+            }
+            for degree, cost in of.iteration.items()
+        },
+        "overheadGib": of.overhead_gib,
+        "tokensPerIteration": of.tokens_per_iteration,
+        **demand,
+    }
+
+
 def _profile(of: Profile) -> Document:
+    if of.iteration:
+        return _iterations(of)
     return {
         "model": of.model,
         "variant": of.variant,
@@ -94,7 +134,7 @@ def _demand(of: Demand) -> Document:
 def _service(of: Service, offered: tuple[str, ...]) -> Document:
     spec: Document = {
         "model": of.model,
-        "slo": {"latencyMs": of.slo_ms, "percentile": of.percentile},
+        **_promise(of),
         "ratePerSecond": of.rate_per_second,
         "minInstances": of.min_instances,
         "isolation": "dedicated" if of.is_dedicated else "shared",
@@ -110,6 +150,20 @@ def _service(of: Service, offered: tuple[str, ...]) -> Document:
             "spread": rules.spread, "surviveNodes": rules.survive_nodes, "maxSpotShare": rules.max_spot_share
         }  # fmt: skip
     return spec
+
+
+def _promise(of: Service) -> Document:
+    if of.tokens is None:
+        return {"slo": {"latencyMs": of.slo_ms, "percentile": of.percentile}}
+    promise, lengths = of.tokens.promise, of.tokens.lengths
+    return {
+        "slo": {"ttftMs": promise.ttft_ms, "tpotMs": promise.tpot_ms, "percentile": promise.percentile},
+        "tokens": {
+            "input": {"mean": lengths.input_mean, "p95": lengths.input_p95},
+            "output": {"mean": lengths.output_mean, "p95": lengths.output_p95},
+            "prefixShare": lengths.prefix_share,
+        },
+    }
 
 
 def _job(of: Job) -> Document:

@@ -100,13 +100,35 @@ def ms(value: object) -> str:
     return f"{number(value)} ms"
 
 
+def promise(slo: object) -> str:
+    """Returns the latency of an SLO; of one of tokens that of the first token, and the time of each further one."""
+    if not isinstance(slo, Mapping):
+        return ""
+    if "latencyMs" in slo:
+        return ms(slo["latencyMs"])
+    return f"{ms(slo.get('ttftMs'))}, {ms(slo.get('tpotMs'))} a token"
+
+
 def watts(value: object) -> str:
     return f"{number(value)} W"
 
 
 def steps_or_requests(item: Object) -> str:
     given = item.get("spec", {})
-    return number(given.get("steps") if given.get("steps") is not None else given.get("requests"))
+    return number(given.get("steps") or given.get("requestCount") or given.get("requests"))
+
+
+def status_of(field: str) -> Callable[[Object], str]:
+    """Returns a column of a field of the status; empty where it has none."""
+    return lambda item: str((item.get("status") or {}).get(field, ""))
+
+
+def job_progress(status: object) -> str:
+    """Returns how far a job is, and in brackets how much of its work is not saved."""
+    if not isinstance(status, dict) or not isinstance(status.get("progress"), int | float):
+        return ""
+    unsaved = status.get("stepsUnsaved") or status.get("requestsUnsaved") or 0
+    return f"{status['progress']:.0%}" + (f" ({number(unsaved)} unsaved)" if unsaved else "")
 
 
 def accuracy(value: object) -> str:
@@ -128,7 +150,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.SERVICE: (
         TENANT,
         TableColumn("MODEL", spec("model")),
-        TableColumn("SLO", spec("slo.latencyMs", ms)),
+        TableColumn("SLO", spec("slo", promise)),
         TableColumn("P", spec("slo.percentile")),
         TableColumn("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
         TableColumn("PRIORITY", spec("priority", default="100")),
@@ -148,8 +170,12 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TENANT,
         TableColumn("TYPE", spec("type")),
         TableColumn("WORK", steps_or_requests),
+        TableColumn("PHASE", status_of("phase")),
+        TableColumn("DONE", lambda item: job_progress(item.get("status"))),
         TableColumn("DEADLINE", spec("deadline", default="none")),
         TableColumn("PRIORITY", spec("priority", default="100")),
+        TableColumn("EXIT CODE", status_of("exitCode"), wide=True),
+        TableColumn("RESTARTS", status_of("restarts"), wide=True),
         TableColumn("PREEMPTIBLE", spec("preemptible", lambda value: str(value).lower()), wide=True),
         TableColumn("GPUTYPES", spec("profiles", keys), wide=True),
     ),

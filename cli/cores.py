@@ -30,6 +30,7 @@ class CoresNode:
 
     cores: int
     models: Path
+    allow_list: Path | None = None  # of users' own commands
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -53,11 +54,13 @@ class CoresNode:
         ]
 
 
-def cores_node(cores: int | None, models: Path | None) -> CoresNode | None:
+def cores_node(cores: int | None, models: Path | None, allow_list: Path | None = None) -> CoresNode | None:
     """Returns the node that --cores asks for, None without it; raises Failed if no shares can be enforced here."""
     if cores is None:
         if models is not None:
             raise Failed("--models is for --cores: simulated GPUs run no models of yours")
+        if allow_list is not None:
+            raise Failed("--allow-list is for --cores: simulated GPUs run no commands of yours")
         return None
     from agents.devices.cores.device import usable_cores
     from agents.runtime.core_limits import NoCoreLimits, find_limits
@@ -74,7 +77,24 @@ def cores_node(cores: int | None, models: Path | None) -> CoresNode | None:
     folder = (models or Path.cwd()).expanduser().resolve()
     if not folder.is_dir():
         raise Failed(f"--models {folder} is no folder")
-    return CoresNode(cores, folder)
+    return CoresNode(cores, folder, _checked(allow_list))
+
+
+def _checked(allow_list: Path | None) -> Path | None:
+    """Returns the file's full path; raises Failed with each of its faults."""
+    if allow_list is None:
+        return None
+    from agents.admission.reading import read_allow_list, user_fault
+    from agents.templates.strict_file import FileRefused
+
+    path = allow_list.expanduser().resolve()
+    try:
+        fault = user_fault(read_allow_list(path), under_mps=False)
+    except FileRefused as error:
+        raise Failed(str(error)) from error
+    if fault:
+        raise Failed(f"{path}: {fault}")
+    return path
 
 
 def declare_cores(database: Database, node: CoresNode) -> None:
@@ -97,6 +117,7 @@ def running_cores(node: CoresNode, data_dir: Path, settings: Settings, server: s
         raise Failed("--cores talks to this server without TLS; leave out --tls-cert")
     environment, port = environment_of(settings), free_port()
     seams = ["--device", "cores", "--cores", str(node.cores), "--models", str(node.models)]
+    seams += ["--allow-list", str(node.allow_list)] if node.allow_list else []
     order = write_order(data_dir, server, port, {"node": NODE, "spec": node.spec, "seams": seams, "load": []})
     children = Children(say)
     try:

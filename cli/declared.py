@@ -27,6 +27,23 @@ def problem(args: argparse.Namespace) -> Problem:
     return _read(args, build_problem)
 
 
+def problem_to_plan(args: argparse.Namespace) -> Problem:
+    """Returns what `problem` does; Failed, too, where no planner could keep tenants apart as the policy demands."""
+    from app.control.formulate.problem import build_problem
+    from app.manifests.apart import find_unseparated, keeps_apart
+    from app.manifests.faults import ManifestsRefused
+    from app.manifests.model import Kind
+
+    def checked(found: DeclaredFiles) -> Problem:
+        if any(keeps_apart(policy.spec) for policy in found.of(Kind.POLICY)):
+            models = {model.name: model.spec for model in found.of(Kind.MODEL)}
+            if faults := list(find_unseparated(found.manifests.values(), models)):
+                raise ManifestsRefused(faults)
+        return build_problem(found)
+
+    return _read(args, checked)
+
+
 def world(args: argparse.Namespace) -> DeclaredFiles:
     """Returns what the files of -f declare; Failed with every fault."""
 

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 KEPT = "fleet.json"
 MEMORY = "truth.json"  # what the truth of simulated GPUs knows of models
 REAL_TEMPLATE = "gpuwright-serve"
-REAL_KIND = "t4"  # of its simulated GPUs
+LLM_TEMPLATE = "gpuwright-llm"
+REAL_KINDS = {REAL_TEMPLATE: "t4", LLM_TEMPLATE: "h100-80gb"}  # of the real node's simulated GPUs
 LOAD_SHARE = 0.5  # of a generated fleet: its load moves by a third
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """The size of a fleet; None means the fleet of examples/fleet.yaml."""
+    """The size of a fleet; None means the fleet of examples/fleet.yaml, or with `llm` that of examples/llm.yaml."""
 
     gpus: int | None = None
     services: int | None = None
+    llm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,16 @@ class DeclaredFleet:
     real_services: tuple[str, ...] = ()
     truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
     driver: dict[str, Any] | None = None  # the same for the real node's GPUs, as simulation.truth_driver takes it
+    real_kind: str = REAL_KINDS[REAL_TEMPLATE]
 
 
-def fleet_file() -> Path:
+def fleet_file(name: str = "fleet.yaml") -> Path:
     """Returns the fleet's file: next to the package in a wheel, in examples/ of a checkout."""
     import simulation
 
     folder = Path(simulation.__file__).parent
-    packed = folder / "fleet.yaml"
-    return packed if packed.exists() else folder.parent / "examples" / "fleet.yaml"
+    packed = folder / name
+    return packed if packed.exists() else folder.parent / "examples" / name
 
 
 def declared(
@@ -87,7 +90,7 @@ def declared(
         world = generated(gpus, services)
         made = DeclaredFleet(_names(world, "Node"))
     else:
-        world = worlds.of_files(fleet_file())
+        world = worlds.of_files(fleet_file("llm.yaml" if wanted.llm else "fleet.yaml"))
         made = _with_real(world)
     if planner:
         world = worlds.with_policy(world, {"planner": planner})
@@ -124,21 +127,34 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
     from app.manifests.model import Kind
 
     nodes = {manifest.name: manifest.spec for manifest in world.of(Kind.NODE)}
-    node = next((name for name, spec in nodes.items() if spec.get("templates") == [REAL_TEMPLATE]), "")
+    real_nodes = {
+        name: template for name, spec in nodes.items() for template in REAL_KINDS if spec.get("templates") == [template]
+    }
+    node = next(iter(real_nodes), "")
+    kind = REAL_KINDS[real_nodes[node]] if node else ""
     models: dict[str, str] = {}
     for manifest in world.of(Kind.MODEL):
         variants: Any = manifest.spec["variants"]
         for runtime in (variant.get("runtime") or {} for variant in variants):
-            if runtime.get("template") == REAL_TEMPLATE:
+            if runtime.get("template") in REAL_KINDS:
                 models[manifest.name] = runtime["args"]["model"]
     real: list[tuple[str, str]] = []
     for manifest in world.of(Kind.SERVICE):
         model = str(manifest.spec["model"])
         if model in models:
             name = f"{manifest.tenant}/{manifest.name}"
-            real.append((name, f"{name}=/v1/models/{models[model]}:infer={manifest.spec['ratePerSecond']}"))
+            real.append((name, _load(name, models[model], manifest.spec)))
     load, services = tuple(words for _, words in real), tuple(name for name, _ in real)
-    return DeclaredFleet(tuple(nodes), node, nodes.get(node), load, services)
+    return DeclaredFleet(tuple(nodes), node, nodes.get(node), load, services, real_kind=kind)
+
+
+def _load(name: str, model: str, spec: Mapping[str, Any]) -> str:
+    """Returns the requests to a service, as simulation.load_generator takes them."""
+    tokens = spec.get("tokens")
+    if not tokens:
+        return f"{name}=/v1/models/{model}:infer={spec['ratePerSecond']}"
+    lengths = [tokens[side][figure] for side in ("input", "output") for figure in ("mean", "p95")]
+    return f"{name}=/v1/completions={spec['ratePerSecond']}={','.join(map(str, lengths))}"
 
 
 def _driver(
@@ -164,7 +180,7 @@ def _driver(
             if runtime.get("template") == REAL_TEMPLATE:
                 plays[runtime["args"]["model"]] = (manifest.name, variant["name"])
     return {
-        "kinds": [REAL_KIND] * int(fleet.real_spec["gpus"]),
+        "kinds": [fleet.real_kind] * int(fleet.real_spec["gpus"]),
         "gpu_type": gpu_type.name,
         "idle_w": gpu_type.idle_w,
         "max_w": gpu_type.max_w,
@@ -235,7 +251,7 @@ def start_planner(children: Children, data_dir: Path, environment: Mapping[str, 
 
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:
     spec = dict(fleet.real_spec or {})
-    seams = ["--device", "simulated", "--simulated-gpus", str(spec["gpus"]), "--simulated-kind", REAL_KIND]
+    seams = ["--device", "simulated", "--simulated-gpus", str(spec["gpus"]), "--simulated-kind", fleet.real_kind]
     given = {"node": fleet.real_node, "spec": spec, "seams": seams, "load": list(fleet.load), "driver": fleet.driver}
     return write_order(data_dir, server, port, given)
 

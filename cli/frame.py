@@ -68,7 +68,7 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
             _number(service["plannedPerSecond"]),
             _number(service["unservedPerSecond"]) if service["unservedPerSecond"] else "",
             _percent(service["attained"], 2),
-            f"{service['percentile']:g} % in {service['sloMs']:g} ms",
+            _promise(service),
             f"{_number(service['latencyMs'])} ms" if service["latencyMs"] else "",
             _answering(service),
             _money(service["pricePerHour"]),
@@ -79,6 +79,12 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
     marks = ["" if service["attained"] is None or _is_attained(service) else "red" for service in services]
     marks = ["red" if service["unservedPerSecond"] > 0 else mark for service, mark in zip(services, marks, strict=True)]
     return _table(heading, rows, marks, most, paint, "services")
+
+
+def _promise(service: Mapping[str, Any]) -> str:
+    """Words the SLO; of a language model the time to the first token, and of each one after it."""
+    pace = f", {service['tpotMs']:g} ms a token" if service.get("tpotMs") else ""
+    return f"{service['percentile']:g} % in {service['sloMs']:g} ms{pace}"
 
 
 def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:

@@ -76,6 +76,7 @@ VERBS = (
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
     CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
+    CommandVerb("logs", "cli.verbs.logs", "Look", "what a service or a job prints"),
     CommandVerb("audit", "cli.verbs.audit", "Look", "who changed what; for admins"),
     CommandVerb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
     CommandVerb("report", "cli.verbs.report", "Look", "usage, costs, savings and attained SLOs"),
@@ -99,7 +100,6 @@ HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell complet
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
 USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "scale": "instances follow rate and SLO; change them with: gpuwright edit service TENANT/NAME",
-    "logs": "the logs of copies lie on their node, in the --state-dir of its agent",
     "rollback": "use: gpuwright plan rollback",
     "rollout": "use: gpuwright plan history, plan pause, plan resume, plan rollback",
     "create": "use: gpuwright apply -f FILE",

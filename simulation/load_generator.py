@@ -1,12 +1,15 @@
 """Sends real requests to a real gateway, at moving rates: the load on the real services of `gpuwright up`.
 
-Usage: python -m simulation.load_generator HOST:PORT SERVICE=PATH=RATE...
+Usage: python -m simulation.load_generator HOST:PORT SERVICE=PATH=RATE[=LENGTHS]...
+
+LENGTHS are mean and 95th percentile of the tokens in and of those out, for a language model: 400,1200,80,200.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import sys
 import time
@@ -15,9 +18,12 @@ from dataclasses import dataclass
 
 from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
 from simulation.shapes import Shape, moving
+from solvers.llm.iteration import log_normal
 
+MOST_STREAMS = 256
+MOST_TOKENS = 4000  # of a prompt or an answer: together they fit into a context of 8192
 MOST_CONNECTIONS = 32  # the limit of a service, unless set otherwise
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,17 @@ class LoadSource:
     rate_per_second: float
     shape: Shape
     most_open: int = MOST_CONNECTIONS
+    lengths: tuple[float, float, float, float] | None = None  # of a language model's requests
 
     @staticmethod
     def of(words: str) -> LoadSource:
-        service, path, rate = words.split("=")
-        return LoadSource(service, path, float(rate), moving(sum(map(ord, service))))
+        service, path, rate, *more = words.split("=")
+        shape = moving(sum(map(ord, service)))
+        if not more:
+            return LoadSource(service, path, float(rate), shape)
+        input_mean, input_p95, output_mean, output_p95 = map(float, more[0].split(","))
+        lengths = (input_mean, input_p95, output_mean, output_p95)
+        return LoadSource(service, path, float(rate), shape, MOST_STREAMS, lengths)
 
 
 class LoadGenerator:
@@ -45,16 +57,17 @@ class LoadGenerator:
         self._sender = RequestSender(
             host, port, self._count, connections=source.most_open, timeout_seconds=PATIENCE_SECONDS
         )
-        body = b'{"inputs": [[1.0]]}'
-        head = f"POST /{source.service}{source.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-        self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        self._head = (
+            f"POST /{source.service}{source.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        )
+        self._rng = random.Random(f"lengths {source.service}")  # noqa: S311
 
     async def run(self) -> None:
         """Sends for ever, once a first request got the expected answer."""
         while not self.answered:
             self._send(time.monotonic())
             await self._sender.settle(PATIENCE_SECONDS)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(max(0.5, 2 / self.source.rate_per_second))  # refusals count in its attainment
         self.answered = self.failed = 0
         await send_when_due(self._arrivals(), self._send)
 
@@ -67,11 +80,23 @@ class LoadGenerator:
             yield due
 
     def _send(self, due: float) -> None:
-        self._sender.send(due, self._request)
+        lengths = self.source.lengths
+        if lengths is None:
+            body = b'{"inputs": [[1.0]]}'
+        else:
+            inputs, outputs = drawn_tokens(*lengths[:2], self._rng), drawn_tokens(*lengths[2:], self._rng)
+            completion = {"prompt": [1] * inputs, "max_tokens": outputs, "stream": True}
+            body = json.dumps({**completion, "stream_options": {"include_usage": True}}).encode()
+        self._sender.send(due, f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def _count(self, answer: TimedAnswer) -> None:
         self.answered += answer.status == 200
         self.failed += answer.status != 200
+
+
+def drawn_tokens(mean: float, p95: float, rng: random.Random) -> int:
+    """Draws a length from the log-normal distribution with this mean and 95th percentile."""
+    return max(1, min(MOST_TOKENS, round(rng.lognormvariate(*log_normal(mean, p95)))))
 
 
 async def send_all(address: str, sources: Sequence[LoadSource]) -> None:

@@ -101,7 +101,7 @@ class LightNode:
         """Drops the GPU off the bus with all that runs there."""
         self.lost.add(gpu)
         for copy in self.alive():
-            if copy.gpu == self.uuids[gpu]:
+            if self.uuids[gpu] in copy.devices:
                 self._gone(copy, "exited", "the GPU is lost")
 
     def give_back(self, gpu: int) -> None:
@@ -173,7 +173,7 @@ class LightNode:
             return
         uuid_ = self.uuids[gpu]
         self.energy_mj[uuid_] += int(watts * seconds * 1000)
-        memory = sum(copy.wanted.memory_gib for copy in self.alive() if copy.gpu == uuid_)
+        memory = sum(copy.wanted.memory_gib for copy in self.alive() if uuid_ in copy.devices)
         self.minute.read(
             uuid_,
             GpuReading(
@@ -200,7 +200,7 @@ class LightNode:
         if assignment is None:
             return False
         now = self.clock.seconds
-        wanted = [WantedInstance(instance, self._meant(instance)) for instance in assignment.instances]
+        wanted = [self._meant(instance) for instance in assignment.instances]
         node = deciding.NodeConstraints(
             memory_gib=dict.fromkeys(self.uuids, self.truth.kind(self.gpu_type).memory_gib),
             fenced={self.uuids[gpu]: "it is lost" for gpu in self.lost},
@@ -222,24 +222,20 @@ class LightNode:
                 self.copies[right.id] = msgspec.structs.replace(right, wanted=want.instance)
         return bool(decision.take_down or decision.start)
 
-    def _meant(self, instance: AssignedInstance) -> str:
-        return self.uuids[instance.gpu] if instance.gpu < len(self.uuids) else ""
+    def _meant(self, instance: AssignedInstance) -> WantedInstance:
+        there = tuple(self.uuids[gpu] if gpu < len(self.uuids) else "" for gpu in instance.all_gpus)
+        return WantedInstance(instance, there[0], there if instance.is_wide else ())
 
     def _start(self, wanted: WantedInstance) -> None:
         self._born += 1
         now, instance = self.clock.seconds, wanted.instance
         name = f"{instance.id}.{self.memory.incarnation}.{self._born}"
+        port = 20000 + self._born % 20000 if instance.service else 0
         copy = NodeCopy(
-            name,
-            instance,
-            wanted.gpu,
-            port=20000 + self._born % 20000 if instance.service else 0,
-            largest_batch=instance.batch.max if instance.batch else 0.0,
-            running=Running(name, 1000 + self._born, int(now * 100), "simulated"),
-            born=now,
-            since=now,
-            started_at=self.date(),
-        )
+            name, instance, wanted.gpu, port=port, largest_batch=instance.batch.max if instance.batch else 0.0,
+            running=Running(name, 1000 + self._born, int(now * 100), "simulated"), born=now, since=now,
+            started_at=self.date(), gpus=wanted.gpus,
+        )  # fmt: skip
         self.copies[name] = copy
         self.work[name] = CopyWork(free=now)
         seconds = self.truth.starts_in(self.key(copy)) if copy.served else 5.0

@@ -29,7 +29,14 @@ def inventory(node: LightNode) -> Inventory:
         )
         for index, uuid in enumerate(node.uuids)
     )
-    return Inventory(facts, TEMPLATES, VERSION)
+    return Inventory(facts, () if brings_others(node) else TEMPLATES, VERSION)
+
+
+def brings_others(node: LightNode) -> bool:
+    """Tells if its world has templates or runtimes of its own: then the node lists none, and so offers all."""
+    problem = node.truth.problem
+    variants = {variant.template for known in problem.models.values() for variant in known}
+    return not {*variants, *(job.template for job in problem.jobs.values())} <= {None, *TEMPLATES}
 
 
 class Speaker:
@@ -73,7 +80,7 @@ class Speaker:
         index = {uuid: number for number, uuid in enumerate(node.uuids)}
         alive = node.alive()
         gpus = tuple(self._gpu(minute, number) for number in range(len(node.uuids)))
-        usage = [reporting.usage(copy, index[copy.gpu]) for copy in node.copies.values()]
+        usage = [interval for copy in node.copies.values() for interval in reporting.usage(copy, index)]
         return Report(
             node=node.name,
             incarnation=node.memory.incarnation,
@@ -89,13 +96,13 @@ class Speaker:
             inventory=None if self._inventory_sent else inventory(node),
             gpus=gpus,
             instances=_instances(minute, alive, index, totals),
-            usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_USAGE],
-            copies=tuple(self._copy(copy, index[copy.gpu]) for copy in alive),
-            held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
+            usage=tuple(usage)[: reporting.MOST_USAGE],
+            copies=tuple(self._copy(copy, index) for copy in alive),
+            held_back=tuple(reporting.held_back(held, -1) for held in node.held[: reporting.MOST_OF_A_KIND]),
             reclaim_at=node.reclaim_at,
         )
 
-    def _copy(self, copy: NodeCopy, index: int) -> ReportedCopy:
+    def _copy(self, copy: NodeCopy, index: Mapping[str, int]) -> ReportedCopy:
         """Describes a copy without an address, so that no real gateway sends it requests."""
         report = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
         return msgspec.structs.replace(report, address="")

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from agents.admission.reading import read_allow_list
 from agents.control.join import join
 from agents.devices.simulated.remote import Switches, connect
 from agents.gateway.configuration import render_base
@@ -38,6 +39,7 @@ from agents.runtime.core_limits import find_limits
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link, LinkError
+from agents.templates.strict_file import FileRefused
 from simulation.ending import bind_command, end_process
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
@@ -126,7 +128,7 @@ class RealPart:
 
     def end_copies(self) -> None:
         """Ends the agent's copies, which outlive the agent by design, but not this fleet."""
-        runtime = ProcessRuntime(self._folder / "copies", self._groups())
+        runtime = ProcessRuntime(self._folder / "copies", self._groups(), users=self._users())
         until = time.monotonic() + END_SECONDS
         force = False
         while (running := runtime.find()) and time.monotonic() < until:
@@ -137,6 +139,16 @@ class RealPart:
         runtime.tidy(())
         with contextlib.suppress(DeviceError, OSError):
             Switches(self._folder / "simulated").quit()
+
+    def _users(self) -> tuple[int, ...]:
+        """Returns the user that commands of the node's allow-list run as; empty where it names none."""
+        seams = self.order.seams
+        if "--allow-list" not in seams:
+            return ()
+        with contextlib.suppress(FileRefused):
+            user = read_allow_list(Path(seams[seams.index("--allow-list") + 1])).user
+            return () if user is None else (user,)
+        return ()
 
     def _groups(self) -> bool | Cgroups:
         """Returns the groups that limit copies on CPU cores, so that they are removed, too."""

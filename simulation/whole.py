@@ -15,7 +15,8 @@ from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
-from agents.node.node import LocalNode, NodeParts
+from agents.node.node import LocalNode
+from agents.node.parts import NodeParts
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import AgentMemory, StateFolder

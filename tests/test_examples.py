@@ -22,7 +22,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 
 FOLDER = Path(__file__).parent.parent / "examples"
-FILES = sorted(path.name for path in FOLDER.iterdir())
+FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
 TESTBEDS = {
     "hetsev.yaml": ({"v100-sxm2-32gb": 8, "t4-16gb": 8}, [400, 600, 900, 1200]),
     "testbed.yaml": ({"v100-sxm2-32gb": 4, "l4-24gb": 4, "t4-16gb": 4}, [400, 600, 900, 1200]),
@@ -66,6 +66,12 @@ def of_kind(file: str, kind: Kind) -> list[Any]:
     return [manifest for manifest in manifests_of(file) if manifest.kind == kind]
 
 
+def of_latency(file: str, kind: Kind) -> list[Any]:
+    """Those that are not of language models."""
+    of_tokens = ("tokens", "iteration")
+    return [each for each in of_kind(file, kind) if not any(field in each.spec for field in of_tokens)]
+
+
 def gpus(file: str) -> Counter[str]:
     counted: Counter[str] = Counter()
     for node in of_kind(file, Kind.NODE):
@@ -93,7 +99,7 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
-    assert set(FILES) == {"quickstart.yaml", "fleet.yaml", *TESTBEDS}
+    assert set(FILES) == {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", *TESTBEDS}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -118,7 +124,7 @@ def test_an_example_says_at_its_top_what_was_derived(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_service_has_a_shape_that_keeps_its_slo_with_room(file: str) -> None:
-    for service in of_kind(file, Kind.SERVICE):
+    for service in of_latency(file, Kind.SERVICE):
         fastest = min(
             latency_ms
             for profile in profiles_of(file, service)
@@ -132,17 +138,33 @@ def test_every_service_has_a_shape_that_keeps_its_slo_with_room(file: str) -> No
 def test_every_profile_fits_its_gpu_and_a_full_gpu_keeps_its_power_limit(file: str) -> None:
     types = {manifest.name: manifest.spec for manifest in of_kind(file, Kind.GPU_TYPE)}
     capped = file == "morak.yaml"  # there the cap binds: that is its point
-    for profile in of_kind(file, Kind.PROFILE):
+    for profile in of_latency(file, Kind.PROFILE):
         gpu = types[profile.spec["gpuType"]]
         assert max(profile.spec["memoryGib"].values()) <= gpu["memoryGib"], profile.name
-        assert capped or gpu["idleW"] + max(profile.spec["powerW"].values()) <= gpu["maxW"], profile.name
+        watts = max(profile.spec.get("powerW", {"100": 0}).values())
+        assert capped or gpu["idleW"] + watts <= gpu["maxW"], profile.name
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if "kind: Service" in (FOLDER / file).read_text()])
+def test_the_weights_of_a_language_model_fit_and_an_iteration_keeps_the_pace(file: str) -> None:
+    sizes = {gpu_type.name: gpu_type.spec["memoryGib"] for gpu_type in of_kind(file, Kind.GPU_TYPE)}
+    for service in of_kind(file, Kind.SERVICE):
+        if "tokens" not in service.spec:
+            continue
+        model = next(each for each in of_kind(file, Kind.MODEL) if each.name == service.spec["model"])
+        for profile in profiles_of(file, service):
+            llm = next(each["llm"] for each in model.spec["variants"] if each["name"] == profile.spec["variant"])
+            for degree, cost in profile.spec["iteration"].items():
+                each_gib = sizes[profile.spec["gpuType"]] - profile.spec.get("overheadGib", 0)
+                assert llm["weightsGib"] < int(degree) * each_gib
+                assert cost["baseMs"] + cost.get("weightsMs", 0) < service.spec["slo"]["tpotMs"]
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_load_of_an_example_fits_three_quarters_of_its_fleet(file: str) -> None:
     """One service after the other takes what is free of the GPU type that serves it best, then of the next."""
     free = {gpu_type: 0.75 * count for gpu_type, count in gpus(file).items()}
-    for service in of_kind(file, Kind.SERVICE):
+    for service in of_latency(file, Kind.SERVICE):
         unserved = 1.0
         for needed_gpus, gpu_type in sorted(
             (

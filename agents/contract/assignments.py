@@ -7,6 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Amount, Count, Counter, GpuIndex, Identifier, Name, OptionalName, Percent, Reason
+from agents.contract.logs import LogWanted
+from agents.contract.runtimes import OwnRuntime, Text
 
 
 def owner_name(tenant: str, name: str) -> str:
@@ -22,6 +24,25 @@ class Frame(Struct, rename="camel", omit_defaults=True, gc=False):
     max: Amount
 
 
+SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")  # that may ask a process to save
+ExitCode = Annotated[int, Meta(ge=0, le=255)]  # a process that a signal ended: 128 and the signal, as shells count
+MetricName = Annotated[str, Meta(max_length=200, pattern=r"^([A-Za-z_:][A-Za-z0-9_:]*)?$(?!\n)")]
+
+
+class JobTerms(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """How the process of a job is followed: its work, what its exit codes mean, and how it saves."""
+
+    units: Amount = 0.0  # steps or requests in all; 0: unknown
+    done_codes: Annotated[tuple[ExitCode, ...], Meta(max_length=32)] = (0,)  # the job is complete
+    failed_codes: Annotated[tuple[ExitCode, ...], Meta(max_length=32)] = ()  # it is not started again
+    retries: Count = 4  # processes without progress that are replaced
+    checkpoint_signal: Reason = ""  # one of SIGNALS, sent instead of the template's
+    checkpoint_command: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()  # beside a command of one's own
+    checkpoint_seconds: Amount = 0.0  # that saving may take; 0: the template's
+    progress_metric: MetricName = ""  # of its /metrics; without one it writes a file
+    saved_metric: MetricName = ""
+
+
 class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     """One instance as it is to run."""
 
@@ -34,6 +55,7 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     variant: OptionalName = ""
     template: OptionalName = ""
     args: dict[str, str | int | float | bool] | None = None
+    runtime: OwnRuntime | None = None  # in place of a template: the user's own image or command
     sm_percent: Percent = 0.0
     memory_gib: Amount = 0.0
     batch: Frame | None = None
@@ -41,14 +63,28 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     rate_per_second: Amount = 0.0
     slo_ms: Amount = 0.0  # 0: none, as for a job
     percentile: Percent = 0.0
+    tpot_ms: Amount = 0.0  # of each token after the first; with it, slo_ms is of the first token
+    by_prefix: bool = False  # requests that begin alike belong on one copy
     dedicated: bool = False
     priority: Amount = 100.0
     preemptible: bool = True  # a job that may be stopped when services need its memory
+    terms: JobTerms | None = None  # of a job
+    gpus: Annotated[tuple[GpuIndex, ...], Meta(max_length=64)] = ()  # all of them, where it has several; `gpu` is first
 
     @property
     def owner(self) -> str:
         """The service or job, as plans name it: tenant/name."""
         return owner_name(self.tenant, self.service or self.job)
+
+    @property
+    def all_gpus(self) -> tuple[int, ...]:
+        """The indexes of all its GPUs. On each it has the same memory, and several belong to it alone."""
+        return self.gpus or (self.gpu,)
+
+    @property
+    def is_wide(self) -> bool:
+        """True if it has several GPUs, whole and outside MPS: a process cannot be a client of two daemons."""
+        return len(self.gpus) > 1
 
     def profile_key(self, gpu_type: str) -> str:
         """Returns the key of the instance's profile: model/variant/gpuType."""
@@ -79,3 +115,4 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     handover_seconds: Amount = 120.0
     clients_per_gpu: Count = 48
     same_model_per_gpu: Count = 1
+    logs: Annotated[tuple[LogWanted, ...], Meta(max_length=256)] = ()  # asked for now; no part of the desired state

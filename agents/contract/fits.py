@@ -62,6 +62,11 @@ def find_shortfall(
             staying.append(other)
         elif not wanted.job:
             replaced.append(other)
+    company = next((other for other in staying if other.is_wide or wanted.is_wide), None)
+    if company is not None:
+        owner, guest = (wanted, company) if wanted.is_wide else (company, wanted)
+        message = f"instance {owner.id} has {len(owner.gpus)} whole GPUs, and {guest.id} shares one of them"
+        return Shortfall("whole_gpus", message, min(100.0, company.sm_percent))
     sm = sum(other.sm_percent for other in staying) + wanted.sm_percent - 100
     if not rules.overlap:
         sm += sum(other.sm_percent for other in replaced)

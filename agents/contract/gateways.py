@@ -39,8 +39,10 @@ class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
     queue_limit: Count = 0  # requests open at once at one gateway, answered or waiting; 0: no limit
     shed_share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of its requests, answered 503 at once
     retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 2
-    slo_ms: Amount = 0.0
+    slo_ms: Amount = 0.0  # of the whole answer; with `tpot_ms`, of its first token
     percentile: Percent = 0.0
+    tpot_ms: Amount = 0.0  # of each token after the first; 0: no promise of tokens
+    by_prefix: bool = False  # requests that begin alike belong on one copy
 
 
 class Endpoints(Struct, rename="camel", gc=False):
@@ -65,6 +67,15 @@ class WindowTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=F
     squares: Total = 0.0
 
 
+class TokenTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=False):
+    """Tokens of answers, and the answers whose pace of tokens was compared with the promise."""
+
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+    paced: Count = 0  # answers of at least two tokens, of which each was seen
+    pace_late: Count = 0  # of those, slower than promised
+
+
 class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     """A gateway's counts of a service since the gateway began."""
 
@@ -72,11 +83,12 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     requests: Count = 0
     errors: Count = 0  # those shed are among them
     shed: Count = 0
-    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
+    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()  # or to first tokens
     open: Count = 0  # now: received, and not counted in `requests` yet
     timed: Count = 0  # answers compared with the SLO, to the millisecond
     late: Count = 0  # of those, answers later than the SLO
     windows: Annotated[tuple[WindowTotals, ...], Meta(max_length=8)] = ()  # by their length
+    tokens: TokenTotals | None = None  # of a service that promises times of tokens
 
 
 MOST_LEFT_OUT = 64  # named in one message

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from agents.contract.admitted import MOST_ENTRIES, AdmittedEntry
 from agents.contract.assignments import owner_name
 from agents.contract.fields import (
     CONTRACT,
@@ -44,12 +45,13 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
-    """The machine's GPUs and templates. Sent at start and on change; a report without it means no change."""
+    """What the machine has and starts. Sent at start and on change; a report without it means no change."""
 
     gpus: Annotated[tuple[GpuFacts, ...], Meta(max_length=1024)] = ()
     templates: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()
     agent_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
     driver_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
+    admitted: Annotated[tuple[AdmittedEntry, ...], Meta(max_length=MOST_ENTRIES)] = ()  # of users' own runtimes
 
 
 class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -83,6 +85,7 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     memory_gib: Amount = 0.0
     requests: Count = 0
     errors: Count = 0
+    # To whole answers; of a service that promises times of tokens, to the first token.
     latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
     batch_mean: Amount = 0.0
     queue_mean: Amount = 0.0
@@ -93,7 +96,14 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     measured: dict[Reason, Amount] | None = None
     source: Reason = ""  # of requests and latencies: gateway, server-side; empty for a job
     steps: Amount = 0.0  # of a job since it began
+    exits: Count = 0  # of a job's processes here that ended by themselves
+    exit_code: Annotated[int, Meta(ge=-1, le=255)] = -1  # of the last of them; -1: unknown
+    saved_steps: Amount = 0.0  # of them, saved: a new process continues from there; 0: nothing, or unknown
     batches: Amount = 0.0  # served in the minute; 0: unknown, as batch_mean covers all since the copy began
+    tokens_in: Count = 0  # of a language model
+    tokens_out: Count = 0
+    paced: Count = 0  # answers whose pace of tokens was compared with the promise
+    pace_late: Count = 0  # of those, slower
 
     @property
     def owner(self) -> str:
@@ -114,16 +124,22 @@ class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
     routed: bool = False  # the gateway has acknowledged it
     reason: Reason = ""
     message: Sentence = ""
+    gpus: Annotated[tuple[GpuIndex, ...], Meta(max_length=64)] = ()  # all of them, where it has several
+
+    @property
+    def all_gpus(self) -> tuple[int, ...]:
+        return self.gpus or (self.gpu,)
 
 
 class HeldBack(Struct, rename="camel", omit_defaults=True, gc=False):
     """An assigned instance that the node does not start, why, and the smallest room that it lacks."""
 
     instance: Identifier
-    reason: Reason  # no_room_to_hand_over, no_memory, no_template, refused_arguments, gpu_fenced, not_under_mps, ...
+    reason: Reason  # no_room_to_hand_over, no_memory, no_template, not_admitted, gpu_fenced, not_under_mps, ...
     message: Sentence = ""
     needs_sm_percent: Percent = 0.0
     needs_memory_gib: Amount = 0.0
+    exit_code: Annotated[int, Meta(ge=-1, le=255)] = -1  # of its last process; -1: none has ended, or it is unknown
 
 
 class Excursion(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -136,6 +152,9 @@ class Excursion(Struct, rename="camel", omit_defaults=True, gc=False):
     reason: Reason  # over_cap, over_slo
     since: Moment
     instance: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""
+
+
+OF_GPU = "@"  # in the name of usage: after that of a copy on several GPUs, before the index of one of the others
 
 
 class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -15,8 +15,9 @@ from agents.contract.assignments import Assignment
 from agents.contract.fields import MOST_REPORT_BYTES, REPORT_SECONDS
 from agents.contract.reports import Answer, Inventory
 from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment, next_incarnation
-from agents.control.composing import ReportHeading, compose_report
+from agents.control.composing import ReportHeading, compose_report, log_dropped
 from agents.control.contact import Contact
+from agents.control.printing import Printing
 from agents.control.profiler import Profiler
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
@@ -24,13 +25,11 @@ from agents.node.fitting import fit
 from agents.node.node import LocalNode
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.state_folder import AgentMemory, Credential, StateFolder
-from agents.talk.deadline import printable
 from agents.talk.link import Link, LinkError, decode_answer
 
 POLL_SECONDS = 30
 SOONEST_SECONDS = 1.0  # between two reports, even if there is news
 SOONEST_POLL_SECONDS = 0.2  # between two polls, however quickly each is answered
-MOST_LOG_LINES = 20  # for one answer
 SENT_AGAIN = ("future", "later")  # reasons for which usage was not stored yet
 SMALLEST_REPORT_BYTES = 16 << 10
 TOO_LARGE = 413
@@ -62,6 +61,7 @@ class Agent:
         self._date = date
         self._memory = memory
         self._profiler = Profiler(node.seat(), folder.path, credential.node)
+        self._printing = Printing(node.printed, credential.node)
         self._version = self._memory.assignment.version if self._memory.assignment else 0
         self._sequence = 0
         self._stale = 0
@@ -80,7 +80,11 @@ class Agent:
         self._profiler.clean()
         self._threads = [
             threading.Thread(target=self._repeat, args=(what, once), name=what, daemon=True)
-            for what, once in (("assignment", self._poll_once), ("profiling", self._measure))
+            for what, once in (
+                ("assignment", self._poll_once),
+                ("profiling", self._profiler.await_and_work),
+                ("logs", self._printing.work),
+            )
         ]
         for thread in self._threads:
             thread.start()
@@ -89,6 +93,7 @@ class Agent:
     def stop(self) -> None:
         self._stopping.set()
         self._profiler.stop()
+        self._printing.stop()
         self._node.ledger.news.set()
 
     def close(self) -> None:
@@ -115,8 +120,7 @@ class Agent:
     @property
     def silent_seconds(self) -> float | None:
         """Seconds since the control plane last answered; None if it never did."""
-        silent = self._contact.silent_seconds
-        return silent if silent != float("inf") else None
+        return None if (silent := self._contact.silent_seconds) == float("inf") else silent
 
     def report_once(self, link: Link) -> Answer:
         """Sends the finished minute, if there is one, and the current one; returns the control plane's answer."""
@@ -140,13 +144,7 @@ class Agent:
             self._sent_inventory = inventory
             self._node.note_stored(report.copies, answer)
         self._note_answer()
-        refused = [dropped for dropped in answer.dropped if dropped.reason != "later"]
-        for dropped in refused[:MOST_LOG_LINES]:
-            log.warning(
-                "the control plane dropped a part of the report: %s (%s)",
-                printable(dropped.what[:200]),
-                printable(dropped.reason[:200]),
-            )
+        log_dropped(answer)
         # Usage dropped for good (too old, or closed before) is not sent again; usage that is early is.
         resent = {dropped.what for dropped in answer.dropped if dropped.reason in SENT_AGAIN}
         self._node.acknowledge(report.usage, resent)
@@ -179,7 +177,13 @@ class Agent:
         self._note_answer()
         if answer.status == 204:
             return None
-        return self.offer(decode_answer(answer.body, Assignment))
+        assignment = decode_answer(answer.body, Assignment)
+        if assignment.logs:
+            self._printing.offer(assignment.logs)
+            if assignment.version == self._version:
+                return None  # only the request for logs is new
+            assignment = msgspec.structs.replace(assignment, logs=())
+        return self.offer(assignment)
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
         """Takes an assignment unless a newer one came before. It is on disk before it is acted on."""
@@ -228,10 +232,6 @@ class Agent:
         asked_at = time.monotonic()
         self.poll_once(link)
         self._stopping.wait(SOONEST_POLL_SECONDS - (time.monotonic() - asked_at))
-
-    def _measure(self, link: Link) -> None:
-        self._profiler.await_campaign()
-        self._profiler.work(link)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:
         used, link = self._credential, self._link()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agents.contract.reports import GpuMinute, Inventory, Report
+from agents.contract.reports import Answer, GpuMinute, Inventory, Report
 from agents.host import clocks
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import AgentMemory
+from agents.talk.deadline import printable
+
+MOST_LOG_LINES = 20  # for one answer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +62,14 @@ def _worst(gpus: Sequence[GpuMinute]) -> str:
     if gpus and all(gpu.health == "failed" for gpu in gpus):
         return "failed"
     return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"
+
+
+def log_dropped(answer: Answer) -> None:
+    """Logs what the control plane has dropped of a report, but for what it takes later."""
+    refused = [dropped for dropped in answer.dropped if dropped.reason != "later"]
+    for dropped in refused[:MOST_LOG_LINES]:
+        log.warning(
+            "the control plane dropped a part of the report: %s (%s)",
+            printable(dropped.what[:200]),
+            printable(dropped.reason[:200]),
+        )

@@ -58,6 +58,11 @@ class Profiler:
         """Waits until there is something to measure or to report."""
         self._wanted.wait()
 
+    def await_and_work(self, link: Link) -> None:
+        """Waits until there is something to measure or to report, and does it."""
+        self.await_campaign()
+        self.work(link)
+
     def work(self, link: Link) -> None:
         """Reports a result that waits, and measures until the campaign needs nothing more. Raises LinkError."""
         while not self._stopping.is_set():

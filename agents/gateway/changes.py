@@ -40,7 +40,9 @@ def opening_commands(wanted: Backends, current: ObservedBackends) -> tuple[Hapro
             found = current.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if found is None:
-                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,), name, True))
+                steps.append(
+                    HaproxyCommand(f"add server {place} {server_arguments(server, backend)}", (ADDED,), name, True)
+                )
                 steps.append(HaproxyCommand(f"enable health {place}", server=name))
                 state = "drain" if server.drained else "ready"
                 steps.append(HaproxyCommand(f"set server {place} state {state}", server=name))

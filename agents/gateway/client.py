@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from agents.contract.gateways import TokenTotals
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
 from agents.host.wire import connect
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
@@ -81,7 +82,11 @@ class SidecarRoutes:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise RoutesAway(f"the gateway's counters cannot be parsed: {error}") from error
         copies = (counted for counted in counts.counted if counted.copy)
-        return {copy.copy: Counters(copy.requests, copy.errors, copy.latency_counts) for copy in copies}
+        return {
+            copy.copy: Counters(copy.requests, copy.errors, copy.latency_counts, tokens.paced, tokens.pace_late)
+            for copy in copies
+            for tokens in (copy.tokens or TokenTotals(),)
+        }
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         headers = {"Content-Type": "application/json", "Connection": "close"}

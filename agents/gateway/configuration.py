@@ -9,18 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
+from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, HaproxyServer
 from agents.gateway.wire import ServiceLimit
 
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
 LIMITS = "limits.map"
+TOKENS = "tokens.lua"
 NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
 # Separated by spaces, one line for each request; `requests.py` parses it.
-LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw"
+LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw %[var(txn.gw_tokens)]"
 
 # Needed in every frontend that serves our services.
 _ROUTING = """\
@@ -62,9 +64,14 @@ frontend inference
 
 _HEAD = """\
 # Written by `gpuwright gateway` before every change; edits here are lost. Edit the base instead: haproxy.cfg.
+# Without Lua nothing is known of tokens at the gateway.
+.if feature(LUA)
+global
+    lua-load-per-thread {folder}/{tokens}
+.endif
+
 defaults gpuwright
     mode http
-    balance roundrobin               # shares by weight
     option http-server-close         # no idle connection that a server could close during a request
     option redispatch 1
     retries 3
@@ -92,7 +99,8 @@ backend {nobody} from gpuwright
 # gateway again: this one or another.
 _BACKEND = """
 backend {name} from gpuwright
-    acl looped req.hdr(x-gpuwright-service),strcmp(txn.gw_service) eq 0
+    balance {balance}
+{by_prefix}    acl looped req.hdr(x-gpuwright-service),strcmp(txn.gw_service) eq 0
     http-request return status 508 content-type text/plain string "a copy of the service sends requests back to it" \
 if looped
     http-request add-header x-gpuwright-service %[var(txn.gw_service)]
@@ -109,7 +117,20 @@ if looped
     http-request return status 503 content-type text/plain string "the service is overloaded, try again later" \
 hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full or no_room may_not_wait
     http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
+.if feature(LUA)
+    filter lua.gpuwright-tokens
+.endif
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
+"""
+
+# The key is the caller's, or a hash of the body's beginning, which is waited for. A copy with more than 1.5 times the
+# mean of open requests passes requests on to the next one.
+_BY_PREFIX = """\
+    hash-type consistent sdbm avalanche
+    hash-balance-factor 150
+    http-request wait-for-body time 1s at-least 512 if METH_POST
+    http-request set-header x-gpuwright-prefix %[req.body,bytes(0,512),xxh64] unless \
+{ req.hdr(x-gpuwright-prefix) -m found }
 """
 
 # The agent's commands to a copy use the same port as requests: a service's caller must not be able to end its copies.
@@ -143,26 +164,48 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
         successor=SUCCESSOR,
         nobody=NOBODY,
         retry_after=RETRY_AFTER_SECONDS,
+        folder=folder,
+        tokens=TOKENS,
     )
     parts = [head]
     by_slot = desired.by_slot()
     for slot in range(1, desired.slot_count + 1):
-        parts.append(_BACKEND.format(name=backend_name(slot), commands=COMMANDS, folder=folder, no_limit=NO_LIMIT))
-        parts += [f"    server {server.name} {server_arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
+        # A language model's requests take very different times: the copy with the fewest open has most room.
+        balance = balance_of(slot)
+        parts.append(
+            _BACKEND.format(
+                name=backend_name(slot),
+                balance=balance.value,
+                by_prefix=_BY_PREFIX if balance is Balance.PREFIX else "",
+                commands=COMMANDS,
+                folder=folder,
+                no_limit=NO_LIMIT,
+            )
+        )
+        parts += [
+            f"    server {server.name} {server_arguments(server, backend_name(slot))}\n"
+            for server in by_slot.get(slot, {}).values()
+        ]
     return "".join(parts)
 
 
-def server_arguments(server: HaproxyServer) -> str:
+def server_arguments(server: HaproxyServer, backend: str) -> str:
     """Returns a server's arguments, the same in the file and in `add server`.
 
     A check opens a connection; a failed one is repeated quickly, so that a dead copy is out within half a second. Until
-    then its requests are sent to other copies.
+    then its requests are sent to other copies. Where requests go by prefix, the server has an id of its own: without it
+    HAProxy 2.6 gives all servers that are added while it runs the same places, and some get no requests at all.
     """
     host = f"[{server.host}]" if ":" in server.host else server.host
     return (
         f"{host}:{server.port} weight {server.weight} maxconn {server.most_open} maxqueue 512 "
         "check inter 2s fastinter 200ms downinter 500ms fall 2 rise 1"
+        + (f" id {crc32(server.name.encode()) % 2**31 or 1}" if _goes_by_prefix(backend) else "")
     )
+
+
+def _goes_by_prefix(backend: str) -> bool:
+    return balance_of(int(backend[3:])) is Balance.PREFIX
 
 
 def render_limit(of: ServiceLimit) -> str:

@@ -20,10 +20,10 @@ import msgspec
 
 from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
+from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
 
-FIRST_SLOTS = 64
 MOST_SOURCES = 4096
 FOLLOWED = "_"  # begins the source name of routes that come from the control plane
 MOST_REASON = 500  # characters, as reports allow
@@ -213,6 +213,12 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     wanted |= desired.limits.keys()
     slots, count = dict(desired.slots), desired.slot_count
     free = sorted(set(range(1, count + 1)) - set(slots.values()), reverse=True)
+    for service in sorted(name for name, limit in desired.limits.items() if limit.tpot_ms):
+        wants = Balance.PREFIX if desired.limits[service].by_prefix else Balance.LEAST_OPEN
+        fitting = [slot for slot in free if balance_of(slot) is wants]
+        if fitting and not (service in slots and balance_of(slots[service]) is wants):
+            slots[service] = fitting[-1]
+            free.remove(fitting[-1])
     reusable = sorted(
         (service for service, slot in slots.items() if service not in wanted and slot in idle), reverse=True
     )

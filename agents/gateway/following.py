@@ -37,6 +37,8 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
                 service.retry_after_seconds,
                 service.slo_ms,
                 service.percentile,
+                service.tpot_ms,
+                service.by_prefix,
             )
         for copy in service.copies:
             address, wrong = _reach(copy, loopback, own)

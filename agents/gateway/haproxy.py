@@ -62,6 +62,9 @@ class Haproxy:
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
         if before.keys() != both.keys():
             durable.write_changed(path, configuration.render_services(both).encode(), 0o644)
+        durable.write_changed(
+            self.folder / configuration.TOKENS, Path(__file__).with_name("tokens.lua").read_bytes(), 0o644
+        )
         text = configuration.render_generated(desired, self.folder, self.requests)
         durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
         durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)

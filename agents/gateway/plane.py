@@ -189,6 +189,7 @@ def build_counts(
             counted.timed,
             counted.late,
             counted.windows,
+            counted.tokens,
         )
         for counted in counts.counted
         if not counted.copy and (counted.requests or counted.open)

@@ -35,7 +35,8 @@ class Relief:
         ready = _ready_copies(desired, observed)
         pressures = {}
         for name, limit in desired.limits.items():
-            if limit.slo_ms > 0 and limit.queue_limit:
+            # Of a language model nothing tells yet how many open requests are too many: its server limits its queue.
+            if limit.slo_ms > 0 and limit.queue_limit and not limit.tpot_ms:
                 over, turned_away = ended.get(name, (0, 0))
                 counted = ServiceLoad(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
                 target = ServiceTarget(limit.slo_ms / 1000, limit.percentile, 0 < limit.shed_share < 1)

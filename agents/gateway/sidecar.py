@@ -23,7 +23,7 @@ from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
 from agents.gateway.relief import Relief
-from agents.gateway.requests import Tallies
+from agents.gateway.requests import GatewayPromise, Tallies
 from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, ServiceLimit, SidecarCounts
 
 WATCH_SECONDS = 0.5
@@ -234,8 +234,8 @@ class Sidecar:
 
     def _know(self) -> None:
         with self.receiver.lock:
-            slos_ms = {name: limit.slo_ms for name, limit in self._desired.limits.items()}
-            self.tallies.know(servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), slos_ms)
+            promises = {name: GatewayPromise(of.slo_ms, of.tpot_ms) for name, of in self._desired.limits.items()}
+            self.tallies.know(servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), promises)
 
     def _watch(self) -> None:
         """Applies everything again when HAProxy's processes change or it has failed, and else every few seconds."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Count, Counter, Identifier, Name, ServiceName
-from agents.contract.gateways import WindowTotals
+from agents.contract.gateways import TokenTotals, WindowTotals
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -36,6 +36,8 @@ class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
     retry_after_seconds: int = 2
     slo_ms: float = 0.0  # by which overload is detected; 0: never
     percentile: float = 0.0  # of requests, that must be within it; 0: unknown
+    tpot_ms: float = 0.0  # of tokens after the first; with it, `slo_ms` is of the first token
+    by_prefix: bool = False  # requests that begin alike go to one copy
     by_copy: bool = False  # copies have limits of their own, and no request waits for one of them
 
 
@@ -76,6 +78,7 @@ class CountedRequests(Struct, rename="camel", frozen=True):
     timed: int = 0  # answers compared with the SLO
     late: int = 0  # of those, answers later than the SLO
     windows: tuple[WindowTotals, ...] = ()  # of a service: how its arrivals scatter
+    tokens: TokenTotals | None = None  # of a service that promises times of tokens, and of its copies
 
 
 class SidecarCounts(Struct, rename="camel", frozen=True):

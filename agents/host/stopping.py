@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-SAVE_SECONDS = 10.0  # after its own signal
+SAVE_SECONDS = 10.0  # after its own signal, unless its template or its job allows more
 TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is longer
 
 
 class StopSignal(StrEnum):
-    """The signal to send to a job that is to stop. Sending it twice does no harm."""
+    """The signal to send to a job that is to stop: each once, and again only by an agent that was restarted."""
 
     SAVE = "save"  # the template's own signal
     ASK = "ask"  # SIGTERM
     MAKE = "make"  # terminate its client, then SIGKILL
 
 
-def due_signal(waited_seconds: float, checkpoint_signal: str, drain_seconds: float) -> StopSignal:
+def due_signal(
+    waited_seconds: float, checkpoint_signal: str, drain_seconds: float, save_limit_seconds: float = SAVE_SECONDS
+) -> StopSignal:
     """Returns what is due so long after the stop began. A job that exits on its save signal gets no other."""
-    save_seconds = SAVE_SECONDS if checkpoint_signal else 0.0
+    save_seconds = save_limit_seconds if checkpoint_signal else 0.0
     if checkpoint_signal and waited_seconds < save_seconds:
         return StopSignal.SAVE
     if waited_seconds < save_seconds + max(TERM_SECONDS, drain_seconds):

@@ -48,10 +48,16 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ended_at: datetime | None = None
     evidence: str = ""
     acknowledged: str = ""  # usage that the control plane has: opened, closed
+    gpus: tuple[str, ...] = ()  # UUIDs of all its GPUs, where it has several; `gpu` is the first
 
     @property
     def instance(self) -> str:
         return self.wanted.id
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The UUIDs of all its GPUs."""
+        return self.gpus or (self.gpu,)
 
     @property
     def settled(self) -> bool:
@@ -87,6 +93,7 @@ def same_process_serves(copy: NodeCopy, wanted: AssignedInstance) -> bool:
     return (
         running.template == wanted.template
         and (running.args or {}) == (wanted.args or {})
+        and running.runtime == wanted.runtime
         and running.variant == wanted.variant
         and running.sm_percent == wanted.sm_percent
         and running.memory_gib == wanted.memory_gib

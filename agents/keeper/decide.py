@@ -17,6 +17,11 @@ class WantedInstance:
 
     instance: AssignedInstance
     gpu: str
+    gpus: tuple[str, ...] = ()  # all of them, where it has several; an empty one among them means no GPU here
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return self.gpus or (self.gpu,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class NodeConstraints:
     fenced: Mapping[str, str] = field(default_factory=dict)  # by GPU: why nothing may start there
     recycled: Collection[str] = ()  # GPUs that every copy must leave
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why its template is refused
-    resting: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why it waits for its retry
+    resting: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why it waits, or is not retried
     stopped_jobs: Collection[str] = ()  # jobs that made room for services
     contact: bool = True  # the control plane answers
     established: Collection[str] = ()  # instances that have been ready here in their present shape
@@ -84,7 +89,7 @@ def decide(
         lacking = _obstacle(want, own_copies, occupying, leaving, node, rules)
         if lacking is None:
             start.append(Start(want))
-            occupying.append(NodeCopy("", want.instance, want.gpu))
+            occupying.append(NodeCopy("", want.instance, want.gpu, gpus=want.gpus))
         elif lacking is not WAIT:
             held.append(HeldStart(want.instance.id, lacking))
     return CopyDecision(tuple(start), tuple(take_down), tuple(held))
@@ -93,7 +98,7 @@ def decide(
 def right_copy(want: WantedInstance, own_copies: Collection[NodeCopy]) -> NodeCopy | None:
     """Returns the copy that serves the wanted instance, or will once it has started."""
     for copy in own_copies:
-        if copy.rising and copy.gpu == want.gpu and same_process_serves(copy, want.instance):
+        if copy.rising and copy.devices == want.devices and same_process_serves(copy, want.instance):
             return copy
     return None
 
@@ -122,22 +127,38 @@ def _obstacle(
 ) -> Shortfall | None:
     """Returns why the wanted copy cannot start now; WAIT if it only has to wait."""
     name = want.instance.id
-    if not want.gpu:
-        return Shortfall("no_gpu", f"this node has no GPU {want.instance.gpu}")
-    if want.gpu in node.fenced:
-        return Shortfall("gpu_fenced", f"GPU {want.instance.gpu} is fenced: {node.fenced[want.gpu]}")
+    for index, gpu in zip(want.instance.all_gpus, want.devices, strict=True):
+        if not gpu:
+            return Shortfall("no_gpu", f"this node has no GPU {index}")
+        if gpu in node.fenced:
+            return Shortfall("gpu_fenced", f"GPU {index} is fenced: {node.fenced[gpu]}")
     if name in node.refused:
         return Shortfall(*node.refused[name])
     if name in node.resting:
         return Shortfall(*node.resting[name])
-    if want.gpu in node.recycled:
-        return Shortfall("gpu_recycled", f"GPU {want.instance.gpu} is being emptied to restart its MPS daemon")
+    for index, gpu in zip(want.instance.all_gpus, want.devices, strict=True):
+        if gpu in node.recycled:
+            return Shortfall("gpu_recycled", f"GPU {index} is being emptied to restart its MPS daemon")
     if not (node.contact or name in node.established):
         return WAIT  # without contact only instances that were ready here before are started again (I4)
     if own_copies and not want.instance.service:
         return WAIT  # a second copy of a job would start before the first has saved its progress
-    memory_gib = node.memory_gib.get(want.gpu, 0.0)
-    on_gpu = [copy for copy in copies if copy.gpu == want.gpu]
+    found = [_no_room(want, gpu, copies, leaving, node, rules) for gpu in want.devices]
+    return next((lacking for lacking in found if lacking not in (None, WAIT)), WAIT if WAIT in found else None)
+
+
+def _no_room(
+    want: WantedInstance,
+    gpu: str,
+    copies: Collection[NodeCopy],
+    leaving: Collection[str],
+    node: NodeConstraints,
+    rules: GpuRules,
+) -> Shortfall | None:
+    """Returns what the wanted copy lacks on one of its GPUs; WAIT if it will have it once others have left."""
+    name = want.instance.id
+    memory_gib = node.memory_gib.get(gpu, 0.0)
+    on_gpu = [copy for copy in copies if gpu in copy.devices]
     lacking = missing(want.instance, memory_gib, on_gpu, rules)
     if lacking is not None:
         staying = [copy for copy in on_gpu if copy.rising and (copy.id not in leaving or copy.instance == name)]
@@ -169,7 +190,7 @@ def _take_down(
         serving = copy.served and copy.stage is Stage.READY
         if not copy.rising:
             continue
-        if copy.gpu in node.recycled:
+        if any(gpu in node.recycled for gpu in copy.devices):
             taken_down.append(TakeDown(copy.id, "gpu_recycled"))
         elif copy.instance in node.stopped_jobs:
             taken_down.append(TakeDown(copy.id, "made_room"))

@@ -1,28 +1,46 @@
-"""Fills the node's templates for copies, and remembers which instances it refused."""
+"""Fills the node's templates for copies, or what its allow-list admits, and remembers which instances it refused."""
 
 from __future__ import annotations
 
 import hmac
+import sys
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 
-from agents.contract.assignments import AssignedInstance
+from agents.admission.filling import NOT_ADMITTED, fill_own, refused_command
+from agents.admission.reading import AllowList
+from agents.contract.assignments import SIGNALS, AssignedInstance, JobTerms
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import CopyFailed
+from agents.keeper.job_files import JobFiles, job_files
 from agents.templates import Filled
 from agents.templates.filling import ArgumentRefused, Builtin, fill
 from agents.templates.reading import Template
 
 NO_TEMPLATE = "no_template"
 LONGEST_ID = 80
+LONGEST_SAVE_SECONDS = 3600.0
 
 
 class Filler:
-    """The node's templates, as read when the agent started."""
+    """The node's templates and its allow-list, as read when the agent started."""
 
-    def __init__(self, templates: Mapping[str, Template], host: str, key: bytes = b"") -> None:
+    def __init__(
+        self,
+        templates: Mapping[str, Template],
+        host: str,
+        key: bytes = b"",
+        allow_list: AllowList | None = None,
+        kind: str = "process",
+        checkpoints: Path | None = None,
+    ) -> None:
         self._templates = templates
+        self._allow_list = allow_list or AllowList()
+        self._kind = kind  # of the node's runtime: process or docker
         self._host = host
         self._key = key  # of the node: from it each copy's token is derived, also by the next agent
+        self._checkpoints = checkpoints  # the node's folder for the saves of jobs
         self._judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
         self._filled: dict[str, Filled | None] = {}
 
@@ -49,7 +67,8 @@ class Filler:
         batch = instance.batch
         builtin = Builtin(
             copy=copy.id,
-            gpu=copy.gpu,
+            gpu=",".join(copy.devices),
+            gpu_count=len(copy.devices),
             port=copy.port,
             metrics_port=copy.metrics_port,
             host=self._host,
@@ -63,6 +82,10 @@ class Filler:
         if isinstance(filled, ArgumentRefused):
             raise CopyFailed(*_reason_of(filled))
         return filled
+
+    def job_files(self, instance: AssignedInstance) -> JobFiles | None:
+        """Returns the files of a job; None for a service, and where the node has no folder for saves."""
+        return job_files(self._checkpoints, instance) if instance.job and self._checkpoints else None
 
     def token(self, copy: str) -> str:
         """Returns the secret that the copy shares with this node's agent only; empty if the node has no key."""
@@ -83,6 +106,18 @@ class Filler:
     def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
         if len(instance.id) > LONGEST_ID:  # a copy's name is longer, and a report allows 100 characters
             return ArgumentRefused("out_of_range", "id", f"an instance's name has at most {LONGEST_ID} characters")
+        if instance.runtime is not None and instance.template:
+            return ArgumentRefused(
+                NOT_ADMITTED, "runtime", "an instance has a template or a runtime of its own, not both"
+            )
+        filled = self._filled_form(instance, builtin)
+        if instance.terms is None or isinstance(filled, ArgumentRefused):
+            return filled
+        return self._with_terms(filled, instance.terms)
+
+    def _filled_form(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
+        if instance.runtime is not None:
+            return fill_own(self._allow_list, instance.runtime, builtin, self._kind, bool(instance.service))
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"
@@ -90,9 +125,34 @@ class Filler:
             return ArgumentRefused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
         return fill(template, instance.args or {}, builtin)
 
+    def _with_terms(self, filled: Filled, terms: JobTerms) -> Filled | ArgumentRefused:
+        """Returns the filled form with the way in which the job saves; a command must be admitted like any other."""
+        if terms.checkpoint_command and (not filled.confined or filled.image):
+            message = "only a job that runs a command of its own may save by a command"
+            return ArgumentRefused(NOT_ADMITTED, "checkpoint.command", message)
+        if terms.checkpoint_command:
+            refused = refused_command(self._allow_list, terms.checkpoint_command, self._kind)
+            if refused is not None:
+                return refused
+        if terms.checkpoint_signal and terms.checkpoint_signal not in SIGNALS:
+            allowed = ", ".join(SIGNALS)
+            return ArgumentRefused("out_of_range", "checkpoint.signal", f"{terms.checkpoint_signal} is not {allowed}")
+        return replace(
+            filled,
+            checkpoint_command=_runnable(terms.checkpoint_command) or filled.checkpoint_command,
+            checkpoint_signal=terms.checkpoint_signal or filled.checkpoint_signal,
+            checkpoint_seconds=min(terms.checkpoint_seconds, LONGEST_SAVE_SECONDS) or filled.checkpoint_seconds,
+        )
+
 
 def _reason_of(refused: ArgumentRefused) -> tuple[str, str]:
     """Returns the reason and message under which the control plane records the refusal."""
     if refused.reason == NO_TEMPLATE:
         return "refused_template", refused.message
+    if refused.reason == NOT_ADMITTED:
+        return NOT_ADMITTED, f"{refused.field}: {refused.message}"
     return "refused_arguments", f"{refused.field}: {refused.message} ({refused.reason})"
+
+
+def _runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.replace("{python}", sys.executable) for word in argv)

@@ -14,6 +14,7 @@ from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import HeldStart
 from agents.keeper.drivers import NodeDrivers
+from agents.keeper.exits import EXITED, ExitVerdict, JobExits
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
@@ -43,6 +44,7 @@ class Keeper:
         host: str = "127.0.0.1",
         clock: Callable[[], float] = clocks.seconds,
         workers: int = 4,
+        exits: JobExits | None = None,
     ) -> None:
         self._ledger = ledger
         self._drivers = drivers
@@ -58,8 +60,11 @@ class Keeper:
         self._situation = Situation()
         self._contact = False
         self._failures = Failures()
-        self._steps = Steps(ledger, drivers, filler, self._failures, self._runner, clock, self._wake.set)
-        self._reconciler = Reconciler(ledger, filler, self._failures, self._steps, incarnation, host)
+        self._exits = exits or JobExits()
+        self._steps = Steps(
+            ledger, drivers, filler, self._failures, self._runner, clock, self._wake.set, self._exits, self._units_of
+        )
+        self._reconciler = Reconciler(ledger, filler, self._failures, self._steps, incarnation, host, self._exits)
         self._held: tuple[HeldStart, ...] = ()
         self._silent_until = float("-inf")
 
@@ -92,6 +97,20 @@ class Keeper:
     def held(self) -> tuple[HeldStart, ...]:
         """The instances held back now, with the reasons."""
         return self._held
+
+    def logged_copies(self, instance: str) -> list[str]:
+        """Returns the processes of an instance whose output is kept, the newest last."""
+        gone = [ended.copy for ended in self._exits.ended if ended.instance == instance]
+        here = sorted((copy for copy in self.copies() if copy.instance == instance), key=lambda copy: copy.born)
+        return [*gone, *(copy.id for copy in here if copy.id not in gone)]
+
+    def exit_code(self, instance: str) -> int:
+        """Returns the exit code of a job's last process; -1 where there is none."""
+        return self._exits.code(instance)
+
+    def exits(self, instance: str) -> int:
+        """Returns how many of a job's processes ended by themselves since the start."""
+        return self._exits.count(instance)
 
     @property
     def handed_over(self) -> int:
@@ -199,12 +218,20 @@ class Keeper:
                 self._reconciler.establish(copy)
             if not self._drivers.runtime.alive(copy.running):
                 expected = copy.stage is Stage.DRAINING
-                reason = "" if expected else "exited"
-                if not expected:
+                reason = "" if expected else EXITED
+                is_over = bool(copy.wanted.job) and self._steps.note_job_exit(copy) is not ExitVerdict.AGAIN
+                if not expected and not is_over:
                     tail = self._drivers.runtime.log_tail(copy.id).strip().replace("\n", " | ")[-300:]
-                    self._failures.note(copy.wanted, "exited", f"it exited by itself: {tail}", now - copy.since, now)
+                    ready = float("inf") if self._exits.progressed(copy.instance) else now - copy.since
+                    self._failures.note(copy.wanted, EXITED, f"it exited by itself: {tail}", ready, now)
                     log.warning("%s exited by itself: %s", copy.id, tail)
                 self._ledger.record(copy.at(Stage.ENDING, now, reason))
+
+    def _units_of(self, copy: NodeCopy) -> float:
+        """Returns a job's units as it last reported them: in its file, or by a metric."""
+        files = self.filler.job_files(copy.wanted)
+        written = files.read() if files else None
+        return max(written.units if written else 0.0, self._exits.metered_units(copy.id))
 
     def _pass_gates(self, now: float) -> None:
         """Moves copies on once the gateway has acknowledged what they wait for."""

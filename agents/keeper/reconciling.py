@@ -11,6 +11,7 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import HeldStart, NodeConstraints, WantedInstance, decide
+from agents.keeper.exits import JobExits
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
@@ -42,11 +43,13 @@ class Reconciler:
         steps: Steps,
         incarnation: int,
         host: str,
+        exits: JobExits,
     ) -> None:
         self._ledger = ledger
         self._filler = filler
         self._failures = failures
         self._steps = steps
+        self._exits = exits
         self._incarnation = incarnation
         self._host = host
         self._established: dict[str, AssignedInstance] = {}
@@ -105,7 +108,7 @@ class Reconciler:
             fenced=situation.fenced,
             recycled=self._steps.recycled,
             refused=self._filler.refused(instances),
-            resting=self._failures.resting(instances, now),
+            resting={**self._failures.resting(instances, now), **self._exits.over(instances)},
             stopped_jobs=situation.stopped_jobs,
             contact=contact,
             established=self._established.keys(),
@@ -116,7 +119,7 @@ class Reconciler:
         by_id = {want.instance.id: want for want in wanted}
         for copy in copies:
             want = by_id.get(copy.instance)
-            if want is None or want.gpu != copy.gpu or want.instance == copy.wanted or not copy.rising:
+            if want is None or want.devices != copy.devices or want.instance == copy.wanted or not copy.rising:
                 continue
             if same_process_serves(copy, want.instance):
                 self._ledger.record(msgspec.structs.replace(copy, wanted=want.instance))
@@ -144,6 +147,7 @@ class Reconciler:
             largest_batch=largest_batch(wanted.instance),
             born=now,
             since=now,
+            gpus=wanted.gpus,
         )
         self._ledger.record(copy)
 
@@ -151,7 +155,7 @@ class Reconciler:
         """Stops a new copy whose hand-over holds a GPU above 100 SM% for too long, unless it may have requests."""
         copies = self._ledger.copies()
         for gpu in {copy.gpu for copy in copies if _is_new(copy)}:
-            on_gpu = [copy for copy in copies if copy.gpu == gpu]
+            on_gpu = [copy for copy in copies if gpu in copy.devices]
             if not over_full(on_gpu):
                 continue
             for copy in on_gpu:
@@ -168,7 +172,8 @@ def _wanted(assignment: Assignment, situation: Situation) -> list[WantedInstance
     """Returns the assigned instances on the GPUs that their indexes mean, without those on GPUs being drained."""
     found = []
     for instance in assignment.instances:
-        gpu = situation.gpus.get(instance.gpu)
-        if gpu is None or gpu.uuid not in situation.draining:
-            found.append(WantedInstance(instance, gpu.uuid if gpu else ""))
+        there = [situation.gpus.get(index) for index in instance.all_gpus]
+        uuids = tuple(gpu.uuid if gpu else "" for gpu in there)
+        if not situation.draining.intersection(uuids):
+            found.append(WantedInstance(instance, uuids[0], uuids if instance.is_wide else ()))
     return found

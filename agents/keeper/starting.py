@@ -8,6 +8,7 @@ import msgspec
 
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import CopyFailed, NodeDrivers
+from agents.keeper.job_files import JobFiles
 from agents.runtime import Launch, LaunchError
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.templates import Filled
@@ -26,6 +27,7 @@ class StartContext:
     filled: Filled
     gpu: GpuDevice
     token: str = field(default="", repr=False)  # of the copy
+    files: JobFiles | None = None  # of a job
 
 
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
@@ -47,27 +49,49 @@ def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> No
     try:
         running = next((found for found in drivers.runtime.find() if found.copy == copy.id), None)
         if running is None:
-            _make_exclusive(copy.gpu, drivers)
-            drivers.mps.start(copy.gpu)
+            limits = _take_whole(copy, drivers) if copy.gpus else _limits(context, drivers)
+            folders = () if copy.gpus else drivers.mps.folders(copy.gpu)
+            files = context.files
+            if files is not None:
+                confined = context.filled.confined
+                files.prepare(confined.user if confined else None)
             launch = Launch(
                 copy.id,
-                copy.gpu,
+                ",".join(copy.devices),
                 context.filled,
                 copy.port,
                 {
-                    **drivers.mps.environment(
-                        copy.gpu, copy.wanted.sm_percent / context.filled.processes, copy.wanted.memory_gib
-                    ),
+                    **limits,
                     PORT: str(copy.port),
                     METRICS_PORT: str(copy.metrics_port),
                     **({CONTROL: context.token} if context.token else {}),
+                    **(files.environment(copy.wanted) if files else {}),
                 },
-                (*map(str, drivers.mps.folders(copy.gpu)), *context.filled.folders),
+                (*map(str, folders), *context.filled.folders, *((str(files.folder),) if files else ())),
             )
             running = drivers.runtime.start(launch)
     except (LaunchError, DeviceError) as error:
         raise CopyFailed("not_started", str(error)) from error
+    except OSError as error:
+        raise CopyFailed("not_started", f"the folder for its saves cannot be used: {error}") from error
     return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
+
+
+def _limits(context: StartContext, drivers: NodeDrivers) -> dict[str, str]:
+    """Starts the GPU's MPS daemon, and returns what limits the copy there."""
+    copy = context.copy
+    _make_exclusive(copy.gpu, drivers)
+    drivers.mps.start(copy.gpu)
+    share = copy.wanted.sm_percent / context.filled.processes
+    return drivers.mps.environment(copy.gpu, share, copy.wanted.memory_gib)
+
+
+def _take_whole(copy: NodeCopy, drivers: NodeDrivers) -> dict[str, str]:
+    """Opens several GPUs to a copy that has them alone: without their MPS daemons, for any of its processes."""
+    for gpu in copy.gpus:
+        drivers.mps.stop(gpu)
+        _make_exclusive(gpu, drivers, wanted=False)
+    return {}
 
 
 def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
@@ -75,6 +99,8 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
     copy, filled = context.copy, context.filled
     assert copy.running is not None
     _must_run(context, drivers)
+    if copy.gpus or not filled.uses_gpu:  # whole GPUs have no limit that could be missing
+        return copy.at(Stage.WARMING, now)
     pids = drivers.runtime.pids(copy.running)
     if pids & drivers.mps.clients(copy.gpu):
         served = drivers.talk.served(copy.port, filled)
@@ -114,10 +140,10 @@ def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
 
 
-def _make_exclusive(gpu: str, drivers: NodeDrivers) -> None:
+def _make_exclusive(gpu: str, drivers: NodeDrivers, wanted: bool = True) -> None:
     """Makes the device exclusive to MPS, so that a client without the daemon fails instead of running unlimited."""
     try:
-        drivers.device.exclusive(gpu, True)
+        drivers.device.exclusive(gpu, wanted)
     except DeviceError as error:
         if error.trouble not in (Trouble.NOT_SUPPORTED, Trouble.NO_PERMISSION):
             raise

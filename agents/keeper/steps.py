@@ -11,10 +11,12 @@ from agents.keeper import starting as starting
 from agents.keeper import stopping as stopping
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
+from agents.keeper.exits import EXITED, ExitVerdict, JobExits
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.step_runner import Result, StepRunner, do_nothing
+from agents.runtime import LaunchError
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
@@ -39,6 +41,8 @@ class Steps:
         runner: StepRunner,
         clock: Callable[[], float],
         wake: Callable[[], None],
+        exits: JobExits,
+        units_of: Callable[[NodeCopy], float],
     ) -> None:
         self._ledger = ledger
         self._drivers = drivers
@@ -47,10 +51,13 @@ class Steps:
         self._runner = runner
         self._clock = clock
         self._wake = wake
+        self._exits = exits
+        self._units_of = units_of
         self._stepped: dict[str, float] = {}
         self._stuck: dict[str, str] = {}
         self._restart_errors: dict[str, str] = {}  # by GPU: why its MPS daemon does not start
         self._misses: dict[str, int] = {}
+        self._sent = stopping.SentSignals()
         self._tidied_at = float("-inf")
         self.freed: set[str] = set()  # copies whose process and memory are gone
         self.recycled: dict[str, str] = {}  # GPUs that every copy must leave, with the reason
@@ -73,8 +80,8 @@ class Steps:
                 # A warm-up may take a minute or hang: no other copy may wait for it.
                 self._runner.do(copy.id, lambda copy=copy: self._start(copy, gpus[copy.gpu]), waits=True)  # type: ignore[misc]
             elif copy.stage is Stage.ENDING and copy.id not in self.freed:
-                alone = copy.gpu in self.recycled and self._is_alone(copy)
-                self._runner.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]
+                alone = any(gpu in self.recycled for gpu in copy.devices) and self._is_alone(copy)
+                self._runner.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone), waits=True)  # type: ignore[misc]
             elif copy.stage is Stage.READY and now - self._stepped.get(copy.id, 0.0) >= CHECK_SECONDS:
                 self._runner.do(copy.id, lambda copy=copy: self._check(copy))  # type: ignore[misc]
             else:
@@ -84,13 +91,14 @@ class Steps:
             self._tidied_at = now
             self._runner.do("tidy", self._tidy)
         for gpu in list(self.recycled):
-            empty = not any(copy.gpu == gpu and copy.id not in self.freed for copy in self._ledger.copies())
+            empty = not any(gpu in copy.devices and copy.id not in self.freed for copy in self._ledger.copies())
             if empty and not self._runner.is_busy(gpu) and now - self._stepped.get(gpu, 0.0) > RESTART_SECONDS:
                 self._stepped[gpu] = now
                 self._runner.do(gpu, lambda gpu=gpu: self._restart_mps(gpu))  # type: ignore[misc]
 
     def _is_alone(self, copy: NodeCopy) -> bool:
-        others = [other for other in self._ledger.copies() if other.gpu == copy.gpu and other.id != copy.id]
+        mine = set(copy.devices)
+        others = [other for other in self._ledger.copies() if mine & set(other.devices) and other.id != copy.id]
         return all(other.id in self.freed or other.id in self._stuck for other in others)
 
     # Steps: they run on worker threads and return what is to be recorded.
@@ -98,7 +106,9 @@ class Steps:
     def _start(self, copy: NodeCopy, gpu: GpuDevice) -> Result:
         try:
             filled = self._filler.fill(copy)
-            context = starting.StartContext(copy, filled, gpu, self._filler.token(copy.id))
+            context = starting.StartContext(
+                copy, filled, gpu, self._filler.token(copy.id), self._filler.job_files(copy.wanted)
+            )
             further = starting.start_copy(context, self._drivers, self._clock())
         except CopyFailed as failure:
             reason, message = failure.reason, failure.message
@@ -112,7 +122,11 @@ class Steps:
 
     def _end(self, copy: NodeCopy, alone: bool) -> Result:
         try:
-            ended = stopping.stop_copy(copy, self._filler.filled(copy), self._drivers, self._clock(), alone)
+            filled, now = self._filler.filled(copy), self._clock()
+            ended = stopping.stop_copy(copy, filled, self._drivers, now, alone, self._sent)
+        except LaunchError as error:
+            log.warning("%s could not save by its command: %s", copy.id, error)
+            return do_nothing
         except ClientStuck as stuck:
             message = str(stuck)
 
@@ -124,7 +138,8 @@ class Steps:
         return (lambda: self.freed.add(copy.id)) if ended else do_nothing
 
     def _tidy(self) -> Result:
-        self._drivers.runtime.tidy({copy.id for copy in self._ledger.copies()})
+        kept = {ended.copy for ended in self._exits.ended}
+        self._drivers.runtime.tidy({copy.id for copy in self._ledger.copies()} | kept)
         return do_nothing
 
     def _check(self, copy: NodeCopy) -> Result:
@@ -132,7 +147,11 @@ class Steps:
         assert copy.running is not None
         filled = self._filler.filled(copy)
         try:
-            limited = bool(self._drivers.runtime.pids(copy.running) & self._drivers.mps.clients(copy.gpu))
+            limited = (
+                bool(copy.gpus)
+                or (filled is not None and not filled.uses_gpu)
+                or bool(self._drivers.runtime.pids(copy.running) & self._drivers.mps.clients(copy.gpu))
+            )
         except DeviceError as error:
             return self._trouble(copy, error)
         answers = filled is None or filled.health is None or self._drivers.talk.ask(copy.port, filled.health).ok
@@ -167,10 +186,24 @@ class Steps:
         if current is None or not current.rising:
             return
         ready = now - current.since if current.stage is Stage.READY else 0.0
+        if reason == EXITED and current.wanted.job and self.note_job_exit(current) is not ExitVerdict.AGAIN:
+            self._ledger.record(current.at(Stage.ENDING, now, EXITED, message))
+            return
         self._failures.note(current.wanted, reason, message, ready, now)
         log.warning("%s failed: %s: %s", copy.id, reason, message)
         routed = current.served and current.stage in (Stage.ROUTING, Stage.READY)
         self._ledger.record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
+
+    def note_job_exit(self, copy: NodeCopy) -> ExitVerdict:
+        """Judges how the process of a job has ended by itself."""
+        try:
+            code = self._drivers.runtime.exit_code(copy.running) if copy.running is not None else None
+        except LaunchError as error:
+            log.warning("the exit code of %s is unknown: %s", copy.id, error)
+            code = None
+        verdict = self._exits.note(copy.wanted, code, self._units_of(copy))
+        log.info("%s ended with exit code %s: %s", copy.id, "unknown" if code is None else code, verdict)
+        return verdict
 
     def _trouble(self, copy: NodeCopy, error: DeviceError) -> Result:
         if error.trouble in (Trouble.FAULT, Trouble.DOWN):
@@ -201,7 +234,10 @@ class Steps:
     def forget(self, copy: NodeCopy) -> None:
         """Drops all that is known of a copy that is gone."""
         self._filler.forget(copy.id)
+        if copy.wanted.job:
+            self._exits.note_gone(copy.instance, copy.id)
         self._stepped.pop(copy.id, None)
         self._misses.pop(copy.id, None)
         self._stuck.pop(copy.id, None)
+        self._sent.forget(copy.id)
         self.freed.discard(copy.id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agents.host.stopping import SAVE_SECONDS, TERM_SECONDS, StopSignal, due_signal
+from collections.abc import Callable
+
+from agents.host.stopping import TERM_SECONDS, StopSignal, due_signal
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import ClientStuck, NodeDrivers
 from agents.seams.device import DeviceError, Trouble
@@ -12,7 +14,29 @@ FREE_SECONDS = 10.0  # from the end of the process until its memory must be free
 NOTHING_HELD = (Trouble.DOWN, Trouble.FAULT, Trouble.LOST, Trouble.NO_DRIVER)  # no client there holds or loses anything
 
 
-def stop_copy(copy: NodeCopy, filled: Filled | None, drivers: NodeDrivers, now: float, alone: bool = False) -> bool:
+class SentSignals:
+    """The signals that copies got from this agent: a program that saves in its handler must not be interrupted."""
+
+    def __init__(self) -> None:
+        self._sent: set[tuple[str, str]] = set()
+
+    def once(self, copy: str, what: str, send: Callable[[], object]) -> None:
+        if (copy, what) not in self._sent:
+            send()
+            self._sent.add((copy, what))
+
+    def forget(self, copy: str) -> None:
+        self._sent = {(name, what) for name, what in self._sent if name != copy}
+
+
+def stop_copy(
+    copy: NodeCopy,
+    filled: Filled | None,
+    drivers: NodeDrivers,
+    now: float,
+    alone: bool = False,
+    sent: SentSignals | None = None,
+) -> bool:
     """Takes the next step to end the process; returns whether it has ended and its memory is free.
 
     Killing an MPS client with work in flight can harm all others. So it is drained first, then gets SIGTERM, then MPS
@@ -22,7 +46,9 @@ def stop_copy(copy: NodeCopy, filled: Filled | None, drivers: NodeDrivers, now: 
     running = copy.running
     if running is None:
         return True
+    sent = sent or SentSignals()
     patience = filled.drain_seconds if filled else 0.0
+    save_seconds = filled.checkpoint_seconds if filled else 0.0
     waited = now - copy.since
     pids = drivers.runtime.pids(running)
     if not drivers.runtime.alive(running):
@@ -31,16 +57,19 @@ def stop_copy(copy: NodeCopy, filled: Filled | None, drivers: NodeDrivers, now: 
                 _terminate(copy, pids, drivers)
             drivers.runtime.end(running, force=True)
             return False
-        return _is_free(copy, drivers, waited > patience + SAVE_SECONDS + TERM_SECONDS + FREE_SECONDS)
+        return _is_free(copy, drivers, waited > patience + save_seconds + TERM_SECONDS + FREE_SECONDS)
     if copy.served and filled and filled.drain and waited <= patience:
         drivers.talk.ask(copy.port, filled.drain)
         return False
+    if filled and filled.checkpoint_command and not copy.served:
+        sent.once(copy.id, "command", lambda: drivers.runtime.run_beside(running, filled, save_seconds))
     saves = filled.checkpoint_signal if filled and not copy.served else ""
-    match due_signal(waited - patience if copy.served else waited, saves, 0.0 if copy.served else patience):
+    asked = waited - patience if copy.served else waited
+    match due_signal(asked, saves, 0.0 if copy.served else patience, save_seconds):
         case StopSignal.SAVE:
-            drivers.runtime.tell(running, saves)
+            sent.once(copy.id, saves, lambda: drivers.runtime.tell(running, saves))
         case StopSignal.ASK:
-            drivers.runtime.end(running, force=False)
+            sent.once(copy.id, "ask", lambda: drivers.runtime.end(running, force=False))
         case StopSignal.MAKE:
             if not alone:
                 _terminate(copy, pids, drivers)
@@ -49,6 +78,8 @@ def stop_copy(copy: NodeCopy, filled: Filled | None, drivers: NodeDrivers, now: 
 
 
 def _terminate(copy: NodeCopy, pids: frozenset[int], drivers: NodeDrivers) -> None:
+    if copy.gpus:
+        return  # it has its GPUs alone: killing it harms no other
     try:
         for pid in sorted(pids & drivers.mps.clients(copy.gpu)):
             if not drivers.mps.terminate(copy.gpu, pid):
@@ -64,8 +95,8 @@ def _is_free(copy: NodeCopy, drivers: NodeDrivers, late: bool) -> bool:
     pid = copy.running.pid
     held = False
     try:
-        held = any(process.pid == pid for process in drivers.device.processes(copy.gpu))
-        held = held or pid in drivers.mps.clients(copy.gpu)
+        held = any(process.pid == pid for gpu in copy.devices for process in drivers.device.processes(gpu))
+        held = held or (not copy.gpus and pid in drivers.mps.clients(copy.gpu))
     except DeviceError as error:
         held = held or error.trouble not in NOTHING_HELD
     if held and late:

@@ -42,7 +42,7 @@ def adopt_copy(running: Running, assignment: Assignment | None, now: float) -> N
         return NodeCopy(
             id=running.copy,
             wanted=msgspec.structs.replace(wanted, sm_percent=share, memory_gib=held),
-            gpu=environment[DEVICE],
+            gpu=environment[DEVICE].partition(",")[0],
             stage=Stage.VERIFYING,
             port=int(environment[PORT]),
             metrics_port=int(environment.get(METRICS_PORT, "0")),

@@ -56,7 +56,7 @@ class DeviceWatch:
         self._stopping = threading.Event()
         self._assignment: Assignment | None = None
         self._draining: frozenset[str] = frozenset()
-        self._memory = MemoryGuard()
+        self._memory = MemoryGuard(counters.unsaved_seconds)
         self._measured: dict[str, float] = {}
         self.devices = DeviceReader(drivers, known, keep_known, states, energy)
         self.knobs = KnobWriter(drivers)
@@ -133,7 +133,7 @@ class DeviceWatch:
                 continue
             self._measured[uuid] = now
             processes: tuple[GpuProcess, ...] = ()
-            if any(copy.gpu == uuid for copy in copies):
+            if any(uuid in copy.devices for copy in copies):
                 with contextlib.suppress(DeviceError):
                     processes = self._drivers.device.processes(uuid)
             gpu, reading = self.devices.found[uuid], self.devices.readings.get(uuid)

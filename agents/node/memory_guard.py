@@ -18,7 +18,8 @@ WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
 class MemoryGuard:
     """Guards each GPU's memory, about once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, unsaved_seconds: Callable[[str, float], float] = lambda copy, now: 0.0) -> None:
+        self._unsaved_seconds = unsaved_seconds
         self._settings = MemorySettings()
         self._guards: dict[str, Guard] = {}
         self._room: dict[str, float] = {}
@@ -48,8 +49,12 @@ class MemoryGuard:
         """Decides for one GPU which jobs make room and which return."""
         device = DeviceMemory(gpu.memory_gib, reading.memory_used_gib if reading else None)
         measured = {process.pid: process.memory_gib for process in processes}
-        holders = [_holder(copy, measured, pids) for copy in copies if copy.gpu == gpu.uuid]
-        on_gpu = {instance.id: instance for instance in assignment.instances if instance.gpu == index}
+        holders = [
+            _holder(copy, measured, pids, self._unsaved_seconds(copy.id, now))
+            for copy in copies
+            if gpu.uuid in copy.devices
+        ]
+        on_gpu = {instance.id: instance for instance in assignment.instances if index in instance.all_gpus}
         waiting = {
             hold.instance for hold in held if hold.missing.reason in WAITING_FOR_ROOM and hold.missing.memory_gib
         }
@@ -62,7 +67,10 @@ class MemoryGuard:
 
 
 def _holder(
-    copy: NodeCopy, measured: Mapping[int, float | None], pids: Callable[[Running], Collection[int]]
+    copy: NodeCopy,
+    measured: Mapping[int, float | None],
+    pids: Callable[[Running], Collection[int]],
+    unsaved_seconds: float,
 ) -> MemoryHolder:
     wanted = copy.wanted
     return MemoryHolder(
@@ -71,6 +79,7 @@ def _holder(
         used_gib=_used_gib(measured, pids(copy.running)) if copy.running else 0.0,
         may_stop=bool(wanted.job) and wanted.preemptible,
         priority=wanted.priority,
+        unsaved_seconds=unsaved_seconds,
         leaving=copy.stage in (Stage.DRAINING, Stage.ENDING),
     )
 

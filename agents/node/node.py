@@ -6,14 +6,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from agents.contract.assignments import Assignment
+from agents.contract.logs import LogText, LogWanted
 from agents.contract.reports import COPY, Answer, Copy, Inventory, UsageInterval
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
-from agents.keeper.drivers import NodeDrivers
+from agents.keeper.exits import JobExits
 from agents.keeper.filler import Filler
 from agents.keeper.journal import Journal
 from agents.keeper.keeper import Keeper
@@ -21,9 +21,10 @@ from agents.keeper.ledger import CopyLedger
 from agents.keeper.routing import GatewayRoutes
 from agents.node import reporting
 from agents.node.adoption import adopt_copy, end_stranger
-from agents.node.copy_counters import CopyCounters, GatewayCounters
+from agents.node.copy_counters import CopyCounters
 from agents.node.device_watch import DeviceWatch
-from agents.node.reclaim_file import ReclaimFile
+from agents.node.parts import NodeParts as NodeParts
+from agents.node.printed import read_printed
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import NodeRecord, StateFolder
@@ -32,27 +33,12 @@ from agents.profiling.copy import is_measured
 from agents.profiling.seat import ProfilingSeat
 from agents.runtime import Running
 from agents.seams.device import DeviceError, GpuDevice
-from agents.seams.routes import Routes, StoredReports
-from agents.templates.reading import Template
 
 VERSION = "0.1.0"
 
 ENERGY_SECONDS = 60.0  # between two saves of the energy counts; a crash loses only estimates
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeParts:
-    """The parts that a node is built on."""
-
-    drivers: NodeDrivers
-    routes: Routes
-    templates: Mapping[str, Template]
-    counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
-    host: str = "127.0.0.1"  # where the gateway reaches the copies
-    followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
-    reclaim_file: ReclaimFile | None = None  # says when the cloud takes the node back
 
 
 class LocalNode:
@@ -73,13 +59,30 @@ class LocalNode:
         self._energy_kept_at = clock()
         self._record = folder.node_record()
         self._assignment: Assignment | None = None
-        self._filler = filler = Filler(around.templates, around.host, folder.control_key())
+        self._filler = filler = Filler(
+            around.templates,
+            around.host,
+            folder.control_key(),
+            around.allow_list,
+            around.runtime_kind,
+            around.checkpoints,
+        )
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
         routes = GatewayRoutes(around.routes, clock)
         self.ledger = CopyLedger(journal, date)
-        self.keeper = Keeper(self.ledger, around.drivers, routes, filler, incarnation, around.host, clock, workers)
         self.counters = CopyCounters(around.drivers.talk, filler, around.counters)
+        self.keeper = Keeper(
+            self.ledger,
+            around.drivers,
+            routes,
+            filler,
+            incarnation,
+            around.host,
+            clock,
+            workers,
+            JobExits(folder.path / "exits.json", self.counters.units),
+        )
         self.watch = DeviceWatch(
             around.drivers,
             self.keeper,
@@ -176,6 +179,10 @@ class LocalNode:
         self.strangers = tuple(running for running in self.strangers if running.copy not in known)
         return lines
 
+    def printed(self, wanted: LogWanted) -> LogText:
+        """Returns what an instance has printed since the place in the request, or its last lines."""
+        return read_printed(wanted, self.keeper.logged_copies(wanted.instance), self._around.drivers.runtime)
+
     def seat(self) -> ProfilingSeat:
         """Returns what a measurement on one of the GPUs needs."""
         return ProfilingSeat(self._around.drivers, self._filler, self._around.host, self._device, self._occupants)
@@ -189,13 +196,16 @@ class LocalNode:
         verdict = self.watch.devices.verdicts.get(uuid)
         if verdict is not None and verdict.fenced:
             return f"GPU {gpu} is fenced: {verdict.reason}"
-        there = {copy.instance for copy in self.keeper.copies() if copy.gpu == uuid}
+        there = {copy.instance for copy in self.keeper.copies() if uuid in copy.devices}
         if self._assignment is not None:
-            there |= {instance.id for instance in self._assignment.instances if instance.gpu == gpu}
+            there |= {instance.id for instance in self._assignment.instances if gpu in instance.all_gpus}
         return f"on GPU {gpu}: {', '.join(sorted(there))}" if there else ""
 
     def inventory(self) -> Inventory:
-        return reporting.inventory(self.watch.indexes, self.watch.devices.found, list(self._around.templates), VERSION)
+        around = self._around
+        admitted = around.allow_list.startable_by(around.runtime_kind)
+        found = self.watch.devices.found
+        return reporting.inventory(self.watch.indexes, found, list(around.templates), VERSION, admitted)
 
     def take_finished(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]] | None:
         """Returns the minute before this one, once."""
@@ -207,7 +217,7 @@ class LocalNode:
         watch, keeper, devices = self.watch, self.keeper, self.watch.devices
         index = {uuid: number for number, uuid in watch.indexes.items()}
         copies = [copy for copy in keeper.copies() if copy.gpu in index]
-        accounts = [reporting.usage(copy, index[copy.gpu]) for copy in self.ledger.accounts() if copy.gpu in index]
+        accounts = [interval for copy in self.ledger.accounts() for interval in reporting.usage(copy, index)]
         unknown = HealthVerdict("unknown")
         return ReportBody(
             gpus=tuple(
@@ -216,14 +226,19 @@ class LocalNode:
                 )
                 for number, uuid in sorted(watch.indexes.items())
             ),
-            instances=reporting.instance_minutes(minute, copies, index, totals, watch.knobs),
-            # The oldest first; the rest follows once these are acknowledged.
-            usage=tuple(interval for interval in accounts if interval is not None)[: reporting.MOST_USAGE],
-            copies=tuple(
-                reporting.reported_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy))
-                for copy in copies
+            instances=tuple(
+                line if line.service else reporting.with_exits(line, keeper.exits(line.id), keeper.exit_code(line.id))
+                for line in reporting.instance_minutes(minute, copies, index, totals, watch.knobs)
             ),
-            held_back=tuple(reporting.held_back(held) for held in keeper.held[: reporting.MOST_OF_A_KIND]),
+            # The oldest first; the rest follows once these are acknowledged.
+            usage=tuple(accounts)[: reporting.MOST_USAGE],
+            copies=tuple(
+                reporting.reported_copy(copy, index, self._around.host, keeper.in_force(copy)) for copy in copies
+            ),
+            held_back=tuple(
+                reporting.held_back(held, keeper.exit_code(held.instance))
+                for held in keeper.held[: reporting.MOST_OF_A_KIND]
+            ),
             excursions=watch.power.excursions,
             repartition=watch.power.repartition,
             reclaim_at=self.reclaim_at,
@@ -238,8 +253,9 @@ class LocalNode:
 
     def acknowledge(self, usage: Iterable[UsageInterval], dropped: Collection[str]) -> None:
         """Notes that the control plane has stored this usage, except `dropped`: it is not sent again."""
-        for interval in usage:
-            if f"usage {interval.id}" not in dropped:
+        refused = {reporting.copy_of(name.removeprefix("usage ")) for name in dropped if name.startswith("usage ")}
+        for interval in usage:  # of a copy on several GPUs the last one has the copy's own name
+            if interval.id not in refused:
                 self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
 
     def note_stored(self, copies: Collection[Copy], answer: Answer) -> None:

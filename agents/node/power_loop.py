@@ -58,7 +58,7 @@ class PowerLoop:
         for index, uuid in indexes.items():
             if uuid not in self._devices.present:
                 continue
-            copies_on_gpu = [copy for copy in copies if copy.gpu == uuid]
+            copies_on_gpu = [copy for copy in copies if uuid in copy.devices]
             move = self._turn_gpu(index, uuid, assigned.get(index, AssignedGpu(index)), copies_on_gpu, now)
             excursions += move.excursions
             if move.repartition:

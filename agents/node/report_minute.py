@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import GpuMinute, InstanceMinute
 from agents.keeper.copies import NodeCopy
 from agents.seams.device import GpuReading
@@ -91,6 +93,7 @@ class ReportMinute:
             )
             busy = _busy(now.served) - _busy(self._zero[copy.id].served if copy.id in self._zero else None)
             batches = _batches(now.served) - _batches(self._zero[copy.id].served if copy.id in self._zero else None)
+            tokens = _tokens(now.served, self._zero[copy.id].served if copy.id in self._zero else None)
             known = found.get(copy.instance)
             entry = InstanceMinute(
                 id=copy.instance,
@@ -108,7 +111,12 @@ class ReportMinute:
                 busy_seconds=max(0.0, busy) + (known.busy_seconds if known else 0.0),
                 source=now.source,
                 steps=(now.served.steps if now.served else None) or 0.0,
+                saved_steps=(now.served.saved_steps if now.served else None) or 0.0,
                 batches=max(0.0, batches) + (known.batches if known else 0.0),
+                tokens_in=tokens[0] + (known.tokens_in if known else 0),
+                tokens_out=tokens[1] + (known.tokens_out if known else 0),
+                paced=counted.paced + (known.paced if known else 0),
+                pace_late=counted.pace_late + (known.pace_late if known else 0),
             )
             found[copy.instance] = entry
         return found
@@ -124,7 +132,13 @@ def subtract_counters(now: Counters, then: Counters) -> Counters:
     ]
     while counts and not counts[-1]:
         counts.pop()
-    return Counters(now.requests - then.requests, max(0, now.errors - then.errors), tuple(counts))
+    return Counters(
+        now.requests - then.requests,
+        max(0, now.errors - then.errors),
+        tuple(counts),
+        max(0, now.paced - then.paced),
+        max(0, now.pace_late - then.pace_late),
+    )
 
 
 def add_counts(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
@@ -146,9 +160,29 @@ def percentile_ms(counts: tuple[int, ...], percentile: float, edges: Sequence[fl
     return None
 
 
+def within(counts: tuple[int, ...], limit_ms: float) -> float:
+    """Returns how many of a histogram's counts are within a limit, as if spread evenly in its bucket."""
+    edge = bisect_left(LATENCY_EDGES_MS, limit_ms)
+    whole = float(sum(counts[:edge]))
+    if edge >= len(counts) or edge >= len(LATENCY_EDGES_MS):
+        return whole
+    below = LATENCY_EDGES_MS[edge - 1] if edge else 0.0
+    return whole + counts[edge] * (limit_ms - below) / (LATENCY_EDGES_MS[edge] - below)
+
+
 def _busy(served: Served | None) -> float:
     return (served.busy_seconds if served else None) or 0.0
 
 
 def _batches(served: Served | None) -> float:
     return (served.batches if served else None) or 0.0
+
+
+def _tokens(now: Served | None, then: Served | None) -> tuple[int, int]:
+    """Returns the tokens in and out since; a copy that began again counts from 0."""
+    if now is None or now.tokens is None:
+        return 0, 0
+    before = then.tokens if then and then.tokens else None
+    if before is None or now.tokens.tokens_out < before.tokens_out:
+        return now.tokens.tokens_in, now.tokens.tokens_out
+    return max(0, now.tokens.tokens_in - before.tokens_in), now.tokens.tokens_out - before.tokens_out

@@ -8,9 +8,19 @@ from datetime import datetime
 
 import msgspec
 
+from agents.contract.admitted import AdmittedEntry
 from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.reports import (
+    OF_GPU,
+    Excursion,
+    GpuFacts,
+    GpuMinute,
+    HeldBack,
+    InstanceMinute,
+    Inventory,
+    UsageInterval,
+)
 from agents.contract.reports import Copy as SaidCopy
-from agents.contract.reports import Excursion, GpuFacts, GpuMinute, HeldBack, InstanceMinute, Inventory, UsageInterval
 from agents.keeper.copies import NodeCopy
 from agents.keeper.decide import HeldStart
 from agents.node.knob_writer import KnobState, KnobWriter
@@ -76,6 +86,11 @@ def instance_minutes(
     return tuple(found.values())
 
 
+def with_exits(line: InstanceMinute, exits: int, exit_code: int) -> InstanceMinute:
+    """Returns the entry of a job with the exits of its processes, if there were any."""
+    return msgspec.structs.replace(line, exits=exits, exit_code=exit_code) if exits else line
+
+
 def limit_figures(entry: InstanceMinute) -> InstanceMinute:
     """Limits every figure to what a report may hold, so that one lying copy does not invalidate the node's report."""
     counts = tuple(int(_inside(count)) for count in entry.latency_counts[: len(LATENCY_EDGES_MS) + 1])
@@ -88,6 +103,7 @@ def limit_figures(entry: InstanceMinute) -> InstanceMinute:
         queue_mean=_inside(entry.queue_mean),
         busy_seconds=_inside(entry.busy_seconds),
         steps=_inside(entry.steps),
+        saved_steps=_inside(entry.saved_steps),
         batches=_inside(entry.batches),
         measured={knob: _inside(value) for knob, value in entry.measured.items()} if entry.measured else None,
     )
@@ -97,11 +113,11 @@ def _inside(amount: float) -> float:
     return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
 
 
-def reported_copy(copy: NodeCopy, index: int, host: str, routed: bool) -> SaidCopy:
+def reported_copy(copy: NodeCopy, index: Mapping[str, int], host: str, routed: bool) -> SaidCopy:
     return SaidCopy(
         id=copy.id,
         instance=copy.instance,
-        gpu=index,
+        gpu=index[copy.gpu],
         stage=copy.stage,
         sm_percent=copy.wanted.sm_percent,
         memory_gib=copy.wanted.memory_gib,
@@ -109,30 +125,52 @@ def reported_copy(copy: NodeCopy, index: int, host: str, routed: bool) -> SaidCo
         routed=routed,
         reason=copy.reason,
         message=_sentence(copy.message),
+        gpus=tuple(index[gpu] for gpu in copy.gpus if gpu in index),
     )
 
 
-def held_back(held: HeldStart) -> HeldBack:
+def held_back(held: HeldStart, exit_code: int) -> HeldBack:
     lacks = held.missing
     return HeldBack(
-        held.instance, lacks.reason, _sentence(lacks.message), min(100.0, lacks.sm_percent), lacks.memory_gib
+        held.instance,
+        lacks.reason,
+        _sentence(lacks.message),
+        min(100.0, lacks.sm_percent),
+        lacks.memory_gib,
+        exit_code,
     )
 
 
-def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
-    """Returns the copy's usage that the control plane has not acknowledged; None if it has all."""
+def usage(copy: NodeCopy, indexes: Mapping[str, int]) -> tuple[UsageInterval, ...]:
+    """Returns the copy's usage that the control plane has not acknowledged: one interval for each of its GPUs.
+
+    The last is of the first GPU and has the copy's name: once it is acknowledged, so are those before it.
+    """
     if copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened"):
-        return None
+        return ()
+    if any(gpu not in indexes for gpu in copy.devices):
+        return ()
+    others = (_usage(copy, f"{copy.id}{OF_GPU}{indexes[gpu]}", gpu, indexes) for gpu in copy.devices[1:])
+    return (*others, _usage(copy, copy.id, copy.gpu, indexes))
+
+
+def copy_of(interval: str) -> str:
+    """Returns the name of the copy that a usage interval belongs to."""
+    return interval.partition(OF_GPU)[0]
+
+
+def _usage(copy: NodeCopy, name: str, gpu: str, indexes: Mapping[str, int]) -> UsageInterval:
+    assert copy.started_at is not None
     return UsageInterval(
-        id=copy.id,
+        id=name,
         instance=copy.instance,
-        gpu=index,
+        gpu=indexes[gpu],
         started_at=copy.started_at,
         ended_at=copy.ended_at,
         tenant=copy.wanted.tenant,
         service=copy.wanted.service,
         job=copy.wanted.job,
-        gpu_uuid=copy.gpu,
+        gpu_uuid=gpu,
         sm_percent=copy.wanted.sm_percent,
         memory_gib=copy.wanted.memory_gib,
         dedicated=copy.wanted.dedicated,
@@ -142,7 +180,11 @@ def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
 
 
 def inventory(
-    indexes: Mapping[int, str], found: Mapping[str, GpuDevice], templates: Sequence[str], version: str
+    indexes: Mapping[int, str],
+    found: Mapping[str, GpuDevice],
+    templates: Sequence[str],
+    version: str,
+    admitted: Sequence[AdmittedEntry] = (),
 ) -> Inventory:
     facts = tuple(
         GpuFacts(
@@ -156,7 +198,7 @@ def inventory(
         for index, uuid in sorted(indexes.items())
         if uuid in found
     )
-    return Inventory(facts, tuple(sorted(templates)), version)
+    return Inventory(facts, tuple(sorted(templates)), version, admitted=tuple(admitted))
 
 
 def _both(knobs: Mapping[str, KnobState | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from agents.admission.reading import AllowList, read_allow_list, user_fault
 from agents.gateway.followers import FOLLOWED, Followers
 from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
-from agents.node.node import NodeParts
+from agents.node.parts import NodeParts
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
@@ -21,6 +22,7 @@ from agents.seams.routes import Acknowledged, Route, Routes, RouteState
 from agents.seams.traffic import Counters
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import MODELS, read_usable
+from agents.templates.strict_file import FileRefused
 
 if TYPE_CHECKING:
     from agents.runtime.core_groups import CoreGroups
@@ -46,6 +48,7 @@ class AgentOptions:
     gateway_token_file: str = ""
     gateway_ca_file: str = ""  # certificates to trust, PEM
     templates: Path | None = None  # the node's own, in addition to the shipped ones
+    allow_list: Path | None = None  # of users' own images and commands; None: none is admitted
     models: Path = MODELS
     helper: str = ""  # socket of the root helper; empty: the agent writes to the devices itself
     host: str = "127.0.0.1"  # where the gateway reaches the copies
@@ -68,10 +71,39 @@ def open_node(options: AgentOptions) -> NodeParts:
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
-    drivers = NodeDrivers(device, mps, _runtime(options, groups), TcpCopyClient(options.host))
+    allow_list = _allow_list(options)
+    drivers = NodeDrivers(device, mps, _runtime(options, groups, allow_list.user), TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
+    checkpoints = options.models.resolve().parent / "checkpoints"
     reclaim_file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
-    return NodeParts(drivers, routes, templates, counters, options.host, followers, reclaim_file)
+    return NodeParts(
+        drivers,
+        routes,
+        templates,
+        counters,
+        options.host,
+        followers,
+        reclaim_file,
+        allow_list,
+        options.runtime,
+        checkpoints,
+    )
+
+
+def _allow_list(options: AgentOptions) -> AllowList:
+    """Returns what the node admits of users' own runtimes; with any fault in its file, nothing."""
+    if options.allow_list is None:
+        return AllowList()
+    try:
+        found = read_allow_list(options.allow_list)
+    except FileRefused as error:
+        for fault in error.faults:
+            log.error("the allow-list admits nothing: %s", fault)
+        return AllowList()
+    if fault := user_fault(found, under_mps=options.device != "cores"):
+        log.error("the allow-list admits nothing: %s: %s", options.allow_list, fault)
+        return AllowList()
+    return found
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:
@@ -114,14 +146,14 @@ def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
     return CoresDevice(groups, cores, options.folder), CoreShares(groups, cores)
 
 
-def _runtime(options: AgentOptions, groups: CoreGroups | None) -> CopyRuntime:
+def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None) -> CopyRuntime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
         return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
     from agents.runtime.process import ProcessRuntime
 
-    return ProcessRuntime(options.folder / "copies", groups or True)
+    return ProcessRuntime(options.folder / "copies", groups or True, users=() if user is None else (user,))
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:

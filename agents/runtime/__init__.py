@@ -11,7 +11,7 @@ from agents.templates import Filled
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One copy of an instance to start. `copy` is its permanent name; `gpu` is a UUID."""
+    """One copy of an instance to start. `copy` is its permanent name; `gpu` is a UUID, or several with commas."""
 
     copy: str
     gpu: str
@@ -62,8 +62,17 @@ class CopyRuntime(Protocol):
     def tell(self, running: Running, signal_name: str) -> None:
         """Sends a template's own signal (SIGUSR1, ...) to the copy's main process. Nothing when it is gone."""
 
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        """Runs the command that saves a copy, with the copy's environment; returns whether it ended with 0 in time."""
+
+    def exit_code(self, running: Running) -> int | None:
+        """Returns the code that the ended process left; 128 and its number for a signal. None where it is unknown."""
+
     def log_tail(self, copy: str) -> str:
         """Returns the last lines that it printed, which explain a failed start."""
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        """Returns whole lines that it printed from `offset` on (None: the last ones), and the offset after them."""
 
     def tidy(self, copies: Collection[str]) -> None:
         """Bounds what copies leave behind: cuts logs, and deletes those of copies not named."""

@@ -20,7 +20,8 @@ from typing import Any
 
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
-from agents.runtime.logs import strip_controls
+from agents.runtime.logs import strip_controls, whole_lines
+from agents.templates import Confined, Filled
 
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
@@ -29,6 +30,7 @@ _MOST_PIDS = 8192
 _SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
 _LOG = {"max-size": "1m", "max-file": "2"}
 _TAIL_LINES = 50
+_MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _GONE = (404, 409)  # no such container; not running
 
 
@@ -96,12 +98,30 @@ class DockerRuntime:
             with self._engine(running.copy) as engine:
                 _unless_gone(lambda: engine.kill(running.container, signal=signal_name))
 
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        return False  # templates with an image have no such command: a container is not entered
+
+    def exit_code(self, running: Running) -> int | None:
+        with self._engine(running.copy) as engine:
+            found = self._inspect(engine, self._name(running.copy))
+            return None if found is None or found["State"]["Running"] else int(found["State"]["ExitCode"]) & 0xFF
+
     def log_tail(self, copy: str) -> str:
         try:
             with self._engine(copy) as engine:
                 return strip_controls(engine.logs(self._name(copy), tail=_TAIL_LINES))
         except LaunchError:
             return ""
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        try:
+            with self._engine(copy) as engine:
+                whole: bytes = engine.logs(self._name(copy))  # the Engine keeps two files of a mebibyte
+        except LaunchError:
+            return b"", offset or 0
+        begins = max(0, len(whole) - most_bytes) if offset is None else offset if offset <= len(whole) else 0
+        part = whole_lines(whole[begins : begins + most_bytes], most_bytes)
+        return part, begins + len(part)
 
     def tidy(self, copies: Collection[str]) -> None:
         """Removes containers that have ended, with their logs; the Engine bounds the others."""
@@ -114,10 +134,50 @@ class DockerRuntime:
         if self._opened is not None:
             self._opened.close()
 
+    def _own_config(self, engine: Any, launch: Launch, confined: Confined) -> Any:
+        """Returns the configuration of a user's own image: a network of its own, of which one port is published."""
+        from docker.types import DeviceRequest, LogConfig, Ulimit
+
+        device = DeviceRequest(device_ids=launch.gpu.split(","), capabilities=[["gpu"]])
+        own = set(launch.filled.folders)
+        host = engine.create_host_config(
+            binds=[folder if folder in own else _bound(folder) for folder in launch.folders],
+            cap_drop=["ALL"],
+            device_requests=[device] if launch.gpu and self._gpus else None,
+            init=True,
+            ipc_mode="host" if _MPS_PIPES in launch.limits else "private",  # MPS needs one /dev/shm
+            log_config=LogConfig(type="json-file", config=_LOG),
+            network_mode="bridge",
+            oom_score_adj=launch.oom_score,
+            pids_limit=_MOST_PIDS,
+            port_bindings={confined.port: (confined.host, launch.port)} if launch.port else None,
+            privileged=False,
+            read_only=True,
+            security_opt=["no-new-privileges"],  # and the Engine's own filter of system calls
+            tmpfs=_SCRATCH,
+            ulimits=[Ulimit(name="core", soft=0, hard=0)],
+        )
+        marks = {"GPUWRIGHT_COPY": launch.copy, "GPUWRIGHT_FOLDER": self._folder}
+        if launch.gpu and self._gpus:
+            marks["CUDA_VISIBLE_DEVICES"] = launch.gpu
+        environment = dict(launch.filled.environment) | dict(confined.secrets) | marks | dict(launch.limits)
+        return engine.create_container_config(
+            image=launch.filled.image,
+            command=list(launch.filled.argv),
+            environment=environment,
+            host_config=host,
+            labels={_COPY: launch.copy, _FOLDER: self._folder},
+            ports=[confined.port] if launch.port else None,
+            user=f"{confined.user}:{confined.user}" if confined.user is not None else self._user,
+        )
+
     def _config(self, engine: Any, launch: Launch) -> Any:
         from docker.types import DeviceRequest, LogConfig, Ulimit
 
-        device = DeviceRequest(device_ids=[launch.gpu], capabilities=[["gpu"]])
+        confined = launch.filled.confined
+        if confined is not None:
+            return self._own_config(engine, launch, confined)
+        device = DeviceRequest(device_ids=launch.gpu.split(","), capabilities=[["gpu"]])
         host = engine.create_host_config(
             binds=[_bound(folder) for folder in launch.folders],
             cap_drop=["ALL"],

@@ -52,6 +52,27 @@ class Logs:
                     text = _last(part, _TAIL_BYTES - len(text)) + text
         return strip_controls(text)
 
+    def read(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        """Returns whole lines from an offset of the file on (None: the last ones), and the offset after them.
+
+        A file that was cut since is read from its beginning.
+        """
+        try:
+            path = self.path(copy)
+            with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                if offset is None and size < most_bytes:
+                    file.seek(0)
+                    current = whole_lines(file.read(most_bytes), most_bytes)
+                    earlier = _last(path.with_name(path.name + ".1"), most_bytes - len(current))
+                    return earlier + current, len(current)
+                begins = size - most_bytes if offset is None else offset if offset <= size else 0
+                file.seek(begins)
+                part = whole_lines(file.read(most_bytes), most_bytes)
+                return part, begins + len(part)
+        except (OSError, ValueError):
+            return b"", offset or 0
+
     def tidy(self, copies: Collection[str]) -> None:
         """Cuts long logs, and deletes those of all other copies."""
         with os.scandir(self._folder) as entries:
@@ -62,6 +83,18 @@ class Logs:
                     path.unlink(missing_ok=True)
                 elif path.suffix == ".log" and entry.stat(follow_symlinks=False).st_size > self._largest_bytes:
                     _cut(path, self._largest_bytes)
+
+
+def whole_lines(text: bytes, most_bytes: int) -> bytes:
+    """Returns the text up to its last line feed; a line that fills all the room is cut."""
+    end = text.rfind(b"\n") + 1
+    return text[:end] if end or len(text) < most_bytes else text
+
+
+def plain_lines(text: bytes) -> str:
+    """Returns lines as they were printed, without terminal control sequences."""
+    printed = text.decode(errors="replace")
+    return "".join(letter for letter in printed if letter in "\n\t" or letter.isprintable())
 
 
 def strip_controls(text: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -48,14 +48,14 @@ def read_process(pid: int) -> ProcessInfo | None:
     return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
 
 
-def own_pids() -> Iterator[int]:
-    """Returns the PIDs of this user's processes."""
-    user = os.geteuid()
+def own_pids(users: Collection[int] = ()) -> Iterator[int]:
+    """Returns the PIDs of this user's processes, and of those of other users whom copies run as."""
+    wanted = {os.geteuid(), *users}
     with os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdecimal():
                 with suppress(OSError):
-                    if entry.stat().st_uid == user:
+                    if entry.stat().st_uid in wanted:
                         yield int(entry.name)
 
 
@@ -66,6 +66,13 @@ def read_variable(pid: int, name: str) -> str:
         if line.startswith(wanted):
             return line[len(wanted) :].decode(errors="replace")
     return ""
+
+
+def read_environment(pid: int) -> dict[str, str]:
+    """Returns the environment that a process was started with."""
+    lines = read(f"/proc/{pid}/environ").split(b"\0")
+    pairs = (line.decode(errors="surrogateescape").partition("=") for line in lines if b"=" in line)
+    return {name: value for name, _, value in pairs}
 
 
 def output_files(pid: int) -> Iterator[str]:

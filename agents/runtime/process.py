@@ -13,13 +13,14 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.cgroups import Cgroups, kill, members
 from agents.runtime.logs import LARGEST_BYTES, Logs
+from agents.templates import Filled
 
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 _LAUNCH_SECONDS = 30.0  # on a machine whose disk hangs
@@ -32,13 +33,21 @@ _NAME = re.compile(r"[!-~]{1,200}")
 class ProcessRuntime:
     """Copies that belong to one folder. Agents with different folders do not see each other's."""
 
-    def __init__(self, folder: Path, cgroups: bool | Cgroups = True, largest_log_bytes: int = LARGEST_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cgroups: bool | Cgroups = True,
+        largest_log_bytes: int = LARGEST_BYTES,
+        users: Collection[int] = (),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder.resolve()
         self._logs = Logs(self._folder / "logs", largest_log_bytes)
         self._cgroups = cgroups if isinstance(cgroups, Cgroups) else Cgroups(self._folder, cgroups)
+        self._users = frozenset(users)  # besides its own: whom users' commands run as
         self._boot_id = boot_id()
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
+        self._codes: dict[str, int] = {}  # of copies that ended while this agent ran
 
     def start(self, launch: Launch) -> Running:
         environment = self._environment(launch)
@@ -46,19 +55,10 @@ class ProcessRuntime:
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
             log = self._logs.open(launch.copy)
-            marks = (str(write_end), *self._cgroups.make(launch.copy, launch.limits), str(launch.oom_score))
+            groups = self._cgroups.make(launch.copy, launch.limits)
+            marks = (str(write_end), *groups, str(launch.oom_score), _confinement(launch.filled))
             try:
-                child = subprocess.Popen(
-                    [sys.executable, "-I", "-S", _LAUNCHER, *marks, *argv],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    cwd="/",
-                    umask=0o077,
-                    start_new_session=True,
-                    pass_fds=(write_end,),
-                )
+                child = _launched([*marks, *argv], environment, log, write_end)
             finally:
                 os.close(log)
                 os.close(write_end)
@@ -69,7 +69,8 @@ class ProcessRuntime:
         finally:
             os.close(read_end)
             self._cgroups.entered(launch.copy)
-        self._children[child.pid] = child
+        self._codes.pop(launch.copy, None)
+        self._children[child.pid] = (launch.copy, child)
         if process is None or why_not:  # never None: a child that is not reaped keeps its entry
             os.killpg(child.pid, signal.SIGKILL)
             raise LaunchError(f"{launch.copy}: {why_not}")
@@ -110,12 +111,43 @@ class ProcessRuntime:
     def tell(self, running: Running, signal_name: str) -> None:
         self._send(running, signal.Signals[signal_name])
 
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        if not self.alive(running):
+            return False
+        environment = _inherited(proc.read_environment(running.pid), filled)
+        group = self._cgroups.of(running.pid, running.copy)
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        log = self._logs.open(running.copy)
+        marks = (str(write_end), str(group or ""), "", "0", _confinement(filled))
+        try:
+            argv = _resolved(filled.checkpoint_command, environment.get("PATH", _SYSTEM_PATH))
+            child = _launched([*marks, *argv], environment, log, write_end)
+        except OSError as error:
+            raise LaunchError(f"{running.copy}: {error}") from error
+        finally:
+            for descriptor in (log, read_end, write_end):
+                os.close(descriptor)
+        try:
+            return child.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return False
+
+    def exit_code(self, running: Running) -> int | None:
+        self._reap()
+        return self._codes.get(running.copy)
+
     def log_tail(self, copy: str) -> str:
         return self._logs.tail(copy)
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        return self._logs.read(copy, offset, most_bytes)
 
     def tidy(self, copies: Collection[str]) -> None:
         self._reap()
         self._logs.tidy(copies)
+        self._codes = {copy: code for copy, code in self._codes.items() if copy in copies}
         self._cgroups.tidy()  # including copies that an earlier agent started
 
     def _environment(self, launch: Launch) -> dict[str, str]:
@@ -124,7 +156,9 @@ class ProcessRuntime:
         ours = {_COPY: launch.copy, _FOLDER: str(self._folder)}
         if launch.gpu:
             ours["CUDA_VISIBLE_DEVICES"] = launch.gpu
-        return plain | dict(launch.filled.environment) | ours | dict(launch.limits)
+        confined = launch.filled.confined
+        secrets = dict(confined.secrets) if confined else {}
+        return plain | dict(launch.filled.environment) | secrets | ours | dict(launch.limits)
 
     def _send(self, running: Running, number: signal.Signals) -> None:
         if running.boot_id == self._boot_id:
@@ -158,7 +192,7 @@ class ProcessRuntime:
 
     def _marked(self) -> list[tuple[str, proc.ProcessInfo]]:
         found = []
-        for pid in proc.own_pids():
+        for pid in proc.own_pids(self._users):
             copy = self._copy_of(pid)
             process = proc.read_process(pid) if copy else None
             if process and not process.zombie:
@@ -175,11 +209,47 @@ class ProcessRuntime:
 
     def _reap(self) -> None:
         """Reaps only our own children, by PID, so that no one else's wait is disturbed."""
-        ended = [pid for pid, child in list(self._children.items()) if child.poll() is not None]
-        for pid in ended:
+        ended = [(pid, *found) for pid, found in list(self._children.items()) if found[1].poll() is not None]
+        for pid, copy, child in ended:
+            self._codes[copy] = child.returncode if child.returncode >= 0 else 128 - child.returncode
             self._children.pop(pid, None)
         if ended:
             self._cgroups.tidy()
+
+
+def _launched(
+    words: Sequence[str], environment: Mapping[str, str], log: int, write_end: int
+) -> subprocess.Popen[bytes]:
+    """Starts the launcher in a session of its own: it prepares the process, then becomes the command."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", _LAUNCHER, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environment,
+        cwd="/",
+        umask=0o077,
+        start_new_session=True,
+        pass_fds=(write_end,),
+    )
+
+
+def _confinement(filled: Filled) -> str:
+    """Returns whom the copy runs as, for the launcher: empty for a template, - for a user's command as this user."""
+    confined = filled.confined
+    if confined is None:
+        return ""
+    return "-" if confined.user is None else str(confined.user)
+
+
+def _inherited(environment: Mapping[str, str], filled: Filled) -> dict[str, str]:
+    """Returns what the command that saves inherits. A user's own copy may have changed its environment since its start,
+    and the launcher still has the agent's rights: so only names that the copy was started with."""
+    if filled.confined is None:
+        return dict(environment)
+    given = filled.environment.keys() | filled.confined.secrets.keys() | {"PATH", "LANG"}
+    ours = ("GPUWRIGHT_", "CUDA_")
+    return {name: value for name, value in environment.items() if name in given or name.startswith(ours)}
 
 
 def _order(process: proc.ProcessInfo) -> tuple[bool, int, int]:

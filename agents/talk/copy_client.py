@@ -51,6 +51,9 @@ class TcpCopyClient:
         path, body = _filled(probe.path, values), _filled(probe.body, values)
         address = (self._host, probe.port or port)
         try:
+            if probe.method == "CONNECT":
+                socket.create_connection(address, timeout=probe.seconds).close()
+                return CopyReply(True, 200)
             return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds, probe.token)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])

@@ -1,4 +1,4 @@
-"""Reads the Prometheus metrics of model servers: gpuwright-serve, Triton and vLLM.
+"""Reads the Prometheus metrics of model servers: gpuwright-serve, Triton, vLLM, SGLang and TGI.
 
 A value that is not a finite number of at least 0 is dropped and counted, and so is an unreadable line; the rest is
 used. Only lines with known metric names are parsed: vLLM exposes thousands of others.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from agents.seams.traffic import Counters, Served
 from agents.talk.prometheus_text import Samples, histogram, read, total
+from agents.talk.token_servers import SGLANG, TGI, VLLM, read_sglang, read_tgi, read_vllm
 
 
 def served_of(kind: str, text: bytes) -> Served | None:
@@ -19,6 +20,12 @@ def served_of(kind: str, text: bytes) -> Served | None:
         return None
     samples, dropped = read(text, names)
     return READERS[kind](samples, dropped)
+
+
+def job_served(text: bytes, units: str, saved: str) -> Served:
+    """Returns the progress of a job from the metrics that its manifest names; `saved` may be empty."""
+    samples, dropped = read(text, frozenset(filter(None, (units, saved))))
+    return Served(Counters(), steps=total(samples, units), saved_steps=total(samples, saved), dropped=dropped)
 
 
 def _gpuwright(samples: Samples, dropped: int) -> Served:
@@ -42,6 +49,7 @@ def _gpuwright(samples: Samples, dropped: int) -> Served:
         batch=_whole(total(samples, "gpuwright_serve_batch_limit")),
         batch_timeout_ms=_scaled(total(samples, "gpuwright_serve_batch_timeout_seconds"), 1000.0),
         steps=total(samples, "gpuwright_train_steps_total"),
+        saved_steps=total(samples, "gpuwright_train_saved_steps"),
         batches=batches,
         dropped=dropped + odd,
     )
@@ -64,19 +72,6 @@ def _triton(samples: Samples, dropped: int) -> Served:
     )
 
 
-def _vllm(samples: Samples, dropped: int) -> Served:
-    """Reads vLLM's counts. It batches continuously, so its batch is what runs now; aborted requests are errors."""
-    latency, odd = histogram(samples, "vllm:e2e_request_latency_seconds", 1000.0)
-    finished = samples.get("vllm:request_success_total", [])
-    failed = sum(value for labels, value in finished if labels.get("finished_reason") in ("abort", "error"))
-    return Served(
-        Counters(int(sum(value for _, value in finished)), int(failed), latency),
-        batch_mean=total(samples, "vllm:num_requests_running"),
-        queue=total(samples, "vllm:num_requests_waiting"),
-        dropped=dropped + odd,
-    )
-
-
 def _either(samples: Samples, figure: str) -> float | None:
     """Returns a figure of a server or, if there is none, of a job."""
     served = total(samples, f"gpuwright_serve_{figure}")
@@ -95,7 +90,7 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-READERS = {"gpuwright": _gpuwright, "triton": _triton, "vllm": _vllm}
+READERS = {"gpuwright": _gpuwright, "triton": _triton, "vllm": read_vllm, "sglang": read_sglang, "tgi": read_tgi}
 WANTED: Mapping[str, frozenset[str]] = {
     "gpuwright": frozenset(
         f"gpuwright_{name}"
@@ -112,6 +107,7 @@ WANTED: Mapping[str, frozenset[str]] = {
             "serve_batch_limit",
             "serve_batch_timeout_seconds",
             "train_steps_total",
+            "train_saved_steps",
             "train_sm_count",
             "train_memory_bytes",
         )
@@ -127,13 +123,7 @@ WANTED: Mapping[str, frozenset[str]] = {
             "first_response_histogram_ms_bucket",
         )
     ),
-    "vllm": frozenset(
-        f"vllm:{name}"
-        for name in (
-            "e2e_request_latency_seconds_bucket",
-            "request_success_total",
-            "num_requests_running",
-            "num_requests_waiting",
-        )
-    ),
+    "vllm": VLLM,
+    "sglang": SGLANG,
+    "tgi": TGI,
 }

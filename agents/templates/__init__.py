@@ -24,6 +24,16 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Confined:
+    """How a user's own program is kept apart from its node, beyond what holds for every copy."""
+
+    user: int | None = None  # None: the agent's own, where the agent is not root
+    host: str = "127.0.0.1"  # where a container's port is published
+    port: int = 0  # the port inside a container
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # variable -> value
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """A template with its placeholders filled, ready to start."""
 
@@ -39,7 +49,11 @@ class Filled:
     metrics: Probe | None = None
     metrics_kind: str = ""  # gpuwright, triton, vllm
     checkpoint_signal: str = ""  # of a job: makes it save its state and exit
+    checkpoint_command: tuple[str, ...] = ()  # of a job: saves its state beside it; runs before the signal
+    checkpoint_seconds: float = 10.0  # that saving may take
+    uses_gpu: bool = True  # False: it opens no device, so it is no client of MPS
     processes: int = 1  # of one server: the SM limit applies to each, so it is divided
     start_seconds: float = 120.0
     drain_seconds: float = 60.0
+    confined: Confined | None = None  # of a user's own image or command
     folders: tuple[str, ...] = ()  # roots of its paths, which a container must see; `:ro` at the end: read-only

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import quote
 
+from agents.contract.runtimes import FILLED
 from agents.templates import Filled, Probe, format_number
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
-from agents.templates.reading import BUILTINS, LIVE, PLACEHOLDER, Template
+from agents.templates.reading import LIVE, PLACEHOLDER, Template
 
 _SNAKE = {"batchTimeoutMs": "batch_timeout_ms"}  # in camel case, as setBatch spells it
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -31,14 +32,15 @@ class Builtin:
     """The values that the agent itself fills in."""
 
     copy: str
-    gpu: str  # UUID
+    gpu: str  # UUID; of several GPUs, with commas
     port: int = 0
     metrics_port: int = 0  # for templates whose metrics have their own port
     host: str = "127.0.0.1"  # the port it listens on
     batch: int = 1
     max_batch: int = 0  # the batch that its memory is sized for; 0: `batch`
     batch_timeout_ms: float = 0.0
-    memory_gib: float = 0.0
+    memory_gib: float = 0.0  # on each GPU
+    gpu_count: int = 1
     token: str = field(default="", repr=False)  # for requests that control the copy
 
     def words(self) -> dict[str, str]:
@@ -51,6 +53,7 @@ class Builtin:
             "maxBatch": str(max(self.batch, self.max_batch)),
             "batchTimeoutMs": format_number(self.batch_timeout_ms),
             "gpu": self.gpu,
+            "gpuCount": str(self.gpu_count),
             "memoryGib": format_number(self.memory_gib),
             "copy": self.copy,
         }
@@ -102,6 +105,11 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
         metrics=_metrics(form.metrics, builtin),
         metrics_kind=form.metrics.kind if form.metrics else "",
         checkpoint_signal=form.checkpoint_signal,
+        checkpoint_command=tuple(
+            PLACEHOLDER.sub(lambda found: words[found[1]], word) for word in form.checkpoint_command
+        ),
+        checkpoint_seconds=form.checkpoint_seconds,
+        uses_gpu=form.uses_gpu,
         processes=form.processes,
         start_seconds=form.start_seconds,
         drain_seconds=form.drain_seconds,
@@ -111,7 +119,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
 
 def _unknown(template: Template, name: str) -> ArgumentRefused:
     allowed = ", ".join(sorted(template.form.args)) or "none"
-    why = "is filled in by the agent" if name in BUILTINS else "is not one of its arguments"
+    why = "is filled in by the agent" if name in FILLED else "is not one of its arguments"
     return ArgumentRefused(
         "unknown_argument", _shown(name), f"{template.name}: {_shown(name)} {why}; it takes {allowed}"[:500]
     )

@@ -64,7 +64,7 @@ class ProbeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
 class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The place and the format of the copy's own counts."""
 
-    kind: Literal["gpuwright", "triton", "vllm"]
+    kind: Literal["gpuwright", "triton", "vllm", "sglang", "tgi"]
     path: Annotated[str, Meta(max_length=500, pattern=r"^/[!-z~]*$(?!\n)")] = "/metrics"
     port: Literal["port", "metricsPort"] = "port"
     seconds: Seconds = 2.0
@@ -85,6 +85,9 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     example: ProbeForm | None = None
     metrics: MetricsForm | None = None
     checkpoint_signal: Literal["", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
+    checkpoint_command: Annotated[tuple[Words, ...], Meta(max_length=100)] = ()
+    checkpoint_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    uses_gpu: bool = True  # false: it opens no device, so it is no client of MPS
     processes: Annotated[int, Meta(ge=1, le=64)] = 1
     start_seconds: Seconds = 120.0
     drain_seconds: Seconds = 60.0

@@ -6,25 +6,19 @@ written, or that has a field unknown to this agent, is an error and not a warnin
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from agents.contract.runtimes import FILLED
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, NumberArg, PathArg, ProbeForm, TemplateForm, TextArg
+from agents.templates.strict_file import FileRefused, load_yaml, read_text, refuse_if_others_write
 
 SHIPPED = Path(__file__).parent
 MODELS = Path("/var/lib/gpuwright/models")
-MOST_BYTES = 64 * 1024
-# Filled in by the agent, and never by an assignment.
-BUILTINS = frozenset(
-    {"python", "host", "port", "metricsPort", "batch", "maxBatch", "batchTimeoutMs", "gpu", "memoryGib", "copy"}
-)
 LIVE = frozenset({"batch", "batchTimeoutMs"})  # filled in at each use of setBatch
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -32,12 +26,8 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OURS = re.compile(r"CUDA_MPS_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|LD_PRELOAD|LD_AUDIT")
 
 
-class TemplateError(Exception):
-    """Templates that cannot be used; each fault names file, field and what is allowed."""
-
-    def __init__(self, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(self.faults))
+class TemplateError(FileRefused):
+    """Templates that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +58,12 @@ def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapp
             for path in _files(place):
                 try:
                     found[path.stem] = read_one(path, models)
-                except TemplateError as error:
+                except FileRefused as error:
                     found.pop(path.stem, None)  # the template that it overrides is not wanted either
                     faults += error.faults
         except OSError as error:
             faults.append(f"{place}: {error.strerror or error}")
-        except TemplateError as error:
+        except FileRefused as error:
             faults += error.faults
     return dict(sorted(found.items())), faults
 
@@ -81,7 +71,9 @@ def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapp
 def read_one(path: Path, models: Path = MODELS) -> Template:
     """Reads one template file, whose name is the template's. Raises TemplateError."""
     try:
-        text = _text(path)
+        text = read_text(path)
+    except FileRefused as error:
+        raise TemplateError(error.faults) from error
     except OSError as error:
         raise TemplateError([f"{path}: {error.strerror or error}"]) from error
     form = parse(text, path.stem, str(path))
@@ -93,7 +85,9 @@ def parse(text: str, name: str, where: str) -> TemplateForm:
     if not _NAME.fullmatch(name):
         raise TemplateError([f"{where}: the file must be named LABEL.yaml with a DNS label; {name!r} is not one"])
     try:
-        form = msgspec.convert(_loaded(text, where), TemplateForm)
+        form = msgspec.convert(load_yaml(text, where), TemplateForm)
+    except FileRefused as error:
+        raise TemplateError(error.faults) from error
     except msgspec.ValidationError as error:
         raise TemplateError([f"{where}: {error}"]) from error
     faults = [f"{where}: {fault}" for fault in find_faults(form)]
@@ -108,13 +102,14 @@ def find_faults(form: TemplateForm) -> list[str]:
     probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}
     probes["example"] = form.example
     texts = [(f"argv[{at}]", word) for at, word in enumerate(form.argv)]
+    texts += [(f"checkpointCommand[{at}]", word) for at, word in enumerate(form.checkpoint_command)]
     texts += [(f"{field}.path", probe.path) for field, probe in probes.items() if probe]
-    known = BUILTINS | form.args.keys()
+    known = FILLED | form.args.keys()
     used: set[str] = set()
     for field, text in texts:
         used |= set(PLACEHOLDER.findall(text))
         faults += [
-            f"{field}: placeholder {{{name}}} is neither declared in args nor one of {', '.join(sorted(BUILTINS))}"
+            f"{field}: placeholder {{{name}}} is neither declared in args nor one of {', '.join(sorted(FILLED))}"
             for name in PLACEHOLDER.findall(text)
             if name not in known
         ]
@@ -125,6 +120,12 @@ def find_faults(form: TemplateForm) -> list[str]:
     faults += [f"args.{name}: no placeholder {{{name}}} uses it" for name in form.args if name not in used]
     if set(PLACEHOLDER.findall(form.argv[0])) - {"python"} or not form.argv[0]:
         faults.append("argv[0]: the program must be fixed, or {python}; no argument may choose it")
+    if form.checkpoint_command and (
+        set(PLACEHOLDER.findall(form.checkpoint_command[0])) - {"python"} or not form.checkpoint_command[0]
+    ):
+        faults.append("checkpointCommand[0]: the program must be fixed, or {python}; no argument may choose it")
+    if form.checkpoint_command and form.image:
+        faults.append("checkpointCommand: a container cannot be entered; use checkpointSignal")
     if form.set_batch and "batch" not in body_placeholders(form.set_batch, known) | set(
         PLACEHOLDER.findall(form.set_batch.path)
     ):
@@ -144,7 +145,7 @@ def body_placeholders(probe: ProbeForm | None, known: Iterable[str]) -> set[str]
 
 def _arg_faults(name: str, arg: Arg) -> list[str]:
     at = f"args.{name}"
-    if name in BUILTINS:
+    if name in FILLED:
         return [f"{at}: {{{name}}} is filled in by the agent; rename the argument"]
     if isinstance(arg, TextArg):
         try:
@@ -165,56 +166,5 @@ def _arg_faults(name: str, arg: Arg) -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    _refuse_if_others_write(folder, folder.stat())
+    refuse_if_others_write(folder, folder.stat())
     return sorted(path for path in folder.iterdir() if path.suffix == ".yaml")
-
-
-def _text(path: Path) -> str:
-    """Returns the file's text; the file must lie in its folder, and others must not be able to write it."""
-    real = path.resolve(strict=True)
-    if real.parent != path.parent.resolve():
-        raise TemplateError([f"{path}: a link to {real}, which is outside the folder; copy it here"])
-    # Opened once and checked through the descriptor, so that what is checked is what is read.
-    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise TemplateError([f"{path}: not a regular file"])
-        _refuse_if_others_write(path, facts)
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise TemplateError([f"{path}: more than {MOST_BYTES} bytes"])
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise TemplateError([f"{path}: not UTF-8 at byte {error.start}"]) from error
-
-
-def _refuse_if_others_write(path: Path, facts: os.stat_result) -> None:
-    if facts.st_mode & stat.S_IWOTH:
-        raise TemplateError([f"{path}: writable by everyone (mode {stat.S_IMODE(facts.st_mode):o}); run chmod o-w"])
-
-
-def _loaded(text: str, where: str) -> Any:
-    """Loads YAML without aliases and without duplicate keys."""
-    import yaml  # loaded only when a template is read
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Strict(base):  # type: ignore[misc]
-        """Refuses duplicate keys, of which plain YAML silently takes the last."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = {key for key in keys if isinstance(key, str) and keys.count(key) > 1}
-            if twice:
-                line = node.start_mark.line + 1
-                raise yaml.YAMLError(f"duplicate keys below line {line}: {', '.join(sorted(twice))}")
-            return super().construct_mapping(node, deep)
-
-    try:
-        if any(isinstance(token, yaml.AliasEvent) for token in yaml.parse(text, Loader=base)):
-            raise yaml.YAMLError("aliases are not allowed")
-        return yaml.load(text, Loader=Strict)  # noqa: S506 - a subclass of the safe loader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise TemplateError([f"{where}: {' '.join(str(error).split())}"]) from error

@@ -16,6 +16,7 @@ from app.manifests.diff import diff
 from app.manifests.model import Kind
 from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
+from app.world.admission import find_not_startable
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import Prune, declare
 
@@ -49,7 +50,7 @@ def apply(
                 "dryRun": dry,
                 "resourceVersion": done.resource_version,
                 "changes": [_change(decision, dry) for decision in done.decisions],
-                "warnings": [text for decision in done.decisions for text in _warnings(decision)],
+                "warnings": [text for decision in done.decisions for text in _warnings(connection, decision)],
             }
         )
 
@@ -80,12 +81,14 @@ def _declared(stored: StoredObject | None) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _warnings(decision: ObjectDecision) -> list[str]:
+def _warnings(connection: Connection, decision: ObjectDecision) -> list[str]:
     """Returns why an accepted object will not work. Of its conditions, only the one that applying judges counts."""
     if decision.action not in (Action.CREATED, Action.UPDATED):
         return []
-    if decision.key.kind is Kind.MODEL:
-        return [f"{decision.key}: {unfit}" for unfit in find_unfit(decision.object.spec)]
+    unfit = list(find_unfit(decision.object.spec)) if decision.key.kind is Kind.MODEL else []
+    unfit += find_not_startable(connection, decision.object)
+    if unfit:
+        return [f"{decision.key}: {why}" for why in unfit]
     conditions: Any = decision.object.status.get("conditions", [])
     return [
         f"{decision.key}: {known['message']}"

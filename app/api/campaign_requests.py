@@ -126,6 +126,11 @@ def _startable(
         raise HttpProblem(
             "invalid", f"variant {variant['name']} of Model {model} has no runtime, so no node can start it"
         )
+    if "template" not in runtime:
+        asked = f"variant {variant['name']} of Model {model} brings its own runtime, which campaigns do not start"
+        raise HttpProblem(
+            "invalid", f"{asked}; measure it where it runs, with gpuwright profile --url, or declare a Profile"
+        )
     _check_template(node, runtime["template"])
     return variant, runtime
 

@@ -30,6 +30,7 @@ from app.store.world import events
 from app.store.world.events import EventFilter
 from app.store.world.objects import rfc3339
 from app.store.world.slos import slos
+from solvers.planning.plan_fields import held_gpus
 
 router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
 
@@ -104,7 +105,8 @@ def services(
             "attained": assessed[name].attainment.get(SLO_WINDOW),
             "burnRate": assessed[name].burn_rates.get(SLO_WINDOW),
             "budgetLeft": assessed[name].budget_left,
-            "sloMs": promise["latencyMs"],
+            "sloMs": promise["latencyMs"] if "latencyMs" in promise else promise["ttftMs"],
+            "tpotMs": promise.get("tpotMs"),
             "percentile": promise["percentile"],
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
@@ -149,13 +151,14 @@ def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, 
     """Returns the GPUs that the plan uses, with their power and utilisation of the last minute."""
     on: dict[tuple[str, int], dict[str, Any]] = {}
     for line in (*body.get("instances", ()), *body.get("jobs", ())):
-        gpu = on.setdefault(
-            (line["node"], line["gpu"]),
-            {"node": line["node"], "gpu": line["gpu"], "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
-        )
-        gpu["smPercent"] += line["smPercent"]
-        gpu["memoryGib"] += line["memoryGib"]
-        gpu["services" if "service" in line else "jobs"].append(line.get("service") or line["job"])
+        for index in held_gpus(line):
+            gpu = on.setdefault(
+                (line["node"], index),
+                {"node": line["node"], "gpu": index, "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
+            )
+            gpu["smPercent"] += line["smPercent"]
+            gpu["memoryGib"] += line["memoryGib"]
+            gpu["services" if "service" in line else "jobs"].append(line.get("service") or line["job"])
     for place, gpu in on.items():
         gpu["powerW"], gpu["utilizationPercent"] = measured.get(place, (None, None))
     return [on[place] for place in sorted(on)]

@@ -59,11 +59,12 @@ def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, 
     A tenant sees its own figures; idle and unallocated GPUs belong to no tenant.
     """
     is_own = require(who, Noun.MONEY, AccessVerb.READ, wanted.tenant) is Reach.OWN
-    tenant, by, form = who.tenant if is_own else wanted.tenant, wanted.by, wanted.form
+    tenant, by, form, grain = who.tenant if is_own else wanted.tenant, wanted.by, wanted.form, ""
     if form == "focus":
         if name != "cost":
             raise HttpProblem("bad-request", f"format=focus exists for the report cost only, not for {escaped(name)!r}")
-        by = ",".join((*sheets.FOCUS_BY, _grain(by)))
+        grain = _grain(by)
+        by = ",".join((*sheets.FOCUS_BY, grain))
     known = query.find_report(name)
     if known.is_of_fleet and who.tenant:
         raise HttpProblem("forbidden", f"the report {name} covers the whole fleet; a tenant's token may not read it")
@@ -72,18 +73,22 @@ def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, 
         raise HttpProblem("bad-request", detail)
     currency, most = ctx.settings.currency, MOST_ROWS[form]
 
-    def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]], list[dict[str, Any]]]:
         span = query.ReportSpan(wanted.begins, wanted.ends, wanted.time_zone, now(connection))
         parsed = query.parse_query(name, by, span, tenant, most + 1)
-        return parsed, report_queries.read(connection, parsed)
+        rows = report_queries.read(connection, parsed)
+        if not grain:
+            return parsed, rows, []
+        of_tokens = query.parse_query("tokens", ",".join((*sheets.TOKENS_BY, grain)), span, tenant, most + 1)
+        return parsed, rows, report_queries.read(connection, of_tokens)
 
-    parsed, rows = ctx.database.read(read)
-    if len(rows) > most:
+    parsed, rows, tokens = ctx.database.read(read)
+    if max(len(rows), len(tokens)) > most:
         raise HttpProblem("bad-request", f"the report has more than {most} rows; ask by fewer words, or for less time")
     if form == "json":
         document = documents.document(parsed, known, rows, currency)
         return Response(msgspec.json.Encoder(decimal_format="number").encode(document), media_type=JSON)
-    text = sheets.focus(parsed, rows, currency) if form == "focus" else sheets.sheet(parsed, known, rows)
+    text = sheets.focus(parsed, rows, currency, tokens) if form == "focus" else sheets.sheet(parsed, known, rows)
     disposition = f'attachment; filename="gpuwright-{name}.csv"'
     return Response("".join(text), media_type=CSV, headers={"Content-Disposition": disposition})
 

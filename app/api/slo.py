@@ -33,7 +33,9 @@ def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSum
     return [
         {
             "service": name,
-            "latencyMs": promise["latencyMs"],
+            "latencyMs": promise.get("latencyMs"),
+            "ttftMs": promise.get("ttftMs"),
+            "tpotMs": promise.get("tpotMs"),
             "percentile": promise["percentile"],
             "attainment": dict(assessed[name].attainment),
             "burnRates": dict(assessed[name].burn_rates),

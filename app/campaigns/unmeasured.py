@@ -32,7 +32,8 @@ class PredictedProfiles:
 def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | None:
     """Returns a Profile for each variant with a Profile elsewhere and each GPU type that it lacks; None: too little."""
     gpu_types = {each.name: each.spec for each in manifests if each.kind is Kind.GPU_TYPE}
-    specs: list[Mapping[str, Any]] = [each.spec for each in manifests if each.kind is Kind.PROFILE]
+    profiles: list[Mapping[str, Any]] = [each.spec for each in manifests if each.kind is Kind.PROFILE]
+    specs = [spec for spec in profiles if "latencyMs" in spec]
     measured = {(spec["model"], spec["variant"], spec["gpuType"]): spec for spec in specs}
     if len(measured) < FEWEST_PAIRS:
         return None

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from app.console.wording import THIN
 from app.store.fleet.fleet_map import MapNode
+from solvers.planning.plan_fields import held_gpus
 
 HUES = 12
 PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory is 4 wide, 1 apart
@@ -50,9 +51,10 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
     """Returns by node and GPU what the plan has there, the largest first."""
     found: dict[str, dict[int, list[GpuResident]]] = defaultdict(lambda: defaultdict(list))
     for instance in body.get("instances", ()):
-        found[instance["node"]][instance["gpu"]].append(
-            GpuResident(instance["service"], False, instance["smPercent"], instance["memoryGib"])
-        )
+        for gpu in held_gpus(instance):
+            found[instance["node"]][gpu].append(
+                GpuResident(instance["service"], False, instance["smPercent"], instance["memoryGib"])
+            )
     for job in body.get("jobs", ()):
         found[job["node"]][job["gpu"]].append(GpuResident(job["job"], True, job["smPercent"], job["memoryGib"]))
     for gpus in found.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,20 +13,22 @@ from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
 from app.console.page_request import PageRequest
+from app.control.tell.token_shares import TokenShares, token_shares
 from app.store.database import lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map, observed, telemetry
+from app.store.fleet import fleet_map, loads, observed, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
 from app.store.plans import outlook, plan_reads
-from app.store.world import events
+from app.store.world import events, job_list
 from app.store.world.events import EventFilter, RecordedEvent
 
 EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # warnings and alarms
 MOST_INFO = 100  # other events
 RECENT_PLANS = 20  # in which the last bound is searched
+MOST_JOBS = 50
 MINUTES = timedelta(minutes=5)
 
 
@@ -46,7 +49,9 @@ class ConsoleData:
     cycle: dict[str, Any] | None = None  # the last one
     held_per_hour: float | None = None  # the price of the GPUs that hold copies of services
     waiting: int = 0  # the plan that waits for approval
+    jobs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # tenant/name, and its status
     minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
+    shares: TokenShares = field(default_factory=TokenShares)  # of the chosen service, if its SLO is of tokens
 
 
 def shown_tenant(who: Principal) -> str:
@@ -78,7 +83,9 @@ def read_data(connection: Connection, who: Principal, request: PageRequest, coun
         cycle=None if tenant else next(iter(plan_reads.cycles(connection, 1)), None),
         held_per_hour=None if tenant else outlook.get(connection, outlook.MONEY).get("heldPerHour"),
         waiting=0 if tenant else plan_reads.newest_waiting(connection),
+        jobs=job_list.listed(connection, tenant, MOST_JOBS),
         minutes=_minutes(connection, at, request.node) if request.node and not tenant else {},
+        shares=_shares(connection, services, request.service),
     )
 
 
@@ -113,6 +120,15 @@ def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedE
     information = EventFilter(tenant=tenant, severities=["info"], since=since)
     found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, information, MOST_INFO)]
     return sorted(found, key=lambda event: (event.last_at, event.id), reverse=True)
+
+
+def _shares(connection: Connection, services: Sequence[Mapping[str, Any]], chosen: str) -> TokenShares:
+    service = next((line for line in services if line["service"] == chosen), None)
+    if service is None or not service["tpotMs"]:
+        return TokenShares()
+    tenant, _, name = chosen.partition("/")
+    window = loads.WINDOWS[overview.SLO_WINDOW]
+    return token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
 
 
 def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:

@@ -27,7 +27,8 @@ class ServiceRow:
     unserved: float
     attained: float | None
     percentile: float
-    slo_ms: float
+    slo_ms: float  # of a language model the time to the first token
+    tpot_ms: float | None  # of a language model: of each token after the first
     latency_ms: float | None
     burn: float | None
     instances: int
@@ -102,6 +103,7 @@ def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: st
         attained=service["attained"],
         percentile=service["percentile"],
         slo_ms=service["sloMs"],
+        tpot_ms=service.get("tpotMs"),
         latency_ms=service["latencyMs"],
         burn=service["burnRate"],
         instances=service["instances"],

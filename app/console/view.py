@@ -15,6 +15,7 @@ from app.console.boxes import MOST_BOXES, MUTED, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import FleetPicture, draw_fleet
+from app.console.jobs import job_lines
 from app.console.money import Money
 from app.console.page_request import SORTS, PageRequest
 from app.console.services import make_page, make_rows
@@ -84,6 +85,7 @@ def page(data: ConsoleData, money: Money, request: PageRequest) -> str:
         instances=[
             instance for instance in data.body.get("instances", ()) if shown and instance["service"] == shown.name
         ],
+        jobs=job_lines(data.jobs),
         node=_node(data, request, whole),
         held=data.body.get("heldBack", ())[:MOST_REASONS],
         unserved=data.body.get("unserved", ())[:MOST_REASONS],

@@ -32,6 +32,8 @@ WATCH = RequestLane("watch", long=True, streams=True)
 REPORT = RequestLane("report", body_limit=MOST_REPORT_BYTES, node=True)
 ASSIGNMENT = RequestLane("assignment", node=True, long=True)
 PROFILING = RequestLane("profiling", node=True)
+PRINTED = RequestLane("printed", node=True)
+LOGS = RequestLane("logs", long=True)
 ENDPOINTS = RequestLane("endpoints", long=True)
 COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)
 HEAVY = RequestLane("heavy", heavy=True)
@@ -69,9 +71,13 @@ def lane_of(method: str, path: str) -> RequestLane:
             return ASSIGNMENT
         if path.endswith("/profiling"):
             return PROFILING
+        if path.endswith("/logs") and method == "POST":
+            return PRINTED
         return GENERAL
     if path.startswith("/api/v1/gateways/") and path.endswith("/counts"):
         return COUNTS
+    if path.startswith("/api/v1/logs/"):
+        return LOGS
     lane = _BY_PATH.get(path)
     if lane is not None:
         return lane

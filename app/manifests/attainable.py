@@ -54,17 +54,15 @@ def slo_condition(
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
     quantile: Any = (policy or {}).get("profileQuantile", PROFILE_QUANTILE)
+    if "ttftMs" in service["slo"]:
+        return _tokens_condition(service, admitted, [profile_at(profile, quantile) for profile in profiles])
     fastest: tuple[float, str, str] | None = None
     for profile in profiles:
-        if profile["variant"] in admitted and (types is None or profile["gpuType"] in types):
+        if "latencyMs" in profile and profile["variant"] in admitted and (types is None or profile["gpuType"] in types):
             found = (fastest_exec_ms(profile_at(profile, quantile)), profile["variant"], profile["gpuType"])
             fastest = found if fastest is None else min(fastest, found)
     if fastest is None:
-        where = f"on {_listed(types)}" if types else "on any GPU type"
-        message = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
-        return SloCondition(
-            "False", SloReason.NO_PROFILE, f"{message}; apply a Profile or admit other variants or GPU types"
-        )
+        return _no_profile(service, admitted)
     exec_ms, variant, gpu_type = fastest
     margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
     least = exec_ms * (1 + margin)
@@ -99,6 +97,42 @@ def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
     """Returns the fastest profiled point: latency never rises with SM%, so it is at a batch's largest share."""
     quickest: float = min(min(curve.values()) for curve in profile["latencyMs"].values())
     return quickest
+
+
+def _no_profile(service: Mapping[str, Any], admitted: list[str]) -> SloCondition:
+    types: list[str] | None = service.get("gpuTypes")
+    where = f"on {_listed(types)}" if types else "on any GPU type"
+    message = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
+    return SloCondition(
+        "False", SloReason.NO_PROFILE, f"{message}; apply a Profile or admit other variants or GPU types"
+    )
+
+
+def _tokens_condition(
+    service: Mapping[str, Any], admitted: list[str], profiles: Iterable[Mapping[str, Any]]
+) -> SloCondition:
+    """Returns the verdict on a promise of tokens: the iterations of one short request alone are the least times."""
+    types: list[str] | None = service.get("gpuTypes")
+    slo = service["slo"]
+    fastest: tuple[float, str, str, str] | None = None
+    for profile in profiles:
+        if profile["variant"] in admitted and (types is None or profile["gpuType"] in types):
+            for degree, cost in profile.get("iteration", {}).items():
+                least = cost["baseMs"] + max(cost.get("weightsMs", 0.0), cost["tokenMs"])
+                found = (least, profile["variant"], profile["gpuType"], degree)
+                fastest = found if fastest is None else min(fastest, found)
+    if fastest is None:
+        return _no_profile(service, admitted)
+    least, variant, gpu_type, degree = fastest
+    numbers = f"the fastest iteration is {least:.4g} ms ({variant} on {degree} x {gpu_type})"
+    for field, noun in (("ttftMs", "no first token"), ("tpotMs", "no further token")):
+        if least > slo[field]:
+            message = (
+                f"{noun} can come within {slo[field]:g} ms: {numbers}; the least attainable {field} is {least:.4g}"
+            )
+            return SloCondition("False", SloReason.SLO_BELOW_FASTEST_EXEC, message)
+    promise = f"the SLO is {slo['ttftMs']:g} ms to the first token and {slo['tpotMs']:g} ms a token"
+    return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; {promise}")
 
 
 def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:

@@ -50,6 +50,9 @@ class GpuTypeSpec(Spec):
     rentable: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(
         0, description="How many more of these GPUs could be rented"
     )
+    nvlink_group: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="How many GPUs of a node are linked with each other, counted from its first; all if left out"
+    )
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
@@ -77,6 +80,9 @@ class NodeSpec(Spec):
     region: Word = Field("default", description="Region, for prices")
     purchase: Purchase = Field("onDemand", description="How it is paid for")
     templates: Words | None = Field(None, description="Templates that it offers; all if left out")
+    nvlink_group: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="How many of its GPUs are linked with each other; as its GpuType says if left out"
+    )
 
 
 class PolicySpec(Spec):
@@ -104,6 +110,9 @@ class PolicySpec(Spec):
     unserved_price: NotNegative = Field(1000, description="Price of a request a second left unserved")
     unplaced_price: NotNegative = Field(50, description="Price of a job that misses its deadline")
     waiting_price: NotNegative = Field(0.01, description="Price of a job that waits")
+    share_across_tenants: bool = Field(
+        True, description="False: a GPU with an own runtime or a job has one tenant only"
+    )
     share_pressure: Fraction = Field(0.5, description="Pressure to assume on the free share of a shared GPU")
     energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
     objective: Objective = Field(

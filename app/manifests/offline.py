@@ -9,6 +9,7 @@ from typing import Any
 
 from app.manifests import references
 from app.manifests.faults import ManifestFault, ManifestsRefused
+from app.manifests.language_fit import find_unfit
 from app.manifests.limits import OFFLINE
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.reader import Document, Media, read
@@ -78,6 +79,7 @@ def find_unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[Manifes
     """
     manifests = references.without_faulty_targets(world.manifests.values(), at_fault)
     found = references.find_missing(manifests, world) + references.find_clashes(manifests, {})
+    found += find_unfit(manifests, world)
     states = world.of(Kind.STATE)
     if len(states) > 1:
         found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))
@@ -118,9 +120,11 @@ def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
             if node is None:
                 found.append(_fault(state, f"{at}.node", f"there is no Node {entry['node']}"))
                 continue
-            if entry["gpu"] >= node["gpus"]:
-                message = f"Node {entry['node']} has no GPU {entry['gpu']}"
-                found.append(_fault(state, f"{at}.gpu", message, f"0..{node['gpus'] - 1}"))
+            for name in (name for name in ("gpu", "gpus") if name in entry):
+                for gpu in [entry[name]] if name == "gpu" else entry[name]:
+                    if gpu >= node["gpus"]:
+                        message = f"Node {entry['node']} has no GPU {gpu}"
+                        found.append(_fault(state, f"{at}.{name}", message, f"0..{node['gpus'] - 1}"))
             gpu_type: Any = world.spec(Key(Kind.GPU_TYPE, "", node["gpuType"]))
             clock = entry.get("clockMhz")
             if gpu_type and clock is not None and clock not in gpu_type["clocksMhz"]:

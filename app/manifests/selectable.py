@@ -9,7 +9,7 @@ from app.manifests.model import JSON, Manifest
 MAX_ENTRIES = 256
 MAX_CHARACTERS = 200  # of an entry; longer values cannot be selected
 MAX_DEPTH = 3
-TABLES = frozenset({"latencyMs", "memoryGib", "pressure", "powerW", "stepsPerSecond", "requestsPerSecond"})
+TABLES = frozenset({"latencyMs", "memoryGib", "pressure", "powerW", "stepsPerSecond", "requestsPerSecond", "iteration"})
 HIDDEN = frozenset({"tenants"})  # a tenant could ask which others a Model admits
 
 

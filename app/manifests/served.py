@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import Field
 
 from app.manifests.faults import escaped, quoted
+from app.manifests.language import (
+    TOKENS_PER_ITERATION,
+    Iterations,
+    LlmSpec,
+    TokensPerIteration,
+    profile_contradictions,
+)
 from app.manifests.model import JSON
 from app.manifests.quantities import (
-    LARGEST,
     Batch,
     Fraction,
     Name,
     Names,
     NotNegative,
     Word,
-    rule_fault,
 )
+from app.manifests.runtime import RuntimeSpec, runtime_contradictions
 from app.manifests.spec import Contradiction, Spec
 from app.manifests.uncertain import (
     ExponentValue,
@@ -30,33 +36,6 @@ from app.manifests.uncertain import (
 )
 
 
-def _argument(value: str | float | bool) -> str | float | bool:
-    if isinstance(value, str):
-        if len(value) > 1_000:
-            raise rule_fault(f"the string has {len(value)} characters", "at most 1,000 characters")
-        if not value.isprintable():
-            raise rule_fault("the string contains characters that cannot be printed", "printable characters")
-    elif not isinstance(value, bool) and abs(value) > LARGEST:
-        raise rule_fault(f"{value:g} is too large", "a number up to 1e12")
-    return value
-
-
-# Values of a template's arguments. The node that defines the template checks its arguments and paths.
-ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$")]
-Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterValidator(_argument)]
-
-
-class RuntimeSpec(Spec):
-    """The way a node starts a variant: a template of the node, with typed arguments."""
-
-    template: Word = Field(description="Name of the template on the nodes")
-    args: dict[ArgumentName, Argument] = Field(
-        default_factory=dict,
-        max_length=64,
-        description="Arguments of the template: strings, numbers, true or false",
-    )
-
-
 class VariantSpec(Spec):
     """One size or precision of a model."""
 
@@ -64,6 +43,7 @@ class VariantSpec(Spec):
     accuracy: Fraction = Field(description="0..1, compared with a service's minAccuracy")
     params_m: NotNegative | None = Field(None, description="Millions of parameters")
     runtime: RuntimeSpec | None = Field(None, description="How nodes start it; not needed to plan")
+    llm: LlmSpec | None = Field(None, description="What a language model holds in memory")
 
 
 class ModelSpec(Spec):
@@ -83,6 +63,8 @@ class ModelSpec(Spec):
                     message = f"the variant {quoted(name)} is declared twice"
                     yield Contradiction(f"variants[{index}].name", message, "each name once in a model", name)
                 earlier.add(name)
+            if isinstance(variant, dict) and "runtime" in variant:
+                yield from runtime_contradictions(variant["runtime"], f"variants[{index}].runtime")
 
 
 class DemandSpec(Spec):
@@ -104,15 +86,25 @@ class ProfileSpec(DemandSpec):
     model: Name = Field(description="Model")
     variant: Word = Field(description="Variant of the model")
     gpu_type: Name = Field(description="GpuType that the figures belong to")
-    latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] = Field(
-        description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
+    latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] | None = Field(
+        None, description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
     )
-    memory_gib: Annotated[dict[Batch, PositiveValue], Field(min_length=1)] = Field(
-        description="Batch -> GPU memory; every batch with a latency needs an entry"
+    memory_gib: Annotated[dict[Batch, PositiveValue], Field(min_length=1)] | None = Field(
+        None, description="Batch -> GPU memory; every batch with a latency needs an entry"
+    )
+    iteration: Iterations | None = Field(
+        None, description="Of a language model, instead of latencyMs and memoryGib: GPUs -> time of an iteration"
+    )
+    overhead_gib: NotNegativeValue = Field(
+        0, description="Of a language model: memory of each GPU besides weights, keys and values"
+    )
+    tokens_per_iteration: TokensPerIteration = Field(
+        TOKENS_PER_ITERATION, description="Of a language model: tokens that an iteration computes at most"
     )
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        yield from profile_contradictions(spec)
         latencies, memories = spec.get("latencyMs"), spec.get("memoryGib")
         if not isinstance(latencies, dict) or not isinstance(memories, dict) or not latencies or not memories:
             return

@@ -19,6 +19,14 @@ class ShippedTemplate:
 
 
 SHIPPED = {
+    "gpuwright-llm": ShippedTemplate(
+        frozenset(
+            {
+                "answerTokens", "claimGib", "context", "cost", "kvTokens", "model", "prefixShare", "profile", "queue",
+                "queueTokens", "startSeconds", "tokensPerIteration",
+            }
+        )
+    ),
     "gpuwright-serve": ShippedTemplate(
         frozenset(
             {"claimGib", "device", "file", "kernel", "latency", "model", "profile", "queue", "shape", "startSeconds"}

@@ -147,7 +147,16 @@ def value_at(value: Any, quantile: float) -> float:
 # Of a powerExponent the lower values are the unfavourable ones: less is saved at lower clocks.
 FALLING = frozenset({"powerExponent"})
 SCALARS = frozenset(
-    {"cpuCores", "hostMemoryGib", "sensitivity", "clockExponent", "powerExponent", "startSeconds", "memoryGib"}
+    {
+        "cpuCores",
+        "hostMemoryGib",
+        "sensitivity",
+        "clockExponent",
+        "powerExponent",
+        "startSeconds",
+        "memoryGib",
+        "overheadGib",
+    }
 )
 TABLES = frozenset({"pressure", "powerW", "memoryGib"})
 MOST = {"pressure": 1.0}
@@ -159,7 +168,12 @@ def profile_at(profile: Mapping[str, Any], quantile: float) -> Mapping[str, Any]
     for field, value in profile.items():
         if not isinstance(value, dict):
             continue
-        if field == "latencyMs":
+        if field == "iteration":
+            plain[field] = {
+                degree: {name: value_at(item, quantile) for name, item in cost.items()}
+                for degree, cost in value.items()
+            }
+        elif field == "latencyMs":
             plain[field] = {batch: _falling(curve, quantile) for batch, curve in value.items()}
         elif is_uncertain(value) and field in SCALARS | TABLES:
             of = 1.0 - quantile if field in FALLING else quantile

@@ -72,7 +72,7 @@ def _fault(
     if what == "literal_error":
         return _wrong_choice(kind, path, field, value, document)
     if what == "string_pattern_mismatch":
-        noun = "key" if is_key else "name"
+        noun = "key" if is_key else "path" if str(context.get("pattern", "")).startswith("^/") else "name"
         return ManifestFault(
             document, field, f"{quoted(value)} is not a valid {noun} here", _pattern(context), shown(value)
         )
@@ -151,6 +151,10 @@ def _pattern(context: Mapping[str, Any]) -> str:
         if "/" in pattern:
             return "tenant/name, both of a-z, 0-9 and -"
         return "1..63 characters a-z, 0-9 and -, beginning and ending with a letter or digit"
+    if pattern.startswith("^/"):
+        return "a path of up to 500 characters, such as /healthz"
+    if pattern.startswith("^[A-Za-z_]["):
+        return "1..128 letters, digits and _, not beginning with a digit"
     if pattern.startswith("^[A-Za-z]["):
         return "1..63 characters of letters, digits, -, _ and ., beginning with a letter"
     return "1..63 characters of letters, digits, -, _ and ., beginning and ending with a letter or digit"

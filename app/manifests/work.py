@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from app.manifests.job_runtime import CheckpointSpec, ExitCodesSpec, ProgressSpec, Requests, job_contradictions
+from app.manifests.language import TokensSpec, slo_contradictions
 from app.manifests.model import JSON
 from app.manifests.quantities import (
     LABEL,
@@ -23,16 +25,22 @@ from app.manifests.quantities import (
     Speeds,
     Word,
     Words,
+    distinct,
 )
+from app.manifests.runtime import RuntimeSpec
 from app.manifests.served import DemandSpec
 from app.manifests.spec import Contradiction, Spec
 from app.manifests.uncertain import PositiveValue
 
 
 class Slo(Spec):
-    """The share of requests that must be answered within a latency."""
+    """The share of requests that must be answered within a latency, or keep the times of a language model's tokens."""
 
-    latency_ms: Positive = Field(description="From arrival to answer")
+    latency_ms: Positive | None = Field(None, description="From arrival to answer")
+    ttft_ms: Positive | None = Field(None, description="Of a language model: from arrival to the first token")
+    tpot_ms: Positive | None = Field(
+        None, description="Of a language model: from the first token to the last, over the tokens after the first"
+    )
     percentile: Annotated[float, Field(ge=50, le=99.9)] = Field(description="Share of requests, in percent")
 
 
@@ -56,6 +64,7 @@ class ServiceSpec(Spec):
     )
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
+    tokens: TokensSpec | None = Field(None, description="Of a language model: the lengths of its requests")
     rate_per_second: Positive = Field(1, description="Requests a second to expect until gateways have counted them")
     burstiness: Annotated[float, Field(ge=1, le=50)] = Field(
         1, description="Variance over mean of arrivals counted in windows of the SLO's latency; 1: Poisson"
@@ -68,6 +77,10 @@ class ServiceSpec(Spec):
     availability: AvailabilitySpec | None = Field(
         None, description="Where its instances run, so that enough is left when a part of the fleet fails"
     )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        yield from slo_contradictions(spec)
 
 
 class JobProfileSpec(DemandSpec):
@@ -86,7 +99,19 @@ class JobSpec(Spec):
 
     type: Literal["training", "offline"] = Field(description="What it does")
     steps: Count | None = Field(None, description="Training: steps to do")
-    requests: Count | None = Field(None, description="Offline: requests to answer")
+    requests: Requests | None = Field(
+        None, description="Offline: how many requests it answers, or the JSONL file or folder on nodes that holds them"
+    )
+    request_count: Count | None = Field(None, description="Lines of that file or folder")
+    runtime: RuntimeSpec | None = Field(
+        None, description="What runs it; left out, gpuwright-train, or gpuwright-batch for a file of requests"
+    )
+    retries: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        4, description="How many of its processes in a row may fail without progress and be replaced"
+    )
+    exit_codes: ExitCodesSpec | None = Field(None, description="What its exit codes mean; 0 is done if left out")
+    checkpoint: CheckpointSpec | None = Field(None, description="How it saves before it is stopped")
+    progress: ProgressSpec | None = Field(None, description="The metrics that count its progress; a file if left out")
     deadline: Moment | None = Field(None, description="When it must be done")
     max_price_per_hour: Positive | None = Field(None, description="Price limit of a GPU that is opened for it")
     preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
@@ -97,6 +122,7 @@ class JobSpec(Spec):
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        yield from job_contradictions(spec)
         kind = spec.get("type")
         if kind not in ("training", "offline"):
             return
@@ -121,13 +147,19 @@ class JobSpec(Spec):
 Owned = Annotated[str, StringConstraints(pattern=f"^{LABEL}/{LABEL}$")]  # `tenant/name`
 
 
+GpuIndex = Annotated[int, Field(ge=0, le=100_000)]
+
+
 class RunningInstance(Spec):
     """A running instance, in the terms of a plan."""
 
     id: str = Field("", max_length=253, description="Not compared with anything")
     service: Owned = Field(description="tenant/name")
     node: Name = Field(description="Node")
-    gpu: Annotated[int, Field(ge=0, le=100_000)] = Field(description="Index of the GPU in its node")
+    gpu: GpuIndex | None = Field(None, description="Index of the GPU in its node")
+    gpus: Annotated[list[GpuIndex], Field(min_length=2, max_length=8), distinct] | None = Field(
+        None, description="Instead of gpu: the indexes of all its GPUs"
+    )
     variant: Word = Field(description="Variant of the service's model")
     batch: Annotated[int, Field(ge=1, le=256)] = Field(description="Requests taken at once")
     batch_timeout_ms: NotNegative = Field(0, description="How long it waits for a batch to fill")
@@ -157,3 +189,15 @@ class StateSpec(Spec):
     now: Moment | None = Field(None, description="The time at which deadlines are judged")
     running: list[RunningInstance] = Field(default_factory=list, description="Instances that run")
     jobs: list[RunningJob] = Field(default_factory=list, description="Jobs that run")
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        running = spec.get("running")
+        for index, entry in enumerate(running if isinstance(running, list) else ()):
+            if not isinstance(entry, dict) or ("gpu" in entry) != ("gpus" in entry):
+                continue
+            at = f"running[{index}].gpu"
+            if "gpu" in entry:
+                yield Contradiction(at, "an instance has gpu or gpus, not both", "gpu alone, or gpus", entry["gpu"])
+            else:
+                yield Contradiction(at, "this field is required", "the index of its GPU, or gpus with all of them")

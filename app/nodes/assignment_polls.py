@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from agents.contract.logs import LogWanted
 from app.access import Principal
 from app.nodes import metrics
 from app.nodes.node_lane import NodeLane
 from app.store.access import tokens
 from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
-from app.store.fleet import assignments
+from app.store.fleet import assignments, log_requests
 from app.tokens import Authenticator, revoked
 
 PAUSE_SECONDS = 1.0
+MOST_LOGS = 64  # requests for logs in one answer
 # Of the time that an agent asks for. After a restart of this server all agents begin to wait at the same moment; if
 # all their times were up together, too, reports would queue behind a thousand new polls.
 LEAST_SHARE = 0.7
@@ -51,6 +56,8 @@ class AssignmentPolls:
         self._version = 0
         self._loaded = False
         self._polls: dict[str, set[Poll]] = {}
+        self._log_version: int | None = None  # up to which requests for logs were read
+        self._logs: dict[str, list[tuple[float, LogWanted]]] = {}  # of nodes that do not wait here now; until when
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -58,6 +65,7 @@ class AssignmentPolls:
         self._tasks = [
             asyncio.create_task(self._forever("assignment", self._follow_assignments)),
             asyncio.create_task(self._forever("token", self._follow_tokens)),
+            asyncio.create_task(self._forever("log", self._follow_logs)),
         ]
 
     async def stop(self) -> None:
@@ -80,6 +88,8 @@ class AssignmentPolls:
             if found is not None and found[0] != after:
                 self._newest[node] = max(self.newest(node), found[0])
                 return found[1]
+        if wanted := self._take_logs(node):
+            return await self._with_logs(node, wanted)
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
         seconds *= random.uniform(LEAST_SHARE, 1.0)  # noqa: S311 (not a secret)
@@ -138,6 +148,40 @@ class AssignmentPolls:
         for poll in self._polls.get(node, ()):
             if poll.after < version and not poll.body.done():
                 poll.body.set_result(body)
+
+    async def _follow_logs(self) -> None:
+        """Hands requests for logs to the nodes that wait here; the others get them with their next poll."""
+        if self._log_version is None:
+            self._log_version = self._notices.current(log_requests.STREAM)
+        while True:
+            version = await self._notices.wait(log_requests.STREAM, self._log_version, RECHECK_SECONDS)
+            if version == self._log_version:
+                continue
+            after = self._log_version
+            due = await self._lane.read(partial(log_requests.since, after=after))
+            self._log_version = max([version, *(line.version for line in due)])
+            for line in due:
+                until = time.monotonic() + line.wanted.seconds + log_requests.ANSWER_SECONDS
+                self._logs.setdefault(line.node, []).append((until, line.wanted))
+            for node in {line.node for line in due} & self._polls.keys():
+                body = await self._with_logs(node, self._take_logs(node))
+                for poll in self._polls.get(node, ()):
+                    if body is not None and not poll.body.done():
+                        poll.body.set_result(body)
+
+    def _take_logs(self, node: str) -> list[LogWanted]:
+        """Returns the requests that the node has not received yet, and forgets them and all that have expired."""
+        now = time.monotonic()
+        for name in [name for name, known in self._logs.items() if all(until < now for until, _ in known)]:
+            del self._logs[name]
+        return [wanted for until, wanted in self._logs.pop(node, ()) if until >= now][:MOST_LOGS]
+
+    async def _with_logs(self, node: str, wanted: Sequence[LogWanted]) -> str | None:
+        """Returns the node's assignment as it is, with requests for logs."""
+        found = await self._lane.read(partial(assignments.of_node, node=node))
+        if found is None or not wanted:
+            return None
+        return f'{found[1].rstrip()[:-1]},"logs":{msgspec.json.encode(wanted).decode()}}}'
 
     async def _follow_tokens(self) -> None:
         """Ends the polls of revoked tokens; a change that could not be looked at is looked at again."""

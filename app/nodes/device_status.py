@@ -56,10 +56,13 @@ def apply_inventory(
     reported: dict[str, JSON] = {
         "gpus": gpus,  # type: ignore[dict-item]
         "templates": [*sorted(inventory.templates)],
+        "admitted": msgspec.to_builtins(inventory.admitted),
         "agentVersion": inventory.agent_version,
         "driverVersion": inventory.driver_version,
     }
     after = before
+    if not inventory.admitted and "admitted" not in before.status:
+        del reported["admitted"]  # of most nodes, which have no allow-list
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
     after = with_condition(after, mismatch_condition(find_mismatches(before.spec, types, gpus, inventory)), now)

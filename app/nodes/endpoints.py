@@ -117,6 +117,8 @@ def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> Servi
         limit.retry_after_seconds,
         promised.slo_ms if promised else 0.0,
         promised.percentile if promised else 0.0,
+        promised.tpot_ms if promised else 0.0,
+        promised.by_prefix if promised else False,
     )
 
 

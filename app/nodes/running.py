@@ -43,7 +43,7 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     held = [change for change in detail.held_back if mine(change.instance)]
     if not copies and not held:
         return None
-    gpus = {copy.gpu for copy in copies}
+    gpus = {gpu for copy in copies for gpu in copy.all_gpus}
     moved = [
         excursion
         for excursion in detail.excursions

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.api import campaigns, cordons, endpoints, nodes
+from app.api import campaigns, cordons, endpoints, logs, nodes
 from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
 from app.problem import TITLES
@@ -104,6 +104,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         **endpoints.schemas(),
         **cordons.schemas(),
         **campaigns.schemas(),
+        **logs.schemas(),
     }
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
     document["security"] = [{"bearer": []}]

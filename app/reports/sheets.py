@@ -18,13 +18,15 @@ Row = Mapping[str, Any]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins so for a formula
 
 FOCUS_BY = ("tenant", "service", "job", "node", "gpu_type", "region", "purchase", "kind")
+TOKENS_BY = ("tenant", "service")
 PAID = {"owned": "Committed", "reserved": "Committed", "onDemand": "Standard", "spot": "Dynamic"}
 FOCUS_COLUMNS = (
     "BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
     "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity",
     "ConsumedUnit", "ContractedCost", "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingCategory",
     "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "ResourceId", "ResourceType",
-    "ServiceCategory", "ServiceName", "SubAccountId", "Tags",
+    "ServiceCategory", "ServiceName", "SubAccountId", "Tags", "x_CostPerMillionTokensOut", "x_ServiceTokensIn",
+    "x_ServiceTokensOut",
 )  # fmt: skip
 
 
@@ -34,14 +36,20 @@ def sheet(query: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Itera
     return lines(names, ([row[name] for name in names] for row in rows))
 
 
-def focus(query: ReportQuery, rows: Iterable[Row], currency: str) -> Iterator[str]:
-    """Yields the charges of a report by FOCUS_BY and hour, day or month."""
+def focus(query: ReportQuery, rows: Iterable[Row], currency: str, tokens: Iterable[Row] = ()) -> Iterator[str]:
+    """Yields the charges of a report by FOCUS_BY and hour, day or month; `tokens` has the same periods by TOKENS_BY."""
     zone = ZoneInfo(query.zone)
-    return lines(FOCUS_COLUMNS, (list(charge(row, query.grain, zone, currency).values()) for row in rows))
+    counted = {_token_key(row): row for row in tokens if row["tokens_in"] or row["tokens_out"]}
+    charges = (charge(row, counted.get(_token_key(row), {}), query.grain, zone, currency) for row in rows)
+    return lines(FOCUS_COLUMNS, (list(found.values()) for found in charges))
 
 
-def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, object]:
-    """Returns a row of cost as a charge. Billed, listed and contracted cost are the same: the price in force."""
+def charge(row: Row, tokens: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, object]:
+    """Returns a row of cost as a charge. Billed, listed and contracted cost are the same: the price in force.
+
+    What is billed is time on GPUs, so that is the consumed quantity. Tokens are known of a service, not of its nodes:
+    they have columns of their own, which repeat the whole service's figures of the period.
+    """
     began, cost, hours = row["period"].astimezone(zone), row["cost"], row["gpu_hours"]
     name = row["service"] or row["job"] or f"__{row['kind']}__"
     month = began.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -75,9 +83,16 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
         "ServiceName": name,
         "SubAccountId": "" if row["kind"] in UNHELD_KINDS else row["tenant"],
         "Tags": "",
+        "x_CostPerMillionTokensOut": tokens.get("cost_per_million_tokens_out"),
+        "x_ServiceTokensIn": tokens.get("tokens_in"),
+        "x_ServiceTokensOut": tokens.get("tokens_out"),
     }
     assert tuple(found) == FOCUS_COLUMNS, "the heading names the columns in their order"
     return found
+
+
+def _token_key(row: Row) -> tuple[datetime, str, str]:
+    return row["period"], row["tenant"], row["service"]
 
 
 def following(began: datetime, grain: str) -> datetime:

@@ -11,9 +11,11 @@ from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
 from app.manifests.faults import ManifestFault, quoted
+from app.manifests.language_fit import find_unfit
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import HttpProblem
 from app.store.world import objects, references
+from app.world.apart import find_together
 from app.world.decisions import Action, ObjectDecision
 
 MOST_NAMED = 100
@@ -32,7 +34,8 @@ def check(
     manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
     world = _AfterChange(connection, manifests, set(deleted))
     faults = rules.find_missing(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
-    faults += foreign(manifests, currency)
+    faults += foreign(manifests, currency) + find_unfit(manifests, world)
+    faults += find_together(connection, manifests, set(deleted))
     if faults:
         raise invalid(faults)
     rewritten = {decision.object.uid for decision in written}

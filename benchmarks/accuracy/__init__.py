@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from benchmarks.accuracy.accuracy_row import AccuracyRow
 
-__all__ = ["TOPICS", "AccuracyRow"]
+__all__ = ["LLM_TOPICS", "TOPICS", "AccuracyRow"]
 
 # Each is a module of this package with `rows(data: Path) -> list[AccuracyRow]`.
 TOPICS: tuple[str, ...] = ("bursts", "factors", "forecast", "interference", "latency")
+LLM_TOPICS: tuple[str, ...] = ("llm.inferno", "llm.logs", "llm.predictor", "llm.silicon")  # of `--llm`

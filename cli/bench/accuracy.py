@@ -17,25 +17,29 @@ SHOWN = ("what", "n", "ours", "unit", "baselines", "note")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", required=True, help="folder that holds the published files")
+    parser.add_argument("--llm", action="store_true", help="servers of language models instead")
     parser.add_argument("--topic", metavar="NAME", action="append", help="measure this topic only; may be repeated")
     parser.add_argument("--plot", metavar="FILE.png", help="draw latency's error against the number of measurements")
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns the rows of every topic, or of those asked for."""
-    from benchmarks.accuracy import TOPICS
+    from benchmarks.accuracy import LLM_TOPICS, TOPICS
     from benchmarks.missing_data import DataMissing
 
-    unknown = sorted(set(args.topic or ()) - set(TOPICS))
+    modules = {topic.removeprefix("llm."): topic for topic in (LLM_TOPICS if args.llm else TOPICS)}
+    unknown = sorted(set(args.topic or ()) - set(modules))
     if unknown:
-        raise Failed(f"--topic {unknown[0]} is not one of {', '.join(TOPICS)}")
+        raise Failed(f"--topic {unknown[0]} is not one of {', '.join(modules)}")
     if args.plot:
         refuse_undrawable(Path(args.plot))
     rows: list[dict[str, Any]] = []
-    for topic in args.topic or TOPICS:
+    for topic in args.topic or modules:
         say(f"measuring {topic}")
         try:
-            rows += [asdict(row) for row in import_module(f"benchmarks.accuracy.{topic}").rows(Path(args.data))]
+            rows += [
+                asdict(row) for row in import_module(f"benchmarks.accuracy.{modules[topic]}").rows(Path(args.data))
+            ]
         except DataMissing as missing:
             raise Failed(str(missing)) from None
     if args.plot:

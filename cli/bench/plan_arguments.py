@@ -10,14 +10,16 @@ from cli.arguments import not_negative, whole
 
 Say: TypeAlias = Callable[[str], None]  # progress, on stderr
 
-LETTERS = ("A", "B", "C", "D", "E", "F", "G")
+LETTERS = ("A", "B", "C", "D", "E", "F", "G", "L")
 
 
 def add_size_arguments(parser: argparse.ArgumentParser, *, seeds: int = 5) -> None:
     """Adds GPUs, services, family and seeds."""
     parser.add_argument("--gpus", metavar="G", type=whole(1), default=100, help="GPUs; default 100")
     parser.add_argument("--services", metavar="N", type=whole(1), default=50, help="services; default 50")
-    parser.add_argument("--family", metavar="F", choices=LETTERS, default="A", help="A to G; default A")
+    parser.add_argument(
+        "--family", metavar="F", choices=LETTERS, default="A", help="A to G, or L with language models; default A"
+    )
     parser.add_argument("--seeds", metavar="K", type=whole(1), default=seeds, help=f"seeds 0 to K - 1; default {seeds}")
 
 

@@ -1,4 +1,4 @@
-"""Measures how many requests a second the simulation serves: a fleet in virtual time carries out a plan."""
+"""Measures how many requests a second simulations serve: a fleet that carries out a plan, and a language model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from cli.arguments import positive, whole
 from cli.bench.plan_arguments import Say, add_family_argument
 
+LANGUAGE_MODEL_RUNS = 3
 SETTLE_SECONDS = 30.0
 TICK_SECONDS = 1.0
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns the requests served a second of this machine's time, and how many met their SLO."""
+    from benchmarks import token_queue
     from benchmarks.families import family
     from simulation.clock import Clock
     from simulation.fleet import SimulatedFleet
@@ -55,6 +57,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         requests = total.answered - some + total.errors - failed
         percentile = problem.services[name].percentile
         services_within += not requests or 100 * (total.within - in_time) >= percentile * requests
+    say("serving requests of a language model")
+    language_model = token_queue.measure(LANGUAGE_MODEL_RUNS)
     return {
         "requests_per_second": round((answered + errors) / took),
         "virtual_seconds_per_second": round(args.seconds / took, 1),
@@ -63,4 +67,5 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         "services_within_slo": services_within,
         "services": len(problem.services),
         "unserved": len(plan.unserved),
+        "language_model": language_model,
     }

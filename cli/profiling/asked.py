@@ -58,6 +58,14 @@ def whole_numbers(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
+def shares(text: str) -> list[int]:
+    """Reads `10,50,100`, shares of a GPU's SMs."""
+    found = whole_numbers(text)
+    if found[-1] > 100:
+        raise argparse.ArgumentTypeError(f"{found[-1]} is no share of a GPU's SMs; allowed: 1..100")
+    return found
+
+
 def models(text: str) -> list[ModelVariant]:
     """Reads `embed,search/int8`."""
     try:

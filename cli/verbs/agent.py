@@ -92,6 +92,12 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="folder with this node's templates, which override the shipped ones",
     )
+    parser.add_argument(
+        "--allow-list",
+        metavar="FILE",
+        type=Path,
+        help="images and commands of users that this node starts (docs/own-servers.md); default: none",
+    )
     parser.add_argument("--models", metavar="DIR", type=Path, default=MODELS, help="default %(default)s")
     parser.add_argument(
         "--helper", metavar="SOCKET", default="", help="socket of the root helper, which sets clocks and caps"
@@ -198,7 +204,7 @@ def _options(args: argparse.Namespace) -> Any:
         "gateway_token_file",
         "gateway_ca_file",
     )
-    chosen = {name: given[name] for name in (*names, "templates", "models", "helper", "host")}
+    chosen = {name: given[name] for name in (*names, "templates", "allow_list", "models", "helper", "host")}
     return AgentOptions(folder=args.state_dir, reclaim_file=given.get("reclaim_file"), **chosen)
 
 

@@ -1,31 +1,39 @@
-"""`gpuwright latency`: the largest rate a batch server carries under an SLO."""
+"""`gpuwright latency`: the largest rate that a batch server, or a server of a language model, carries under an SLO."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+from collections.abc import Sequence
 
-from cli import exits
+from cli import exits, token_latency
 from cli.exits import Failed
 
+BATCH_FLAGS = ("--batch", "--exec-ms", "--slo-ms", "--burstiness")
 EPILOG = """\
 A batch takes the same time at any fill. A free server starts when the batch is full, or when the oldest request
 has waited the batch timeout (0: at once). Requests arrive as Poisson, or in bursts. Neither utilization nor a margin
 is taken off.
 
+With --iteration, the server is that of a language model, which batches continuously (docs/language-models.md): FILE
+has its coefficients as YAML or JSON, baseMs and tokenMs, and as needed weightsMs, sequenceMs, kvTokenMs, promptPairMs
+and mixedMs; - is stdin. --rate asks whether one rate keeps the promise, by the simulation that plans are judged by.
+
 Examples:
   gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99
   gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99 --json
   gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99 --burstiness 4
+  gpuwright latency --iteration cost.yaml --input-mean 1155 --output-mean 211 --ttft-ms 1000 --tpot-ms 50 \\
+    --percentile 99 --sequences 128 --kv-tokens 400000 --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--batch", type=int, required=True, metavar="N", help="largest batch: 1..256")
-    parser.add_argument("--exec-ms", type=float, required=True, metavar="MS", help="time of one batch")
-    parser.add_argument("--slo-ms", type=float, required=True, metavar="MS", help="the SLO's latency, from arrival")
+    parser.add_argument("--batch", type=int, metavar="N", help="largest batch: 1..256")
+    parser.add_argument("--exec-ms", type=float, metavar="MS", help="time of one batch")
+    parser.add_argument("--slo-ms", type=float, metavar="MS", help="the SLO's latency, from arrival")
     parser.add_argument(
         "--percentile",
         type=float,
@@ -36,15 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--burstiness",
         type=float,
-        default=1.0,
         metavar="I",
         help="variance over mean of arrivals counted in windows of the SLO: 1 (Poisson, the default) to 50",
     )
+    token_latency.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
-    faults = list(_faults(args))
+    if args.iteration is not None:
+        return token_latency.run(args, _given(args, BATCH_FLAGS))
+    faults = _missing(args, BATCH_FLAGS[:3]) + [
+        f"{flag} needs --iteration" for flag in _given(args, token_latency.FLAGS)
+    ]
+    args.burstiness = 1.0 if args.burstiness is None else args.burstiness
+    faults = faults or _faults(args)
     if faults:
         raise (
             Failed(faults[0]) if len(faults) == 1 else Failed(f"{len(faults)} arguments are wrong", particulars=faults)
@@ -68,6 +82,15 @@ def run(args: argparse.Namespace) -> int:
     print(f"load           {100.0 * load:.1f} % of what full batches could carry")
     print(f"latency        {latency_ms:.6g} ms at percentile {args.percentile:g}")
     return exits.OK
+
+
+def _given(args: argparse.Namespace, flags: Sequence[str]) -> list[str]:
+    return [flag for flag in flags if getattr(args, flag[2:].replace("-", "_")) is not None]
+
+
+def _missing(args: argparse.Namespace, flags: Sequence[str]) -> list[str]:
+    given = _given(args, flags)
+    return [f"{flag} is missing" for flag in flags if flag not in given]
 
 
 def _faults(args: argparse.Namespace) -> list[str]:

@@ -12,6 +12,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say
+from solvers.planning.plan_fields import held_gpus
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -189,7 +190,7 @@ def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         [
             name, len(mine), number(sum(instance["ratePerSecond"] for instance in mine)),
             f"{max(instance['predicted']['latencyMs'] for instance in mine):.4g} ms",
-            _some(sorted({f"{instance['node']}/{instance['gpu']}" for instance in mine})),
+            _some(sorted({f"{line['node']}/{','.join(map(str, held_gpus(line)))}" for line in mine})),
         ]
         for name, mine in sorted(by_service.items())[:SERVICES_SHOWN]
     )  # fmt: skip

@@ -11,7 +11,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import say
-from cli.profiling.asked import ModelVariant, models, read_model, read_place, whole_numbers
+from cli.profiling.asked import ModelVariant, models, read_model, read_place, shares, whole_numbers
 
 EPILOG = """\
 On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its
@@ -35,6 +35,7 @@ Examples:
   gpuwright profile digits --file digits.onnx --on here --apply
   gpuwright profile resnet50 --url http://127.0.0.1:8000 --gpu-type cpu
   gpuwright profile import perf.csv --model resnet50/fp16 --gpu-type v100-16gb
+  gpuwright profile import sweep/*.json --model llama-8b/fp16 --gpu-type h100-80gb --parallel 1
   gpuwright profile neighbours pairs.csv --gpu-type v100-16gb
   gpuwright profile predict fleet.yaml
   gpuwright profile --list
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     effort.add_argument("--accuracy", type=part, metavar="SHARE", help="error of the curve to reach; default 0.04")
     effort.add_argument("--most", type=whole(1, 256), metavar="N", help="most measurements; default 16")
     effort.add_argument("--batches", type=whole_numbers, metavar="B,...", help="default 1,2,4,8,16,32")
-    effort.add_argument("--sm", type=whole_numbers, metavar="P,...", help="SM%%; default 10,20,30,40,50,60,80,100")
+    effort.add_argument("--sm", type=shares, metavar="P,...", help="SM%%; default 10,20,30,40,50,60,80,100")
     effort.add_argument("--clocks", type=whole_numbers, metavar="MHZ,...", help="default: the highest of the GPU type")
     neighbours = "measure it beside these on one GPU, for pressure and sensitivity"
     effort.add_argument("--neighbours", type=models, metavar="MODEL,...", help=neighbours)
@@ -72,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about.add_argument("--sm-percent", type=whole(1, 100), metavar="P", default=100, help="its SM%%; default 100")
     about.add_argument("--model", metavar="MODEL[/VARIANT]", default="", help="with import: the model")
     completes(about.add_argument("--journal", metavar="FILE", help="where measurements are kept meanwhile"), "files")
+    llm = parser.add_argument_group("with import, of a language model")
+    llm.add_argument("--parallel", type=whole(1, 64), metavar="GPUS", help="fit an iteration on so many GPUs")
+    tokens = "what the server computes at most in an iteration; default 2048"
+    llm.add_argument("--tokens-per-iteration", type=whole(1, 1_000_000), metavar="N", help=tokens)
     parser.add_argument("--apply", action="store_true", help="apply the Profile; else it is printed only")
     parser.add_argument("--json", action="store_true", help="profiles, measurements, seconds, left_out_error")
     add_connection_arguments(parser)
@@ -85,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
             return campaign.list_campaigns(client, args) if args.list else campaign.stop_campaign(client, args)
     if args.subject is None:
         raise Failed("name a model: gpuwright profile MODEL[/VARIANT] --on NODE[/GPU] | --url URL")
+    if (args.parallel or args.tokens_per_iteration) and args.subject != IMPORT:
+        raise Failed("--parallel and --tokens-per-iteration are for import")
     if args.subject == IMPORT and not (args.on or args.url):
         return _import(args)
     if args.subject in (NEIGHBOURS, PREDICT) and not (args.on or args.url):
@@ -150,7 +157,12 @@ def _import(args: argparse.Namespace) -> int:
 
     if not args.files:
         raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
-    profiles = import_files(args)
+    if args.parallel:
+        from cli.profiling.iterations import import_token_times
+
+        profiles = import_token_times(args)
+    else:
+        profiles = import_files(args)
     if args.apply:
         _apply(args, profiles)
     return exits.OK

@@ -69,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
+    alone = "only what the run itself cost: no fresh plans, bounds and peers, whose searches take most of the time"
+    parser.add_argument("--no-comparison", action="store_true", help=alone)
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
     add_planner_argument(parser, baselines=True)
@@ -86,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if args.hours > MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
     truth = truth_order(args)
+    if args.out and args.no_comparison:
+        raise Failed("--out needs the costs that --no-comparison leaves out; give one of the two")
     out = _folder(args.out) if args.out else None
     found = _simulate(args, truth)
     if args.json:
@@ -101,6 +105,12 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
+    models = [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]
+    if models:
+        named = f"{models[0].tenant}/{models[0].name}"
+        raise Failed(
+            f"{named} promises times of tokens; simulate has no truth of language models: plan them with solve"
+        )
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
     shapes = _shapes(args, world)
@@ -114,7 +124,7 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     every = args.reclaim_every and 60 * args.reclaim_every
     order = SimulationOrder(
         world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
-        planner=args.planner or "",
+        is_compared=not args.no_comparison, planner=args.planner or "",
     )  # fmt: skip
     try:
         with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
@@ -197,8 +207,8 @@ def _show(figures: Mapping[str, Any]) -> None:
     )
     print()
     held = figures["heldPerHour"]
-    costs = {what: figures[f"{name}PerHour"] for name, what in COSTS.items()}
-    costs |= {what: figures["peers"][name]["perHour"] for name, what in PEERS.items()}
+    costs = {what: figures[f"{name}PerHour"] for name, what in COSTS.items() if f"{name}PerHour" in figures}
+    costs |= {PEERS[name]: found["perHour"] for name, found in figures.get("peers", {}).items()}
     OutputTable(("COST", "AN HOUR", "HELD / IT")).rows(
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )

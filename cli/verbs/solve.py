@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = declared.problem(args)
+    problem = declared.problem_to_plan(args)
     gc.disable()  # what is imported and declared is no garbage, now or later
     from solvers.compiled import before_compiling
 

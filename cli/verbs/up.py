@@ -41,6 +41,9 @@ plans what you apply, in the mode of your Policy (default: advisory, which only 
 
 While it runs it is the current context, named after its folder (`local` for .gpuwright); the context ends with it.
 
+--llm declares examples/llm.yaml instead: of its 12 services four are language models, each a process of gpuwright-llm
+that streams real answers through a real gateway, on one GPU or two.
+
 --cores N offers CPU cores of this machine instead, to models in ONNX and TorchScript files: the world is one node
 called `here`, with the GPU type `cpu`, behind a real gateway. A share in percent is a share of the cores' time, which
 cgroups enforce (as root).
@@ -52,6 +55,7 @@ Examples:
   gpuwright up
   gpuwright up --gpus 1000 --services 300
   gpuwright up --planner hetsev
+  gpuwright up --llm
   gpuwright up --cores 2 --models /srv/models
   gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
@@ -75,8 +79,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cores", metavar="N", type=whole(1), help="instead of simulated GPUs: N CPU cores of this machine, as a node"
     )
+    parser.add_argument(
+        "--llm", action="store_true", help="declare a fleet with language models, which stream through a real gateway"
+    )
     models = parser.add_argument("--models", metavar="DIR", type=Path, help="with --cores: their models; default .")
     completes(models, "files")
+    allow_list = parser.add_argument(
+        "--allow-list", metavar="FILE", type=Path, help="with --cores: commands of yours that the node starts"
+    )
+    completes(allow_list, "files")
     add_truth_arguments(parser)
     add_listening_arguments(parser)
 
@@ -84,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.empty and args.cores:
         raise Failed("--empty declares nothing, and --cores declares a node: use one of them; see: gpuwright up --help")
+    _refuse_beside_llm(args)
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
     contexts: list[LocalContext] = []
@@ -91,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         settings = settings_from(args)
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
-        cores = cores_node(args.cores, args.models)
+        cores = cores_node(args.cores, args.models, args.allow_list)
         with own_database(data_dir, settings, say) as url:
             settings = replace(settings, database_url=url, database_direct=connects_directly(settings))
             log = _write_logs(data_dir, settings)
@@ -100,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
             fleet = (
                 None
                 if args.empty or cores
-                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services), order, args.planner)
+                else _fleet(data_dir, settings, FleetSize(args.gpus, args.services, args.llm), order, args.planner)
             )
             if cores is not None:
                 _declare(cores, settings)
@@ -128,6 +140,21 @@ def run(args: argparse.Namespace) -> int:
                 listen(settings, ready)
         say(f"stopped; the data is safe in {data_dir}")
     return exits.OK
+
+
+def _refuse_beside_llm(args: argparse.Namespace) -> None:
+    """Raises Failed for what --llm cannot be combined with, or if nothing here could stream."""
+    if not args.llm:
+        return
+    from simulation.real import haproxy_path
+
+    others = {"--empty": args.empty, "--cores": args.cores, "--gpus": args.gpus, "--services": args.services}
+    others |= {"--truth": args.truth not in (None, "planner"), "--tls-cert": args.tls_cert}
+    wrong = next((flag for flag, given in others.items() if given), None)
+    if wrong:
+        raise Failed(f"--llm declares a fleet of its own, without {wrong}; see: gpuwright up --help")
+    if haproxy_path() is None:
+        raise Failed("--llm streams through HAProxy, which is not installed (Debian: apt-get install haproxy)")
 
 
 def _fleet(

@@ -156,6 +156,7 @@ def _prices(prices: list[dict[str, Any]]) -> None:
 
 def _front(points: list[dict[str, Any]]) -> None:
     """Prints a plan a line, the cheapest first; no plan is worse than another in everything."""
+    print("Plans from an empty fleet without jobs: what runs now, and what a change costs, is left out.")
     OutputTable(["BEST IN", "MONEY/H", "ENERGY KWH/H", "CARBON KG/H", "ACCURACY", "GPUS"]).rows(
         [
             ", ".join(point["best"]), number(point["moneyPerHour"]), number(point["energyKwh"]),

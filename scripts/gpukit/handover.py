@@ -13,7 +13,8 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from agents.keeper.copies import Stage
-from agents.node.node import LocalNode, NodeParts
+from agents.node.node import LocalNode
+from agents.node.parts import NodeParts
 from agents.node.state_folder import StateFolder
 from agents.seams.routes import Acknowledged, Route, RouteState
 from scripts.gpukit.stand import HOST, TEMPLATE, Stand, open_drivers

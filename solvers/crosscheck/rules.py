@@ -46,6 +46,19 @@ def dedicated_alone(v: Variables) -> None:
                     v.model.add_bool_or([slot.runs.negated(), other.runs.negated()])
 
 
+def tenants_apart(v: Variables) -> None:
+    """an own runtime there => no service of another tenant, unless shareAcrossTenants"""
+    if v.problem.policy.share_across_tenants:
+        return
+    own = {(model, variant.name) for model, known in v.problem.models.items() for variant in known if variant.is_own}
+    for place in v.is_used:
+        for slot in v.on(place):
+            for shape, is_chosen in zip(slot.shapes, slot.is_chosen, strict=True):
+                for other in v.on(place) if (slot.service.model, shape.variant) in own else ():
+                    if other.service.tenant != slot.service.tenant:
+                        v.model.add_bool_or([is_chosen.negated(), other.runs.negated()])
+
+
 def clocks_agree(v: Variables) -> None:
     """all instances of a GPU state one clock"""
     for place in v.is_used:
@@ -219,6 +232,7 @@ RULES = (
     same_model_fits,
     clients_fit,
     dedicated_alone,
+    tenants_apart,
     clocks_agree,
     watts_fit,
     cpu_fits,

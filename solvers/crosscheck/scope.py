@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solvers.planning.beside import has_language_models
 from solvers.planning.problem import Problem
 
 MOST_GPUS = 8
@@ -19,6 +20,8 @@ def refuse_large(problem: Problem) -> None:
     for count, most, noun in ((gpus, MOST_GPUS, "GPUs"), (len(problem.services), MOST_SERVICES, "services")):
         if count > most:
             raise TooLarge(f"{count} {noun}; the exact check takes at most {most}")
+    if has_language_models(problem):
+        raise TooLarge("a language model; the exact check takes services that promise a latency")
     divided = [name for name, service in problem.services.items() if service.cells is not None]
     if divided:
         raise TooLarge(f"{divided[0]} is a part of a divided service; the exact check takes whole fleets")

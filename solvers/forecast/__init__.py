@@ -27,4 +27,5 @@ class Forecaster(Protocol):
         observed_seconds: float | None = None,
         silent_seconds: float = 0.0,
         risen_seconds: float = math.inf,
+        missed_seconds: float = math.inf,
     ) -> Forecast: ...

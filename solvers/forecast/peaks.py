@@ -42,12 +42,14 @@ def expect(
     observed_seconds: float | None = None,
     silent_seconds: float = 0.0,
     risen_seconds: float = math.inf,
+    missed_seconds: float = math.inf,
 ) -> Forecast:
     """Forecasts the rate to plan for until `ahead_seconds` after the newest sample.
 
     `planned` is the currently planned rate, 0 without one. `observed_seconds` is how long the service was observed, if
     that is longer than the samples given; `silent_seconds` is how long ago the newest sample ended, `risen_seconds`
-    how long ago the planned rate rose.
+    how long ago the planned rate rose, `missed_seconds` how long ago the SLO was missed. Soon after either the plan
+    does not fall; only after a rise is less evidence needed for the next one, as missed answers are no sign of load.
     """
     known = usable(samples)
     watched_seconds = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
@@ -77,7 +79,7 @@ def expect(
         rate = max(pressing, observed) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
     elif (
         planned > high
-        and risen_seconds >= settings.cooldown_seconds
+        and min(risen_seconds, missed_seconds) >= settings.cooldown_seconds
         and _is_settled(calm, now, recall, need, floor, settings)
     ):
         reason, rate = "fallen", need

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
+from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
 from solvers.planning.judge import Verdict, judge
@@ -49,6 +50,8 @@ def find_plan(
 
     Without `bounds` none is searched, as where a plan is only repeated.
     """
+    if has_language_models(problem):
+        return _beside_wide(problem, planner, budget, alone=alone, bounds=bounds)
     began = time.monotonic()
     work = PlannerBudget(PlannerBudget().work if budget.work is None else budget.work, budget.seed)
     known = problem.state.knowledge.get(planner, {}) if problem.state else {}  # another planner's says nothing here
@@ -60,6 +63,27 @@ def find_plan(
     spent = time.monotonic() - began
     certificate = Certificate(verdict.cost, bound, f"{planner}: {method}{note}{found.proof}", work.work, spent)
     return PlannerAnswer(replace(plan, certificate=certificate), {planner: draft.knowledge}, found.duals)
+
+
+def _beside_wide(problem: Problem, planner: str, budget: SolveBudget, *, alone: bool, bounds: bool) -> PlannerAnswer:
+    """Plans language models as the joint planner does, and asks the planner about everything else."""
+    from solvers.planning.beside import narrowed, nothing_left
+    from solvers.planning.mixed import MixedCase, chosen_wide, finished
+    from solvers.planning.solve import OrdinarySearch
+
+    case = MixedCase(problem)
+    wide, unserved = chosen_wide(case, budget.seed, OrdinarySearch())
+    narrow = narrowed(problem, wide)
+    found = PlannerAnswer(nothing_left(problem), {})
+    if narrow is not None and narrow.services:
+        found = find_plan(narrow, planner, budget, alone=alone, bounds=False)
+    plan = finished(case, found.plan, wide, unserved)
+    certificate = plan.certificate
+    assert certificate
+    known = find_bound(problem, budget, alone=alone).bound if bounds else None
+    bound, note = sound_bound(known, certificate.cost.total)
+    certificate = replace(certificate, bound=bound, method=certificate.method + note)
+    return PlannerAnswer(replace(plan, certificate=certificate), found.knowledge)
 
 
 def drafter_of(planner: str) -> PlanDrafter:

@@ -44,6 +44,7 @@ class Node:
     # What services there pay: the GPUs that they use, all of it, or nothing because something else pays for all of it.
     pricing: Literal["gpu", "node", "paid"] = "gpu"
     cell: str = ""  # the group of nodes that it belongs to, while services are divided
+    linked_gpus: int = 0  # so many GPUs are linked with each other, counted from index 0; 0: all of them
 
     def __post_init__(self) -> None:
         if not are_rising(self.gpus):
@@ -57,6 +58,10 @@ class Node:
         """Tells if one of its GPUs has this index, which may come from an untrusted plan."""
         at = bisect_left(self.gpus, index)
         return at < len(self.gpus) and self.gpus[at] == index
+
+    def link_of(self, index: int) -> int:
+        """Returns the number of the group of linked GPUs that this one is in."""
+        return index // self.linked_gpus if self.linked_gpus else 0
 
     @property
     def is_paid_anyway(self) -> bool:

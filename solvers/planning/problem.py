@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
 from solvers.planning.indexes import gpu_indexes as gpu_indexes
+from solvers.planning.language import IterationCost, LlmSize, TokenService
 from solvers.planning.machines import GpuType as GpuType
 from solvers.planning.machines import Node as Node
 from solvers.planning.machines import WrongProblem as WrongProblem
@@ -17,6 +18,7 @@ Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
 Knowledge: TypeAlias = Mapping[str, Any]  # JSON: it is recorded with each plan, and replayed
 ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
+OWN = "own:"  # no template's name has a colon
 LimitSource: TypeAlias = Literal["declared", "share", "budget"]
 
 
@@ -26,7 +28,12 @@ class Variant:
 
     name: str
     accuracy: float
-    template: str | None = None
+    template: str | None = None  # or a name that begins with OWN, for a runtime that it brings along
+    llm: LlmSize | None = None
+
+    @property
+    def is_own(self) -> bool:
+        return self.template is not None and self.template.startswith(OWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,9 @@ class Profile:
     memory_gib: Mapping[int, float]  # batch -> GPU memory
     demand: Demand = Demand()
     start_seconds: float = 20.0  # from start to warm
+    iteration: Mapping[int, IterationCost] = field(default_factory=dict)  # of a language model: GPUs -> time
+    overhead_gib: float = 0.0  # of each GPU, besides weights, keys and values
+    tokens_per_iteration: int = 2048
 
     @property
     def key(self) -> ProfileKey:
@@ -80,6 +90,7 @@ class Service:
     mean_accuracy: float = 0.0  # of its served requests, at least; 0: whatever its variants have
     unserved_weight: float = 1.0  # of a request a second that is not served, besides its priority
     variation: float = 0.0  # of its arrival rate by bursts, squared over the mean's square; 0: Poisson
+    tokens: TokenService | None = None  # of a language model, which is promised by tokens; slo_ms is then its TTFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,7 @@ class Job:
     max_price_per_hour: float | None = None
     is_preemptible: bool = True
     priority: float = 100
+    template: str | None = None  # that its node must offer; None: any node will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,7 @@ class Policy:
     unplaced_price: float = 50.0
     waiting_price: float = 0.01
     share_pressure: float = 0.5
+    share_across_tenants: bool = True  # False: own runtimes and jobs share a GPU within one tenant only
     energy_price_per_kwh: float = 0.0  # all that an objective makes of a kilowatt-hour: money, energy and carbon
     money_weight: float = 1.0  # of a GPU's price in the account that plans are chosen by
     power_budget_w: float | None = None
@@ -154,10 +167,21 @@ class Instance:
     rate_per_second: float
     exec_ms: float = 0.0  # predicted, without the margin
     latency_ms: float = 0.0  # predicted, with it, at the SLO's percentile
+    gpus: tuple[int, ...] = ()  # all of its GPUs, rising, where it has several; `gpu` is the first of them
+    tpot_ms: float = 0.0  # predicted, of a language model; latency_ms is then the time to its first token
 
     @property
     def place(self) -> Place:
         return (self.node, self.gpu)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Returns every GPU that it holds."""
+        return tuple((self.node, gpu) for gpu in self.gpus) if self.gpus else ((self.node, self.gpu),)
+
+    @property
+    def degree(self) -> int:
+        return len(self.gpus) or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+from solvers.planning.beside import has_language_models
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
+from solvers.planning.mixed import replayed
 from solvers.planning.parts import divided
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, proofs, proved_draft
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables, tables
+from solvers.planning.solve import OrdinarySearch
 from solvers.proof import SolverBug
 
 
@@ -21,6 +25,9 @@ def replay_plan(problem: Problem, seed: int, work: int, *, is_exact: bool) -> Pl
 
     Its bound is not computed again: another process found it, and the plan does not depend on it.
     """
+    if has_language_models(problem):
+        again = partial(replay_plan, seed=seed, work=work, is_exact=is_exact)
+        return replayed(problem, seed, again, work, OrdinarySearch())
     division = divided(problem)
     t = tables(division.problem if division else problem)
     draft = next((draft for draft in _made(t, seed, work, is_exact) if draft.work >= work), None)

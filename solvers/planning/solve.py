@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from solvers.planning import bound
+from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
+from solvers.planning.mixed import bound_mixed, find_mixed
 from solvers.planning.parts import divided
 from solvers.planning.parts.bound import needed
 from solvers.planning.plan import Plan
@@ -23,23 +25,17 @@ from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables, tables
+from solvers.planning.solved import TEN_SECONDS
+from solvers.planning.solved import FoundBound as FoundBound
+from solvers.planning.solved import Progress as Progress
+from solvers.planning.solved import SolveBudget as SolveBudget
+from solvers.planning.solved import SolvedPlan as SolvedPlan
 from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
 GAIN_SHARE = 1e-2  # of the gap to the bound: a search that closes less has stopped improving
 FIRST_PLANS = 3.0  # times that the first plan took: so long a search may find nothing, on a slow machine
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
-Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
-
-
-@dataclass(frozen=True, slots=True)
-class SolveBudget:
-    """Limits a search: by steps of work, which are the same on every machine, by seconds, and by patience."""
-
-    seconds: float | None = 10.0
-    work: int | None = None
-    seed: int = 0
-    patience_seconds: float = inf  # it ends this long after the last better plan; later where the first took long
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +49,7 @@ class FinishedPlan:
     is_last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SolvedPlan:
-    """A plan, and what finds it again on any machine: see `replay_plan`."""
-
-    plan: Plan
-    work: int  # steps to its draft
-    is_exact: bool  # they are the exact planner's steps
-    is_cut: bool  # the seconds ended the search
-    duals: Duals | None = None  # the prices that prove a bound at other rates, too
-
-
-@dataclass(frozen=True, slots=True)
-class FoundBound:
-    """A bound of every valid plan, how it was found, and the prices that prove one at other rates."""
-
-    bound: float | None = None
-    proof: str = ""
-    duals: Duals | None = None
-
-
-def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
+def solve(problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None) -> Plan:
     """Returns the cheapest valid plan found within the budget, with its certificate."""
     return find(problem, budget, on_better).plan
 
@@ -132,11 +108,13 @@ class _BestFound:
 
 
 def find(
-    problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None, *, alone: bool = False
+    problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None, *, alone: bool = False
 ) -> SolvedPlan:
     """Returns the plan of `solve` and how it was found. `alone` does the same work in turn, without forking."""
     if alone and budget.work is None:
         raise ValueError("alone needs a limit of work: budget.work is None")
+    if has_language_models(problem):
+        return find_mixed(problem, budget, on_better, OrdinarySearch(), alone=alone)
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
     division = divided(problem)
@@ -182,6 +160,8 @@ def find(
 
 def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
     """Returns the best bound that the budget proves, for a plan that was found by other means. `alone` never forks."""
+    if has_language_models(problem):
+        return FoundBound(bound_mixed(problem, budget, OrdinarySearch(), alone=alone))
     deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     division = divided(problem)
     t = tables(problem if division is None else needed(problem))
@@ -195,6 +175,18 @@ def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) ->
     if found.duals is None or found.bound is None:
         return found
     return replace(found, duals=replace(found.duals, found=found.bound))
+
+
+class OrdinarySearch:
+    """Asks this module for the part of a problem that has no language models."""
+
+    def find(
+        self, problem: Problem, budget: SolveBudget, on_better: Progress | None, *, alone: bool = False
+    ) -> SolvedPlan:
+        return find(problem, budget, on_better, alone=alone)
+
+    def find_bound(self, problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
+        return find_bound(problem, budget, alone=alone)
 
 
 def _follow(

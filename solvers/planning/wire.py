@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from math import isfinite
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable, Unplaced, Unserved
+from solvers.planning.plan_fields import CHANGES as CHANGES
+from solvers.planning.plan_fields import JSON, LARGEST, PlanFields
+from solvers.planning.plan_fields import shown as shown
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
-JSON: TypeAlias = Any  # whatever a file may hold
-LARGEST = 1e12  # of any number, as in manifests
-LARGEST_SUM = 1e30  # of what adds up or multiplies such numbers
-SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "perHour"}
 MOST_FAULTS = 100  # reported; more of them do not help
 
 
@@ -61,7 +59,7 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
         "id": instance.id,
         "service": instance.service,
         "node": instance.node,
-        "gpu": instance.gpu,
+        **({"gpus": list(instance.gpus)} if instance.gpus else {"gpu": instance.gpu}),
         "variant": instance.variant,
         "batch": instance.batch,
         "batchTimeoutMs": instance.batch_timeout_ms,
@@ -69,8 +67,14 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
         "memoryGib": instance.memory_gib,
         "clockMhz": instance.clock_mhz,
         "ratePerSecond": instance.rate_per_second,
-        "predicted": {"execMs": instance.exec_ms, "latencyMs": instance.latency_ms},
+        "predicted": _predicted(instance),
     }
+
+
+def _predicted(instance: Instance) -> dict[str, float]:
+    """Returns the times of a batch server, or of tokens: latencyMs is then the time to the first token."""
+    found = {"execMs": instance.exec_ms, "latencyMs": instance.latency_ms}
+    return {**found, "ttftMs": instance.latency_ms, "tpotMs": instance.tpot_ms} if instance.tpot_ms else found
 
 
 def _job_out(placed: PlacedJob, offline: Collection[str]) -> dict[str, Any]:
@@ -105,7 +109,6 @@ def _certificate_out(certificate: Certificate) -> dict[str, Any]:
 
 # In
 
-CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 SPEEDS = ("stepsPerSecond", "requestsPerSecond")
 
 
@@ -116,7 +119,7 @@ def from_json(value: JSON, problem: Problem) -> Plan:
     the GPU's type. Fields that the contract lacks are not read.
     """
     faults: list[str] = []
-    whole = _Fields("", value, faults)
+    whole = PlanFields("", value, faults)
     plan = Plan(
         instances=_each(whole, "instances", lambda fields: _instance_in(fields, problem), required=True),
         jobs=_each(whole, "jobs", _job_in),
@@ -133,64 +136,9 @@ def from_json(value: JSON, problem: Problem) -> Plan:
     return plan
 
 
-class _Fields:
-    """A mapping of the plan; a wrong field is noted, and a harmless value takes its place."""
-
-    def __init__(self, path: str, value: JSON, faults: list[str]) -> None:
-        self.path = path
-        self.faults = faults
-        self.values: Mapping[str, JSON] = value if isinstance(value, dict) else {}
-        self.is_mapping = isinstance(value, dict)
-        if not self.is_mapping:
-            self.fault("", value, "a mapping")
-
-    def fault(self, field: str, value: JSON, allowed: str) -> None:
-        at = ".".join(part for part in (self.path, field) if part) or "the plan"
-        self.faults.append(f"{at}: {shown(value)} is not allowed (allowed: {allowed})")
-
-    def missing(self, field: str, allowed: str) -> None:
-        if not self.is_mapping:
-            return  # reported already
-        at = f"{self.path}.{field}" if self.path else field
-        self.faults.append(f"{at}: this field is required (allowed: {allowed})")
-
-    def number(self, field: str, default: float | None = None) -> Any:
-        value = self.values.get(field)
-        if value is None and default is not None:
-            return default
-        most = LARGEST_SUM if field in SUMS else LARGEST
-        allowed = "a number from -1e12 to 1e12" if most == LARGEST else "a number from -1e30 to 1e30"
-        if field not in self.values:
-            self.missing(field, allowed)
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not -most <= value <= most:
-            self.fault(field, value, allowed)
-        else:
-            return int(value) if value == int(value) and field in WHOLE else value
-        return 0
-
-    def text(self, field: str, default: str | None = None) -> str:
-        value = self.values.get(field)
-        if value is None and default is not None:
-            return default
-        if field not in self.values:
-            self.missing(field, "a string")
-        elif not isinstance(value, str):
-            self.fault(field, value, "a string")
-        else:
-            return value
-        return ""
-
-    def inner(self, field: str) -> _Fields:
-        """Reads a mapping that may be left out."""
-        value = self.values.get(field)
-        path = f"{self.path}.{field}" if self.path else field
-        return _Fields(path, {} if value is None else value, self.faults)
-
-
-WHOLE = {"gpu", "batch", "smPercent", "work", *CHANGES}
-
-
-def _each(whole: _Fields, field: str, read: Callable[[_Fields], Any], *, required: bool = False) -> tuple[Any, ...]:
+def _each(
+    whole: PlanFields, field: str, read: Callable[[PlanFields], Any], *, required: bool = False
+) -> tuple[Any, ...]:
     value = whole.values.get(field)
     if value is None and not required:
         return ()
@@ -200,10 +148,10 @@ def _each(whole: _Fields, field: str, read: Callable[[_Fields], Any], *, require
         else:
             whole.missing(field, "a list")
         return ()
-    return tuple(read(_Fields(f"{field}[{at}]", entry, whole.faults)) for at, entry in enumerate(value))
+    return tuple(read(PlanFields(f"{field}[{at}]", entry, whole.faults)) for at, entry in enumerate(value))
 
 
-def _texts(whole: _Fields, field: str) -> list[str]:
+def _texts(whole: PlanFields, field: str) -> list[str]:
     value = whole.values.get(field)
     if value is None:
         return []
@@ -216,14 +164,15 @@ def _texts(whole: _Fields, field: str) -> list[str]:
     return [entry for entry in value if isinstance(entry, str)]
 
 
-def _instance_in(fields: _Fields, problem: Problem) -> Instance:
+def _instance_in(fields: PlanFields, problem: Problem) -> Instance:
     node, predicted = fields.text("node"), fields.inner("predicted")
+    gpus = _gpus_in(fields)
     top = problem.type_of(node).top_clock_mhz if node in problem.nodes else LARGEST
     return Instance(
         id=fields.text("id", ""),
         service=fields.text("service"),
         node=node,
-        gpu=fields.number("gpu"),
+        gpu=gpus[0] if gpus else fields.number("gpu"),
         variant=fields.text("variant"),
         batch=fields.number("batch"),
         batch_timeout_ms=fields.number("batchTimeoutMs", 0.0),
@@ -233,10 +182,30 @@ def _instance_in(fields: _Fields, problem: Problem) -> Instance:
         rate_per_second=fields.number("ratePerSecond"),
         exec_ms=predicted.number("execMs", 0.0),
         latency_ms=predicted.number("latencyMs", 0.0),
+        gpus=gpus,
+        tpot_ms=predicted.number("tpotMs", 0.0),
     )
 
 
-def _job_in(fields: _Fields) -> PlacedJob:
+def _gpus_in(fields: PlanFields) -> tuple[int, ...]:
+    """Reads the indexes of all GPUs of an instance on several; empty if it states `gpu`."""
+    value = fields.values.get("gpus")
+    if value is None:
+        return ()
+    if "gpu" in fields.values:
+        fields.fault("gpus", value, "gpu or gpus, not both")
+    elif not isinstance(value, list) or len(value) < 2 or not all(_is_index(index) for index in value):
+        fields.fault("gpus", value, "a list of at least two whole numbers from 0 to 1e12")
+    else:
+        return tuple(int(index) for index in value)
+    return ()
+
+
+def _is_index(value: JSON) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def _job_in(fields: PlanFields) -> PlacedJob:
     predicted = fields.inner("predicted")
     return PlacedJob(
         job=fields.text("job"),
@@ -248,26 +217,26 @@ def _job_in(fields: _Fields) -> PlacedJob:
     )
 
 
-def _unserved_in(fields: _Fields) -> Unserved:
+def _unserved_in(fields: PlanFields) -> Unserved:
     return Unserved(
         fields.text("service"), fields.number("ratePerSecond"), fields.text("reason", ""), fields.text("relaxation", "")
     )
 
 
-def _unplaced_in(fields: _Fields) -> Unplaced:
+def _unplaced_in(fields: PlanFields) -> Unplaced:
     return Unplaced(fields.text("job"), fields.text("reason", ""), fields.text("relaxation", ""))
 
 
-def _releasable_in(fields: _Fields) -> Releasable:
+def _releasable_in(fields: PlanFields) -> Releasable:
     return Releasable(fields.text("node"), fields.number("perHour"))
 
 
-def _changes_in(whole: _Fields) -> Changes:
+def _changes_in(whole: PlanFields) -> Changes:
     fields = whole.inner("changes")
     return Changes(**{name: fields.number(name, 0) for name in CHANGES})
 
 
-def _certificate_in(whole: _Fields) -> Certificate | None:
+def _certificate_in(whole: PlanFields) -> Certificate | None:
     if whole.values.get("certificate") is None:
         return None
     fields = whole.inner("certificate")
@@ -281,20 +250,3 @@ def _certificate_in(whole: _Fields) -> Certificate | None:
     work, seconds = fields.number("work", 0), fields.number("seconds", 0.0)
     age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
     return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason)
-
-
-def shown(value: JSON) -> str:
-    """Writes a value for a sentence: short, on one line, and without terminal control characters."""
-    if isinstance(value, dict):
-        return f"a mapping of {len(value)}"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, float) and not isfinite(value):
-        return "a number that is not finite"
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
-        return "a number of many digits"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    text = repr(value) if isinstance(value, str) else f"{value}"
-    text = text.encode("ascii", "backslashreplace").decode()
-    return text if len(text) <= 80 else f"{text[:80]}... ({len(text)} characters)"

@@ -15,6 +15,7 @@ from app.manifests.model import Kind
 from app.store.database.database import Database
 from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
 from simulation import world as worlds
+from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small
 from tests.support.postgres import free_port
 from tests.support.soak import SOAK
@@ -42,6 +43,18 @@ def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) 
     assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
     assert all(words.count("=") == 2 for words in first.load)
     assert declared(database, tmp_path, FleetSize(), said_nothing) == first
+    database.close()
+
+
+def test_a_fleet_of_language_models_streams_to_four_services_of_a_real_node(database_url: str, tmp_path: Path) -> None:
+    database = Database(database_url, pool_size=1, direct=True)
+    made = declared(database, tmp_path, FleetSize(llm=True), said_nothing)
+    assert made is not None
+    assert (made.real_node, made.real_kind, len(made.real_services)) == ("h100-1", "h100-80gb", 4)
+    sources = [LoadSource.of(words) for words in made.load]
+    assert {(source.path, source.lengths is not None) for source in sources} == {("/v1/completions", True)}
+    world = database.read(worlds.of_store)
+    assert (len(world.of(Kind.SERVICE)), len(world.of(Kind.JOB))) == (12, 2)
     database.close()
 
 

@@ -10,7 +10,10 @@ from tests.docs.shell import DATA, DOCS, INLINE, ROOT, SHELL, blocks, commands, 
 
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 # Their tests run their sh blocks.
-RUN = {"tutorial.md", "three-machines.md", "cpu-cores.md", "sql.md", "money.md", "testbed.md"}
+RUN = {
+    "tutorial.md", "three-machines.md", "cpu-cores.md", "own-jobs.md", "own-servers.md", "sql.md", "money.md",
+    "testbed.md",
+}  # fmt: skip
 
 
 def named(path: Path) -> str:

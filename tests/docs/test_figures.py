@@ -8,19 +8,19 @@ import pytest
 
 from agents.control.contact import CONTACT_SECONDS
 from agents.gateway import overload
-from agents.gateway.desired import FIRST_SLOTS
+from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.followers import SETTLED_SECONDS
 from agents.gateway.requests import KEPT_SECONDS
 from agents.keeper.failures import LONGEST_DELAY_SECONDS
 from agents.policy.health.states import HealthSettings
-from agents.programs.serve.server import MOST_CONNECTIONS
+from agents.programs.serve.connections import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
 from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH_SHARE
 from app.control.domain.snapshot import SILENT_SECONDS
+from app.control.domain.specs import RETRIES
 from app.control.formulate.tenants import FILLED_SHARE
 from app.control.formulate.tenants.budget import DEGRADED_PRIORITY_DIVISOR
 from app.control.formulate.tenants.shares import BAND_SHARE
-from app.control.jobs.life import MOST_FAILURES
 from app.control.jobs.order import CALM_RATIO
 from app.control.rollout.rules import RolloutRules
 from app.sessions import LINK_SECONDS, SESSION_SECONDS
@@ -79,7 +79,7 @@ def word(value: float) -> str:
         ("health", f"for {HEALTH.slow_seconds:g} s; until not for {HEALTH.clear_seconds:g} s"),
         ("health", f"after {HEALTH.back_off_seconds:g} s without its fault ({HEALTH.mps_back_off_seconds:g} s after"),
         ("jobs", f"from {word(CALM_RATIO)} times on, a job is not urgent"),
-        ("jobs", f"it failed {word(MOST_FAILURES)} times without progress"),
+        ("jobs", f"it failed {word(RETRIES + 1)} times without progress"),
         ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH_SHARE:g} % of the time left"),
         ("serve", f"Connections: {MOST_CONNECTIONS}"),
         ("sizing", f"`GPUWRIGHT_POOL_SIZE` ({SETTINGS.pool_size})"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from simulation.load_generator import LoadGenerator, LoadSource
+from simulation.load_generator import LoadGenerator, LoadSource, drawn_tokens
 from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 from simulation.shapes import steady
 
@@ -157,3 +158,11 @@ def test_a_load_generator_waits_until_a_service_is_served_and_counts_from_then_o
 def test_a_percentile_of_nothing_is_0() -> None:
     assert percentile([], 99) == 0.0
     assert percentile([1.0, 2.0, 3.0], 99.9) == 3.0
+
+
+def test_lengths_of_requests_have_the_declared_mean_and_95th_percentile() -> None:
+    rng = random.Random(1)
+    drawn = sorted(drawn_tokens(250, 600, rng) for _ in range(20_000))
+    assert sum(drawn) / len(drawn) == pytest.approx(250, rel=0.03)
+    assert drawn[19_000] == pytest.approx(600, rel=0.05)
+    assert drawn[0] >= 1

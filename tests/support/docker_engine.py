@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.caller import until
 
 IMAGE = "gpuwright-test"
-APPLETS = ("sh", "sleep", "env", "cat", "grep", "touch", "ls")
+APPLETS = ("httpd", "id", "sh", "sleep", "env", "cat", "grep", "touch", "ls")
 
 
 class NoEngine(Exception):
@@ -31,7 +31,8 @@ class Engine:
 
 
 @contextmanager
-def docker_engine(folder: Path) -> Iterator[Engine]:
+def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
+    """`bridge` names one that exists already, for containers with a network of their own."""
     busybox = shutil.which("busybox")
     if os.geteuid() != 0 or not shutil.which("dockerd") or not busybox:
         raise NoEngine("needs root, dockerd and a static busybox (Debian: docker.io, busybox-static)")
@@ -39,7 +40,7 @@ def docker_engine(folder: Path) -> Iterator[Engine]:
     socket = Path(f"/run/gpuwright-test-{os.getpid()}.sock")
     log = folder / "dockerd.log"
     places = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid")
-    quiet = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs")
+    quiet = ("--iptables=false", "--ip6tables=false", f"--bridge={bridge}", "--storage-driver=vfs")
     with log.open("w") as file:
         daemon = subprocess.Popen(
             ["dockerd", *map(str, places), *quiet, "-H", f"unix://{socket}"],

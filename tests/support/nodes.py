@@ -21,7 +21,8 @@ from agents.gateway.followers import Followers
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
-from agents.node.node import LocalNode, NodeParts
+from agents.node.node import LocalNode
+from agents.node.parts import NodeParts
 from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime.process import ProcessRuntime

@@ -15,7 +15,8 @@ from agents.devices.simulated.process import Behaviour, Process
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
-from agents.node.node import LocalNode, NodeParts
+from agents.node.node import LocalNode
+from agents.node.parts import NodeParts
 from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime import Launch

@@ -68,10 +68,20 @@ class SimulatedRuntime:
         if not process.behaviour.ignores_drain:
             self._exit_in(process, process.behaviour.drain_seconds)
 
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        return self.alive(running)
+
+    def exit_code(self, running: Running) -> int | None:
+        return None  # a simulated process ends without a code
+
     def log_tail(self, copy: str) -> str:
         self._machine.advance(self._clock())
         of_copy = [process for process in self._machine.processes.values() if process.launch.copy == copy]
         return of_copy[-1].log if of_copy else ""
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        text = self.log_tail(copy).encode()
+        return text[offset or 0 :][:most_bytes], len(text)
 
     def tidy(self, copies: Collection[str]) -> None:
         gone = [process for process in self._machine.processes.values() if process.exited_at is not None]

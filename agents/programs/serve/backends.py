@@ -98,7 +98,7 @@ class Stub:
         times = self._times
         seconds = interpolate(times, batch) / 1000 if times else self._profile.exec_seconds(batch, self._sm_percent)
         ends = self._loop.time() + seconds
-        self._note(seconds)
+        self.note_busy(seconds)
         # A digest, so that a client can verify that the answer belongs to its own request.
         answers: Answers = [b'{"digest": "%08x", "batch": %d}' % (zlib.crc32(body), len(bodies)) for body in bodies]
         self._loop.call_at(ends, done, answers)
@@ -114,7 +114,7 @@ class Stub:
         if self._client:
             self._client.close()
 
-    def _note(self, seconds: float) -> None:
+    def note_busy(self, seconds: float) -> None:
         """Reports once a second how busy the device was, and once more when it becomes idle."""
         self._busy_seconds += seconds
         if self._client and not self._tells:

@@ -73,6 +73,8 @@ class HttpConnection(asyncio.Protocol):
         self._head = False
         self._keep = True
         self._paused = False
+        self._in_parts = False  # the answer comes in parts
+        self._is_chunked = True  # as parts of HTTP/1.1; those of HTTP/1.0 end with the connection
 
     @property
     def partial(self) -> bool:
@@ -130,7 +132,7 @@ class HttpConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """Handles a missed deadline."""
-        if self._transport is None or self.busy:
+        if self._transport is None or (self.busy and not (self._in_parts and self._paused)):
             return
         if self._paused or self.lost:
             self._transport.abort()
@@ -151,6 +153,36 @@ class HttpConnection(asyncio.Protocol):
         ends = "Connection: close\r\n" if close else ""
         message = _message(status, body, more + ends, kind)
         self._transport.write(message[: len(message) - len(body)] if self._head else message)
+        self._then(close)
+
+    def begin(self, kind: str) -> None:
+        """Begins an answer that comes in parts. A client that reads none for `request_seconds` is cut off."""
+        if self._transport is None or self.lost:
+            return
+        self._in_parts = True
+        self._keep = self._keep and self._is_chunked
+        framing = "Transfer-Encoding: chunked\r\n" if self._is_chunked else ""
+        ends = "" if self._keep else "Connection: close\r\n"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nCache-Control: no-store\r\n{framing}{ends}\r\n"
+        self._transport.write(head.encode())
+
+    def part(self, data: bytes) -> None:
+        """Writes a part of an answer that has begun."""
+        if self._transport is not None and not self.lost:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+
+    def end(self, close: bool = False) -> None:
+        """Ends an answer in parts; then reads the next request, or closes."""
+        self._in_parts = self.busy = False
+        self.waiting = None
+        if self._transport is None or self.lost:
+            return
+        if self._is_chunked:
+            self._transport.write(b"0\r\n\r\n")
+        self._then(close or not self._keep)
+
+    def _then(self, close: bool) -> None:
+        assert self._transport is not None
         if close:
             self.lost = True
             self.deadline = self.loop.time() + self._request_seconds
@@ -209,6 +241,7 @@ class HttpConnection(asyncio.Protocol):
         connection = headers.get(b"connection", b"").lower()
         self._keep = b"close" not in connection and (line[3] == b"1" or b"keep-alive" in connection)
         self._head = line[1] == b"HEAD"
+        self._is_chunked = line[3] == b"1"
         self._line, self._headers = line, headers
         awaited = headers.get(b"expect", b"").lower() == b"100-continue" and self._length > len(self._buffer)
         if awaited and self._transport:

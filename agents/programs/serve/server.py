@@ -11,12 +11,12 @@ from typing import Any
 
 from agents.programs.serve.backends import Answers, Backend, BadInput
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
+from agents.programs.serve.connections import OpenConnections
 from agents.programs.serve.counters import ServerCounters
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
 LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
 LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
-MOST_CONNECTIONS = 512
 RETRY = "Retry-After: 1\r\n"
 CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
 
@@ -54,12 +54,10 @@ class ModelServer:
         self._deaf = deaf
         self._finished = finished
         self._waiting = RequestQueue(settings.batch, settings.batch_timeout_ms / 1000)
-        self._connections: set[HttpConnection] = set()
+        self._connections = OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end_if_done)
         self._warming: list[HttpConnection] = []
         self._executing: list[QueuedRequest] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sweeping = False
-        self._sweep_seconds = min(2.0, settings.request_seconds / 4)
         self._lingered = False
         self._closing = False
         self._ended = False
@@ -76,35 +74,9 @@ class ModelServer:
     # Connections
 
     def accept(self) -> HttpConnection:
-        connection = HttpConnection(self._loop, self._handle, self._lost, self.settings.request_seconds)
-        if len(self._connections) >= MOST_CONNECTIONS and not self._make_room():
-            connection.unwelcome = True
-        self._connections.add(connection)
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(self._sweep_seconds, self._sweep)
-        return connection
-
-    def _make_room(self) -> bool:
-        """Drops the longest idle connection; without an idle one, the slowest to send its request."""
-        idle = [connection for connection in self._connections if not connection.busy and not connection.lost]
-        if idle:
-            gone = min(idle, key=lambda connection: (connection.partial, connection.deadline))
-            self._connections.discard(gone)
-            gone.abort()
-        return bool(idle)
-
-    def _sweep(self) -> None:
-        now = self._loop.time()
-        for connection in [each for each in self._connections if each.deadline < now]:
-            connection.expire()
-        self._sweeping = bool(self._connections)
-        if self._sweeping:
-            self._loop.call_later(self._sweep_seconds, self._sweep)
-        self._end_if_done()
+        return self._connections.accept()
 
     def _lost(self, connection: HttpConnection) -> None:
-        self._connections.discard(connection)
         pending = connection.waiting
         if isinstance(pending, QueuedRequest):
             self.figures.abandoned += 1
@@ -286,14 +258,8 @@ class ModelServer:
         if not self._closing:
             self._closing = True
             self._deaf()
-            self._loop.call_later(LAST_SECONDS, self._cut)
-        for connection in list(self._connections):
-            connection.close_if_idle()
-        if not self._connections:
+            self._loop.call_later(LAST_SECONDS, self._connections.abort)
+        self._connections.close_idle()
+        if not len(self._connections):
             self._ended = True
             self._finished()
-
-    def _cut(self) -> None:
-        """Cuts off the rest, whose time is up."""
-        for connection in list(self._connections):
-            connection.abort()

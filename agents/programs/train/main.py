@@ -16,6 +16,7 @@ from pathlib import Path
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.refusals import CudaRefusal
 from agents.host.pages import serve
+from agents.programs.progress import VARIABLE, write_progress
 from agents.programs.train import checkpoint, pace
 
 _SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
@@ -26,8 +27,9 @@ _BUSY_SECONDS = 1.0
 class TrainingJob:
     """The steps done, and the steps saved."""
 
-    def __init__(self, path: Path | None, device: SimulatedClient | None) -> None:
+    def __init__(self, path: Path | None, device: SimulatedClient | None, progress: Path | None = None) -> None:
         self._path = path
+        self._progress = progress
         self._device = device
         self.steps = self.saved = checkpoint.load(path) if path else 0
 
@@ -35,6 +37,11 @@ class TrainingJob:
         if self._path and self.steps != self.saved:
             checkpoint.save(self._path, self.steps)
             self.saved = self.steps
+
+    def report_progress(self) -> None:
+        """Writes the progress where the agent reads it."""
+        if self._progress:
+            write_progress(self._progress, self.steps, self.saved)
 
     def metrics(self) -> bytes:
         figures = [
@@ -55,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         device = attach(os.environ, args.memory_gib)
-        job = TrainingJob(args.checkpoint, device)
+        reported = os.environ.get(VARIABLE, "")
+        job = TrainingJob(args.checkpoint, device, Path(reported) if reported else None)
+        job.report_progress()
         pages = {"/healthz": lambda: b"ok\n", "/metrics": job.metrics}
         port = serve((args.host, args.port), pages).port if args.port is not None else 0
     except (CudaRefusal, checkpoint.Damaged, OSError, ValueError) as error:
@@ -84,10 +93,13 @@ def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, st
         if received or now >= save_at:
             job.save()
             save_at = now + save_seconds
-        if device and now >= busy_at:
-            device.busy(1.0)
+        if now >= busy_at:
+            job.report_progress()
+            if device:
+                device.busy(1.0)
             busy_at = now + _BUSY_SECONDS
     job.save()
+    job.report_progress()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.devices.mps.program import PROGRAM
-from agents.run.doctor import gpus, machine, mps, neighbours
+from agents.run.doctor import admission, gpus, machine, mps, neighbours
 from agents.run.doctor.bounded import Check, run
 from agents.run.doctor.findings import Diagnosis, DoctorFinding, Level, ok
 from agents.run.opening import AgentOptions
@@ -52,6 +52,7 @@ def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check
         ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
         ("docker", partial(neighbours.docker, docker)),
         ("templates", partial(machine.templates, options.templates, options.models, docker)),
+        ("allow-list", partial(admission.allow_list, options.allow_list, options.runtime, options.device != "cores")),
         ("ports", partial(machine.ports, options.host)),
     ]
 

@@ -9,14 +9,16 @@ from hashlib import blake2b
 from typing import Any
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
+from agents.contract.runtimes import OwnRuntime, own_runtime
+from app.control.decide.job_terms import job_terms
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
+from app.control.domain.specs import JOB_TEMPLATE, job_template, units_of
 from app.control.formulate.question import Question
 from app.manifests.fleet import PolicySpec
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
-JOB_TEMPLATE = "gpuwright-train"
 ID_BYTES = 4
 
 READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
@@ -40,11 +42,11 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
     for line in plan.instances:
-        id_ = ids.of(line.node, line.gpu, line.service)
+        id_ = ids.of(line.node, line.service, *(index for _, index in line.places))
         by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
-        clocks[line.node, line.gpu] = line.clock_mhz
+        clocks |= dict.fromkeys(line.places, line.clock_mhz)
     for job in plan.jobs:
-        id_ = ids.of(job.node, job.gpu, job.job)
+        id_ = ids.of(job.node, job.job, job.gpu)
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, instance in question.pinned:
         by_node[node].append(instance)
@@ -71,19 +73,20 @@ class _Ids:
     def __init__(self, fleets: Sequence[Desired], target: int) -> None:
         self._target = target
         self._made = 0
-        self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
+        self._held: dict[tuple[str, str, tuple[int, ...]], list[str]] = defaultdict(list)
         known = set()
         for node, wanted in (item for fleet in fleets for item in fleet.items()):
             for instance in wanted.instances:
                 if instance.id not in known:
                     known.add(instance.id)
-                    self._held[node, instance.gpu, instance.owner].append(instance.id)
+                    self._held[node, instance.owner, instance.all_gpus].append(instance.id)
 
-    def of(self, node: str, gpu: int, owner: str) -> str:
-        if held := self._held.get((node, gpu, owner)):
+    def of(self, node: str, owner: str, *gpus: int) -> str:
+        if held := self._held.get((node, owner, gpus)):
             return held.pop(0)
         self._made += 1
-        digest = blake2b(f"{self._target} {node} {gpu} {owner} {self._made}".encode(), digest_size=ID_BYTES)
+        there = " ".join(map(str, gpus))
+        digest = blake2b(f"{self._target} {node} {there} {owner} {self._made}".encode(), digest_size=ID_BYTES)
         return f"{owner.rpartition('/')[2]}-{digest.hexdigest()}"
 
 
@@ -93,6 +96,7 @@ class _Shape:
 
     template: str
     args: dict[str, Any] | None
+    own: OwnRuntime | None
     batch: Frame
 
 
@@ -111,7 +115,9 @@ class _Shapes:
         if found is None:
             runtime = _runtime(self._specs.get(("Model", "", model), {}), line.variant)
             batch = _batch(line, self._problem.profiles.get((model, line.variant, kind)))
-            found = self._known[key] = _Shape(str(runtime.get("template", "")), runtime.get("args") or None, batch)
+            own = own_runtime(runtime)
+            args = None if own else runtime.get("args") or None
+            found = self._known[key] = _Shape(str(runtime.get("template", "")), args, own, batch)
         return found
 
 
@@ -126,6 +132,7 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
         variant=line.variant,
         template=shape.template,
         args=shape.args,
+        runtime=shape.own,
         sm_percent=float(line.sm_percent),
         memory_gib=line.memory_gib,
         batch=shape.batch,
@@ -133,8 +140,11 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
         rate_per_second=line.rate_per_second,
         slo_ms=service.slo_ms,
         percentile=service.percentile,
+        tpot_ms=service.tokens.promise.tpot_ms if service.tokens else 0.0,
+        by_prefix=service.tokens is not None and service.tokens.lengths.prefix_share > 0,
         dedicated=service.is_dedicated,
         priority=float(service.priority),
+        gpus=line.gpus,
     )
 
 
@@ -145,6 +155,8 @@ def _runtime(model: Mapping[str, Any], variant: str) -> Mapping[str, Any]:
 
 def _batch(line: Instance, profile: Profile | None) -> Frame:
     """The node may go down to the smallest batch, and up to what the memory that it starts with holds."""
+    if profile and profile.iteration:
+        return Frame(float(line.batch), float(line.batch), float(line.batch))  # requests at once, fixed at its start
     known = profile.memory_gib if profile else {line.batch: line.memory_gib}
     fitting = [batch for batch in known if batch in (profile.latency_ms if profile else known)]
     most = max((batch for batch in fitting if known[batch] <= line.memory_gib + 1e-9), default=line.batch)
@@ -157,18 +169,29 @@ def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> Assigne
     profile = job.profiles[problem.nodes[placed.node].gpu_type]
     speeds = ",".join(f"{sm}:{speed:g}" for sm, speed in profile.units_per_second)
     spec = specs.get(("Job", tenant, name), {})
-    units = spec.get("steps") or spec.get("requests") or 0
+    runtime = spec.get("runtime") or {}
+    own = own_runtime(runtime)
+    args: dict[str, Any] | None = None
+    if own is None:
+        args = dict(runtime.get("args") or {})
+        if isinstance(spec.get("requests"), str):
+            args |= {"requests": spec["requests"], "count": int(units_of(spec))}
+        elif not runtime:
+            units = int(units_of(spec)) if spec else 0
+            args = {"speeds": speeds, "steps": units, "checkpoint": f"{tenant}.{name}"}
     return AssignedInstance(
         id=id_,
         gpu=placed.gpu,
         tenant=tenant,
         job=name,
-        template=JOB_TEMPLATE,
-        args={"speeds": speeds, "steps": int(units), "checkpoint": f"{tenant}.{name}"},
+        template=job_template(spec) if spec else JOB_TEMPLATE,
+        args=args or None,
+        runtime=own,
         sm_percent=float(placed.sm_percent),
         memory_gib=placed.memory_gib,
         priority=float(job.priority),
         preemptible=job.is_preemptible,
+        terms=job_terms(spec) if spec else None,
     )
 
 
@@ -179,7 +202,7 @@ def _gpus(
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
     found: list[AssignedGpu] = []
-    for index in sorted({line.gpu for line in lines}):
+    for index in sorted({gpu for line in lines for gpu in line.all_gpus}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
             found.append(before.get(index, AssignedGpu(index)))
             continue

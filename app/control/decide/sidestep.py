@@ -115,7 +115,8 @@ class _BlockedChanges:
     def leaving(self) -> Mapping[str, InstanceChange]:
         """The copies of services that stop or become another process, by id."""
         kinds = (ChangeKind.STOP, ChangeKind.RESHAPE)
-        return {change.id: change for change in self.all if change.kind in kinds and change.instance.service}
+        moving = [change for change in self.all if change.kind in kinds and change.instance.service]
+        return {change.id: change for change in moving if not change.instance.is_wide}
 
     def candidates(self) -> Iterator[tuple[Sequence[str], tuple[Place, ...]]]:
         """Yields copies that may move aside, and GPUs where they may go, in turn for each set of copies."""
@@ -129,8 +130,8 @@ class _BlockedChanges:
         here = self.snapshot.assignments
         used, kept = _places(here), _places(self.wanted)
         jobs = {(node, line.gpu) for node, wanted in here.items() for line in wanted.instances if line.job}
-        busy = jobs | {change.place for change in self.all if change.takes_room}
-        busy |= {self.leaving[id_].place for id_ in movers}
+        busy = jobs | {place for change in self.all if change.takes_room for place in change.places}
+        busy |= {place for id_ in movers for place in self.leaving[id_].places}
         known = {(node.name, gpu) for node in self.problem.nodes.values() for gpu in node.gpus} - busy
         freed = sorted(known & used - kept)
         yield from ((place,) for place in freed)
@@ -173,4 +174,4 @@ class _BlockedChanges:
 
 
 def _places(desired: Desired) -> set[Place]:
-    return {(node, line.gpu) for node, wanted in desired.items() for line in wanted.instances}
+    return {(node, gpu) for node, wanted in desired.items() for line in wanted.instances for gpu in line.all_gpus}

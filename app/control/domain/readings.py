@@ -30,6 +30,9 @@ class JobReading:
     stage: str = ""
     reason: str = ""  # why it failed, or was not started
     message: str = ""
+    saved: float = 0.0  # of the units: a new process would continue from there
+    exit_code: int = -1  # of its last process; -1: none has ended, or its code is unknown
+    exits: int = 0  # of its processes that ended by themselves, since the node's agent started
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
 from app.manifests.model import JSON
 
@@ -46,6 +47,7 @@ class NodeStatus:
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
     uuids: tuple[str, ...] = ()  # by index
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
+    admitted: tuple[AdmittedEntry, ...] = ()  # of users' own runtimes, as reported
     reclaimed_at: datetime | None = None  # when its cloud takes it back; None: no notice was given
 
     @property
@@ -114,6 +116,7 @@ class JobProgress:
     room: Mapping[str, int] = field(default_factory=dict)  # GPU type -> most free SM% when placing it last failed
     reason: str = ""
     relaxation: str = ""
+    saved: float = 0.0  # of what is done: a stop without a save would lose the rest
 
 
 @dataclass(frozen=True, slots=True)

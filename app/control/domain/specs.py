@@ -19,6 +19,8 @@ from app.manifests.work import JobSpec, ServiceSpec
 Spec: TypeAlias = Mapping[str, Any]
 
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
+JOB_TEMPLATE, BATCH_TEMPLATE = "gpuwright-train", "gpuwright-batch"
+RETRIES: int = JobSpec.model_fields["retries"].default
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
@@ -71,7 +73,9 @@ def rate_per_second(service: Spec) -> float:
 
 
 def slo_latency_ms(service: Spec) -> float:
-    return float(service["slo"]["latencyMs"])
+    """Returns the time within which an answer is promised; of a language model, the first token of it."""
+    slo = service["slo"]
+    return float(slo["latencyMs"] if "latencyMs" in slo else slo["ttftMs"])
 
 
 def slo_percentile(service: Spec) -> float:
@@ -108,8 +112,22 @@ def unit_of(job: Spec) -> str:
 
 
 def units_of(job: Spec) -> float:
-    """Returns all steps or requests of a job."""
-    return float(job[unit_of(job)])
+    """Returns all steps or requests of a job; requests in a file are counted by its manifest."""
+    units = job[unit_of(job)]
+    return float(job["requestCount"] if isinstance(units, str) else units)
+
+
+def retries_of(job: Spec) -> int:
+    """Returns how many processes of a job may fail in a row, without progress, and be replaced."""
+    return int(job.get("retries", RETRIES))
+
+
+def job_template(job: Spec) -> str:
+    """Returns the template that runs a job; empty where it brings an image or command of its own."""
+    runtime = job.get("runtime")
+    if runtime:
+        return str(runtime.get("template") or "")
+    return BATCH_TEMPLATE if isinstance(job.get("requests"), str) else JOB_TEMPLATE
 
 
 def job_tables(job: Spec) -> dict[str, tuple[Mapping[str, float], Spec]]:

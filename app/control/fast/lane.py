@@ -24,6 +24,7 @@ from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
+from solvers.planning.beside import has_language_models
 from solvers.planning.kept_bound import KeptBound
 
 SETTLES_AFTER = timedelta(seconds=30)  # for so long a hand-over's late answers are in the readings
@@ -95,6 +96,8 @@ class FastLane:
             return LaneResult()
         if base.question.problem.policy.planner != JOINT:
             return LaneResult()  # steps between cycles are the joint planner's
+        if has_language_models(base.question.problem):
+            return LaneResult()  # full plans alone follow loads where GPUs are held whole
         with self._deciding:
             if self.base is not base:
                 return LaneResult()

@@ -21,6 +21,7 @@ from app.control.domain.specs import gpu_count
 from app.control.formulate.availability import relax_availability
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.objective import by_share, intensity_since
+from app.control.formulate.own_runtimes import admitted_names, encoded_job_runtimes, encoded_runtimes
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Question
 from app.control.formulate.running import pinned_instances, running_instances
@@ -59,11 +60,15 @@ def pose(
     taken = _demands(whole, pinned)
     units_left = _units_left(whole, snapshot) if jobs is None else jobs
     running_jobs = {instance.owner for _, instance in pinned if instance.job}
+    own = encoded_runtimes({manifest.name: manifest.spec for manifest in snapshot.declared if manifest.kind == "Model"})
+    own |= encoded_job_runtimes(
+        {manifest.full_name: manifest.spec for manifest in snapshot.declared if manifest.kind == "Job"}
+    )
     paid = {node for node, instance in pinned if instance.service}
     problem = replace(
         whole,
         nodes={
-            name: _billed(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ())), node, name in paid)
+            name: _billed(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid)
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, pinned)),
@@ -158,9 +163,13 @@ def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
     return tuple(index for index in range(gpus) if index not in out) if out else gpu_indexes(gpus)
 
 
-def _less(node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand]) -> Node:
+def _less(
+    node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand], own: Mapping[str, bytes]
+) -> Node:
     """Returns the node with the resources that pinned instances leave."""
-    offered = None if facts.templates is None else frozenset(facts.templates)
+    offered = None
+    if facts.templates is not None:
+        offered = frozenset((*facts.templates, *admitted_names(own, facts.admitted)))
     if offered is not None and node.templates is not None:
         offered &= node.templates
     return replace(

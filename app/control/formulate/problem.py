@@ -20,13 +20,18 @@ from app.control.domain.specs import (
     purchase_of,
     quantile_of,
     rate_per_second,
+    slo_latency_ms,
+    slo_percentile,
     start_seconds_of,
-    unit_of,
+    units_of,
 )
+from app.control.formulate.language import iteration_costs, llm_size, token_service
 from app.control.formulate.objective import by_share, counts_shares, priced
+from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
 from app.control.formulate.unmeasured import complete_jobs
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
+from app.manifests.language import TOKENS_PER_ITERATION
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
@@ -64,6 +69,7 @@ POLICY_FIELDS = {
     "unserved_price": "unservedPrice",
     "unplaced_price": "unplacedPrice",
     "waiting_price": "waitingPrice",
+    "share_across_tenants": "shareAcrossTenants",
     "share_pressure": "sharePressure",
     "energy_price_per_kwh": "energyPricePerKwh",
     "power_budget_w": "powerBudgetW",
@@ -85,8 +91,11 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     gpu_types = {name: _gpu_type(name, spec) for name, spec in gpu_specs.items()}
     policy_spec: Spec = next((manifest.spec for manifest in by_kind[Kind.POLICY]), {})
     pricing = pricing_of(policy_spec)
+    models = {name: _variants(name, spec) for name, spec in model_specs.items()}
+    job_specs = {qualified_name(manifest): manifest.spec for manifest in by_kind[Kind.JOB]}
+    own = frozenset((*encoded_runtimes(model_specs), *encoded_job_runtimes(job_specs)))
     quantile = quantile_of(policy_spec) if quantile is None else quantile
-    nodes = {manifest.name: _node(manifest, gpu_specs, pricing) for manifest in by_kind[Kind.NODE]}
+    nodes = {manifest.name: _node(manifest, gpu_specs, pricing, own) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
     state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
@@ -96,7 +105,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     return Problem(
         gpu_types=gpu_types,
         nodes=nodes,
-        models={name: _variants(spec) for name, spec in model_specs.items()},
+        models=models,
         profiles={profile.key: profile for profile in profiles},
         services=services,
         jobs={
@@ -134,7 +143,7 @@ def _gpu_type(name: str, spec: Spec) -> GpuType:
     return GpuType(name, spec["memoryGib"], spec["idleW"], spec["maxW"], clocks)
 
 
-def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str) -> Node:
+def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str, own: frozenset[str]) -> Node:
     spec: Spec = manifest.spec
     templates = spec.get("templates")
     return Node(
@@ -146,14 +155,15 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str) -> No
         price_per_hour=node_price(spec, gpu_specs[gpu_type_of(spec)]),
         purchase=purchase_of(spec),
         region=spec.get("region", "default"),
-        templates=None if templates is None else frozenset(templates),
+        templates=None if templates is None else own.union(templates),  # its allow-list is its own
         pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
+        linked_gpus=spec.get("nvlinkGroup") or gpu_specs[gpu_type_of(spec)].get("nvlinkGroup") or 0,
     )
 
 
-def _variants(spec: Spec) -> tuple[Variant, ...]:
+def _variants(model: str, spec: Spec) -> tuple[Variant, ...]:
     return tuple(
-        Variant(variant["name"], variant["accuracy"], (variant.get("runtime") or {}).get("template"))
+        Variant(variant["name"], variant["accuracy"], runtime_name(model, variant), llm_size(variant))
         for variant in spec["variants"]
     )
 
@@ -171,8 +181,8 @@ def _demand(spec: Spec) -> Demand:
 
 
 def _profile(spec: Spec) -> Profile:
-    latency_ms = {int(batch): curve(table) for batch, table in spec["latencyMs"].items()}
-    memory_gib = {int(batch): memory for batch, memory in spec["memoryGib"].items()}
+    latency_ms = {int(batch): curve(table) for batch, table in spec.get("latencyMs", {}).items()}
+    memory_gib = {int(batch): float(memory) for batch, memory in spec.get("memoryGib", {}).items()}
     return Profile(
         model_of(spec),
         spec["variant"],
@@ -181,6 +191,9 @@ def _profile(spec: Spec) -> Profile:
         memory_gib,
         _demand(spec),
         start_seconds_of(spec),
+        iteration_costs(spec),
+        spec.get("overheadGib", 0.0),
+        spec.get("tokensPerIteration", TOKENS_PER_ITERATION),
     )
 
 
@@ -192,8 +205,8 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         tenant=manifest.tenant,
         model=model_of(spec),
         variants=tuple(admitted_variants(spec, model_specs[model_of(spec)])),
-        slo_ms=spec["slo"]["latencyMs"],
-        percentile=spec["slo"]["percentile"],
+        slo_ms=slo_latency_ms(spec),
+        percentile=slo_percentile(spec),
         rate_per_second=rate_per_second(spec),
         gpu_types=None if gpu_types is None else tuple(gpu_types),
         min_instances=min_instances(spec),
@@ -202,6 +215,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         availability=_availability(spec),
         variation=_variation(spec),
         mean_accuracy=spec.get("meanAccuracy", 0.0),
+        tokens=token_service(spec),
     )
 
 
@@ -211,7 +225,7 @@ def _variation(spec: Spec) -> float:
         return 0.0
     from solvers.latency.bursts import variation_of
 
-    return variation_of(spec["burstiness"], rate_per_second(spec), spec["slo"]["latencyMs"])
+    return variation_of(spec["burstiness"], rate_per_second(spec), slo_latency_ms(spec))
 
 
 def _availability(spec: Spec) -> Availability:
@@ -228,7 +242,7 @@ def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -
         name=name,
         tenant=manifest.tenant,
         kind=spec["type"],
-        units=units_left.get(name, spec[unit_of(spec)]),
+        units=units_left.get(name, units_of(spec)),
         profiles={
             gpu_type: JobProfile(curve(table), plain["memoryGib"], _demand(plain))
             for gpu_type, (table, profile) in job_tables(spec).items()
@@ -238,6 +252,7 @@ def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -
         max_price_per_hour=spec.get("maxPricePerHour"),
         is_preemptible=is_preemptible(spec),
         priority=spec.get("priority", PRIORITIES["Job"]),
+        template=job_runtime_name(name, spec),
     )
 
 
@@ -269,7 +284,7 @@ def _running(entry: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, Gpu
         id=entry.get("id", ""),
         service=entry["service"],
         node=entry["node"],
-        gpu=entry["gpu"],
+        gpu=entry["gpu"] if "gpu" in entry else min(entry["gpus"]),
         variant=entry["variant"],
         batch=entry["batch"],
         batch_timeout_ms=entry.get("batchTimeoutMs", 0.0),
@@ -277,4 +292,5 @@ def _running(entry: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, Gpu
         memory_gib=entry["memoryGib"],
         clock_mhz=gpu_types[nodes[entry["node"]].gpu_type].top_clock_mhz if clock is None else clock,
         rate_per_second=entry.get("ratePerSecond", 0.0),
+        gpus=tuple(sorted(entry.get("gpus", ()))),
     )

@@ -49,7 +49,7 @@ def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instanc
         gpus = problem.nodes[node].gpus
         clocks = {gpu.index: gpu.clock_mhz.planned for gpu in wanted.gpus if gpu.clock_mhz}
         for assigned in wanted.instances:
-            if assigned.gpu not in gpus:
+            if not set(assigned.all_gpus).issubset(gpus):
                 continue
             name = assigned.owner
             if assigned.job and name in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[name].profiles:
@@ -73,6 +73,7 @@ def _instance(assigned: AssignedInstance, name: str, node: str, clock_mhz: float
         memory_gib=assigned.memory_gib,
         clock_mhz=clock_mhz,
         rate_per_second=assigned.rate_per_second,
+        gpus=assigned.gpus if assigned.is_wide else (),
     )
 
 
@@ -81,6 +82,8 @@ def _still_fits(assigned: AssignedInstance, service: Service | None, problem: Pr
     if service is None or assigned.variant not in service.variants or service.model != assigned.model:
         return False
     profile = problem.profile(service.name, assigned.variant, node)
+    if service.tokens is not None:
+        return profile is not None and len(assigned.all_gpus) in profile.iteration and assigned.batch is not None
     return profile is not None and assigned.batch is not None and int(assigned.batch.planned) in profile.latency_ms
 
 
@@ -93,11 +96,16 @@ def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], 
         if facts is None or facts.state in ("lost", "never"):
             continue
         gone = {*facts.failed_gpus, *facts.draining_gpus}
-        staying = [assigned for assigned in wanted.instances if assigned.gpu not in gone and _owner(assigned) in owners]
+        staying = [
+            assigned
+            for assigned in wanted.instances
+            if gone.isdisjoint(assigned.all_gpus) and _owner(assigned) in owners
+        ]
         found += [
             (node, assigned)
             for assigned in staying
-            if facts.state != "reporting" or assigned.gpu in (*facts.cordoned_gpus, *facts.resting_gpus)
+            if facts.state != "reporting"
+            or not {*facts.cordoned_gpus, *facts.resting_gpus}.isdisjoint(assigned.all_gpus)
         ]
     return tuple(found)
 

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from app.control.jobs import rows
-from app.control.jobs.life import JobsStep, advance_jobs, predicted_end, removed_jobs
+from app.control.jobs.ends import predicted_end
+from app.control.jobs.life import JobsStep, advance_jobs, removed_jobs
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
 from app.control.jobs.state import (

@@ -14,16 +14,26 @@ from math import exp
 
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.readings import JobReading
+from app.control.jobs.ends import predicted_end, soonest_end
 from app.control.jobs.state import OVER, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
 
-MOST_FAILURES = 5  # without progress between them
+DONE, ENDED_FAILED = "job_done", "job_failed"  # a node's verdict on the exit code of its process
 FAILURE_INTERVAL = timedelta(seconds=60)  # a job that is still down after it counts another failure
 PACE_SECONDS = 60.0  # time constant of the measured pace
 NEAR_END = timedelta(seconds=30)  # of work: a job that exits twice this close to its end is done
 ON_TIME_SHARE = 0.95  # of the time to its deadline: a late job that needs less is on time again
 RUNNING_STAGES = ("ready", "routing")
 OWN_FAULTS = frozenset(
-    {"exited", "not_started", "not_warm", "not_under_mps", "limit_not_in_force", "refused_arguments", "no_template"}
+    {
+        "exited",
+        "not_started",
+        "not_warm",
+        "not_under_mps",
+        "limit_not_in_force",
+        "refused_arguments",
+        "no_template",
+        "not_admitted",
+    }
 )
 
 
@@ -112,7 +122,7 @@ class _Life:
         if place.instance != state.instance:
             self.state = replace(
                 state, instance=place.instance, node=place.node, order=-1, reported_units=0.0, reported_at=None,
-                is_down=False, failed_at=None, before=state.instance, before_order=state.order,
+                is_down=False, failed_at=None, exits=0, before=state.instance, before_order=state.order,
             )  # fmt: skip
         self._become(JobPhase.STARTING)
         self.state = replace(self.state, per_second=0.0, need=JobNeed())
@@ -132,7 +142,16 @@ class _Life:
         self.state = replace(state, order=reading.order)
         if reading.units > 0:
             self._count(reading)
-        if reading.reason in OWN_FAULTS:
+        if reading.exits != self.state.exits:
+            more = max(0, reading.exits - self.state.exits)  # an agent that was restarted counts from 0 again
+            self.state = replace(self.state, exits=reading.exits, restarts=self.state.restarts + more)
+        if reading.exit_code >= 0:
+            self.state = replace(self.state, exit_code=reading.exit_code)
+        if reading.reason == DONE:
+            self._finish(f"; {reading.message}" if self.state.done < self.work.units else "")
+        elif reading.reason == ENDED_FAILED:
+            self._fail(reading.message)
+        elif reading.reason in OWN_FAULTS:
             self._count_failure(reading)
         elif reading.stage in RUNNING_STAGES or reading.units > state.reported_units:
             self.state = replace(self.state, is_down=False, failed_at=None)
@@ -146,10 +165,8 @@ class _Life:
             return
         if state.done >= work.units:
             self._finish("")
-        elif state.failures >= MOST_FAILURES:
-            self._become(JobPhase.FAILED)
-            self.state = replace(self.state, per_second=0.0)
-            self._tell(Reason.JOB_FAILED, f"it failed {state.failures} times without progress: {state.message}")
+        elif state.failures > work.retries:
+            self._fail(f"it failed {state.failures} times without progress: {state.message}")
         elif work.deadline is not None:
             self._check_deadline(work.deadline)
 
@@ -171,8 +188,9 @@ class _Life:
             # A new process continues from the last checkpoint.
             self._tell(Reason.JOB_RESUMED, f"at {units:,.0f} of {self.work.units:,.0f}: {back:,.0f} had not been saved")
             self.state = replace(
-                state, done=units, reported_units=units, reported_at=reading.at, repeated=state.repeated + back
-            )
+                state, done=units, saved=min(reading.saved, units), reported_units=units, reported_at=reading.at,
+                repeated=state.repeated + back,
+            )  # fmt: skip
             return
         pace = state.per_second
         if state.reported_units and state.reported_at and state.phase is JobPhase.RUNNING:
@@ -183,7 +201,8 @@ class _Life:
             pace = measured if not pace else pace + (measured - pace) * new
         progressed = units > max(state.done_at_failure, state.reported_units) and state.reported_units > 0
         self.state = replace(
-            state, done=max(state.done, units), reported_units=units, reported_at=reading.at, per_second=pace,
+            state, done=max(state.done, units), saved=max(state.saved, min(reading.saved, units)),
+            reported_units=units, reported_at=reading.at, per_second=pace,
             failures=0 if progressed and units > state.done_at_failure else state.failures,
         )  # fmt: skip
 
@@ -210,14 +229,25 @@ class _Life:
             self._become(JobPhase.STARTING)
         pace = state.per_second or state.planned_per_second or self.work.fastest_per_second
         close = self.work.units - state.done <= pace * NEAR_END.total_seconds()
-        if close and reading.reason == "exited" and self.state.failures >= 2 and state.done > 0:
+        if (
+            close
+            and reading.reason == "exited"
+            and reading.exit_code < 0
+            and self.state.failures >= 2
+            and state.done > 0
+        ):
             self._finish(f"; its process exited at {self._progress()}")
+
+    def _fail(self, why: str) -> None:
+        self._become(JobPhase.FAILED)
+        self.state = replace(self.state, per_second=0.0, message=why[:500])
+        self._tell(Reason.JOB_FAILED, why)
 
     def _finish(self, how: str) -> None:
         units = self.work.units
         self._become(JobPhase.FINISHED)
         self.state = replace(
-            self.state, done=units, per_second=0.0, finished_at=self.now, is_late=False, need=JobNeed()
+            self.state, done=units, saved=units, per_second=0.0, finished_at=self.now, is_late=False, need=JobNeed()
         )
         late = self.work.deadline is not None and self.now > self.work.deadline
         self._tell(
@@ -249,30 +279,9 @@ class _Life:
         self.events.append(event_of(reason, message, kind="Job", name=self.work.job))
 
 
-def predicted_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
-    """Returns when the job will be done at its current pace; None while it has none."""
-    if state.phase is JobPhase.FINISHED:
-        return state.finished_at
-    if state.phase not in (JobPhase.STARTING, JobPhase.RUNNING):
-        return None
-    return _after(now, work.units - state.done, state.per_second or state.planned_per_second)
-
-
-def soonest_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
-    """Returns when the job could be done at best, alone on the fastest GPU from now on."""
-    return None if state.phase in OVER else _after(now, work.units - state.done, work.fastest_per_second)
-
-
 def removed_jobs(states: Mapping[str, JobState], works: Mapping[str, JobWork]) -> Sequence[str]:
     """Returns the jobs that are no longer declared."""
     return sorted(states.keys() - works.keys())
-
-
-def _after(now: datetime, units: float, per_second: float) -> datetime | None:
-    if not per_second > 0:
-        return None
-    seconds = max(units, 0.0) / per_second
-    return now + timedelta(seconds=seconds) if seconds < 1e9 else None
 
 
 def _clock(moment: datetime) -> str:

@@ -26,6 +26,8 @@ PATIENT_RATIO = 1.25  # of remaining to needed time: above it a job weighs less,
 LEAST_WEIGHT_FACTOR = 0.1
 RATIO_STEPS_PER_UNIT = 4
 RUNNING_WEIGHT_FACTOR = 1.5  # a running job weighs more than a job that would replace it
+LOSS_SECONDS = (60.0, 300.0, 1800.0)  # of unsaved work: in coarse steps, so that a steady fleet asks the same question
+WEIGHT_PER_LOSS_STEP = 0.05  # of those that could give way, the job that would lose least weighs least
 WEIGHT_PER_FAILED_ATTEMPT = 0.1
 MOST_WEIGHED_ATTEMPTS = 10
 TIE_BREAK_SHARE = 1e-4  # of a weight, between equals by their order: small compared with any price
@@ -85,7 +87,7 @@ def queue_jobs(snapshot: Snapshot) -> JobQueue:
             continue
         units_left[task.name] = _units_left(work, fact, task.name in running)
         tie_break = 1 + TIE_BREAK_SHARE * (1 - rank / len(tasks))
-        weights[task.name] = _weight(task, work, task.name in running) * tie_break
+        weights[task.name] = _weight(task, work, fact, task.name in running) * tie_break
     return JobQueue(units_left, tuple(task.name for task in tasks), weights, tuple(resting), too_late)
 
 
@@ -139,9 +141,15 @@ def _rests(
     return all(sm <= fact.room.get(kind, 0) for kind, sm in widest_free(room, work).items())
 
 
-def _weight(task: JobTask, work: JobWork, runs: bool) -> float:
+def _weight(task: JobTask, work: JobWork, fact: JobProgress, runs: bool) -> float:
     weight = work.priority * (1 + WEIGHT_PER_FAILED_ATTEMPT * min(task.failed, MOST_WEIGHED_ATTEMPTS))
     if task.left_seconds < inf and task.seconds > 0:
         ratio = round(max(0.0, task.left_seconds) / task.seconds * RATIO_STEPS_PER_UNIT) / RATIO_STEPS_PER_UNIT
         weight *= max(LEAST_WEIGHT_FACTOR, min(1.0, PATIENT_RATIO / max(ratio, 1e-9)))
-    return weight * (RUNNING_WEIGHT_FACTOR if runs else 1.0)
+    return weight * (RUNNING_WEIGHT_FACTOR * _loss_factor(fact) if runs else 1.0)
+
+
+def _loss_factor(fact: JobProgress) -> float:
+    """Returns how much more a running job weighs for the work that it has not saved."""
+    seconds = max(0.0, fact.done - fact.saved) / fact.per_second if fact.per_second > 0 else 0.0
+    return 1 + WEIGHT_PER_LOSS_STEP * sum(seconds >= step for step in LOSS_SECONDS)

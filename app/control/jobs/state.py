@@ -15,7 +15,17 @@ from agents.contract.reports import Copy, HeldBack, InstanceMinute
 from app.control.domain.desired import Desired
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus
-from app.control.domain.specs import PRIORITIES, is_preemptible, job_tables, memory_gib, moment, unit_of, units_of
+from app.control.domain.specs import (
+    PRIORITIES,
+    RETRIES,
+    is_preemptible,
+    job_tables,
+    memory_gib,
+    moment,
+    retries_of,
+    unit_of,
+    units_of,
+)
 
 ORDINAL_BITS = 31  # of a report's sequence inside its node's ordinal
 
@@ -49,6 +59,7 @@ class JobWork:
     memory_gib: Mapping[str, float]  # by GPU type
     least_sm_percent: Mapping[str, int]
     manifest: str  # a hash, to notice changes
+    retries: int = RETRIES  # processes in a row that may fail without progress and are replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,15 @@ class JobState:
     is_late: bool = False
     message: str = ""
     need: JobNeed = JobNeed()
+    saved: float = 0.0  # units that its node reported as saved; a new process continues from there
+    restarts: int = 0  # of its process after a failure, in all
+    exits: int = 0  # of processes of its instance that are counted among the restarts
+    exit_code: int | None = None  # of the last process that ended by itself, where it is known
+
+    @property
+    def unsaved(self) -> float:
+        """The units that a stop without a save would lose."""
+        return max(0.0, self.done - self.saved)
 
     @property
     def facts(self) -> JobProgress:
@@ -108,7 +128,7 @@ class JobState:
         need = self.need
         return JobProgress(
             self.phase.value, self.done, self.per_second, need.attempts, need.retry_at, dict(need.room), need.reason,
-            need.relaxation,
+            need.relaxation, self.saved,
         )  # fmt: skip
 
 
@@ -136,6 +156,7 @@ def work_of(declared: DeclaredObject) -> JobWork:
         memory_gib={kind: memory_gib(profile) for kind, (_, profile) in tables.items()},
         least_sm_percent={kind: min(int(sm) for sm in table) for kind, (table, _) in tables.items()},
         manifest=blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=8).hexdigest(),
+        retries=retries_of(spec),
     )
 
 
@@ -180,8 +201,12 @@ def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
             why, copy = held.get(instance.id), copies.get(instance.id)
             yield JobReading(
                 instance.owner, instance.id, report.node, order, at, instance.steps,
-                copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")),
+                copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")), instance.saved_steps,
+                max(why.exit_code if why else -1, instance.exit_code), instance.exits,
             )  # fmt: skip
     for id_, why in held.items():  # instances without a process are only in held_back
         if id_ not in reported:
-            yield JobReading("", id_, report.node, order, at, reason=why.reason, message=why.message)
+            yield JobReading(
+                "", id_, report.node, order, at, reason=why.reason, message=why.message,
+                exit_code=why.exit_code,
+            )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.control.jobs.life import predicted_end, soonest_end
+from app.control.jobs.ends import predicted_end, soonest_end
 from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
 
 
@@ -20,6 +20,10 @@ def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
         "failures": state.failures,
         "preemptions": state.preemptions,
         f"{work.unit}Repeated": state.repeated,
+        f"{work.unit}Saved": state.saved,
+        f"{work.unit}Unsaved": state.unsaved,
+        "restarts": state.restarts,
+        "retriesLeft": max(0, work.retries - state.failures),
         "since": _text(state.since),
         "conditions": conditions(state, work, now),
     }
@@ -31,6 +35,8 @@ def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
     ):
         if moment is not None:
             found[name] = _text(moment)
+    if state.exit_code is not None:
+        found["exitCode"] = state.exit_code
     if state.phase in (JobPhase.STARTING, JobPhase.RUNNING):
         found["node"] = state.node
     return found

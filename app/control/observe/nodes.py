@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
@@ -71,6 +72,7 @@ def _node_status(
         draining_gpus=chosen("drain"),
         uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
+        admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),
         reclaimed_at=patience.reclaimed_at.get(row.name),
     )
 

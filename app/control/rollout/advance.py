@@ -161,9 +161,9 @@ def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tupl
     """Returns every node with devices and rules as they may be set now, and if all are as the target wants them."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
     for change in scene.todo.values():
-        unsettled[change.node].add(change.instance.gpu)
+        unsettled[change.node].update(change.instance.all_gpus)
     for gone in scene.leaving.values():
-        unsettled[gone.node].add(gone.instance.gpu)
+        unsettled[gone.node].update(gone.instance.all_gpus)
     found: dict[str, NodeDesired] = dict(scene.assigned)
     is_set = True
     for node in {*scene.assigned, *target}:

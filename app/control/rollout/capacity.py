@@ -68,6 +68,14 @@ class CapacityLedger:
         enough = rate <= TINY * need or self._rate[service] - rate >= need * (1 - TINY) - TINY
         return enough and (not instances or self._count[service] - instances >= self._least[service])
 
+    def could_spare(self, service: str, rate: float, gained: float) -> bool:
+        """Returns whether `spares` can become true of the rate once the service has gained so much.
+
+        It allows for twice the tolerance, as sums in another order differ in their last digits.
+        """
+        need = self._need[service]
+        return rate <= TINY * need or self._rate[service] + gained - rate >= need * (1 - 2 * TINY) - 2 * TINY
+
     def take(self, service: str, rate: float, instances: int) -> None:
         """Subtracts so much."""
         self._rate[service] -= rate

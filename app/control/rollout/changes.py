@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -50,6 +51,11 @@ class InstanceChange:
         return self.node, self.instance.gpu
 
     @cached_property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """Every GPU that it holds; `place` is the first of them."""
+        return tuple((self.node, gpu) for gpu in self.instance.all_gpus)
+
+    @cached_property
     def owner(self) -> str:
         return self.instance.owner
 
@@ -94,10 +100,9 @@ def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Ins
             yield InstanceChange(ChangeKind.START, node, None, shall)
         elif shall is None:
             yield InstanceChange(ChangeKind.STOP, node, was, None)
-        elif was.gpu != shall.gpu:
-            raise WrongTarget(
-                f"instance {id_} moves from GPU {was.gpu} to {shall.gpu} of {node}; a move needs another id"
-            )
+        elif was.all_gpus != shall.all_gpus:
+            here, there = (" and ".join(map(str, line.all_gpus)) for line in (was, shall))
+            raise WrongTarget(f"instance {id_} moves from GPU {here} to {there} of {node}; a move needs another id")
         else:
             yield InstanceChange(
                 ChangeKind.RETUNE if same_process(was, shall) else ChangeKind.RESHAPE, node, was, shall
@@ -109,6 +114,7 @@ def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
     return (
         was.template == shall.template
         and (was.args or {}) == (shall.args or {})
+        and was.runtime == shall.runtime
         and was.variant == shall.variant
         and was.sm_percent == shall.sm_percent
         and was.memory_gib == shall.memory_gib
@@ -143,9 +149,20 @@ def components(todo: Sequence[InstanceChange]) -> list[list[InstanceChange]]:
 
     first: dict[object, str] = {}
     for change in todo:
-        for bond in (change.place, change.owner):
+        for bond in (*change.places, change.owner):
             parent[root(change.id)] = root(first.setdefault(bond, change.id))
     found: dict[str, list[InstanceChange]] = {}
     for change in todo:
         found.setdefault(root(change.id), []).append(change)
     return list(found.values())
+
+
+def job_starts(todo: Sequence[InstanceChange]) -> dict[str, InstanceChange]:
+    """Returns the changes that start a job on another GPU, by the job."""
+    return {change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START}
+
+
+def places_taken(todo: Sequence[InstanceChange]) -> Counter[tuple[str, int]]:
+    """Returns how many copies of services are to come to each GPU."""
+    coming = [change for change in todo if change.takes_room and change.instance.service]
+    return Counter(place for change in coming for place in change.places)

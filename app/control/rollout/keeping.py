@@ -40,7 +40,7 @@ def _together(
 ) -> NodeDesired:
     was = {gpu.index: gpu for gpu in before.gpus}
     shall = {gpu.index: gpu for gpu in after.gpus}
-    for index in {instance.gpu for instance in retained} & was.keys():
+    for index in {gpu for instance in retained for gpu in instance.all_gpus} & was.keys():
         shall[index] = raised(was[index], shall[index]) if index in shall else was[index]
     lines = sorted([*retained, *wanted], key=lambda instance: instance.id)
     return replace(after, instances=tuple(lines), gpus=tuple(shall[index] for index in sorted(shall)))

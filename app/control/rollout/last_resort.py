@@ -19,7 +19,7 @@ def is_stuck(scene: Scene, made: Collection[InstanceChange]) -> bool:
     drains = [gone for gone in scene.leaving.values() if scene.now - gone.since < scene.rules.leaving_seconds]
     if not owners:
         return not (made or scene.pending or drains or scene.canaries or silent)
-    places = {change.place for change in scene.all if change.owner in owners}
+    places = {place for change in scene.all if change.owner in owners for place in change.places}
     moving = [(change.node, change.instance) for change in made]
     moving += [(gone.node, gone.instance) for gone in drains]
     moving += [
@@ -28,8 +28,9 @@ def is_stuck(scene: Scene, made: Collection[InstanceChange]) -> bool:
         for instance in wanted.instances
         if instance.id in scene.pending
     ]
-    if any(instance.owner in owners or (node, instance.gpu) in places for node, instance in moving):
-        return False
+    for node, instance in moving:
+        if instance.owner in owners or places.intersection([(node, gpu) for gpu in instance.all_gpus]):
+            return False
     return not any(node in silent for node, _ in places)
 
 
@@ -49,16 +50,18 @@ def gives_way(scene: Scene, among: Collection[str] | None = None) -> InstanceCha
     if not short:
         return None
     first = min(short, key=lambda change: (-change.instance.priority, scene.ledger.share(change.owner), change.id))
-    wanted = {change.place for change in waiting}
+    wanted = {place for change in waiting for place in change.places}
     found = [
         change
         for change in todo
         if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)
-        and change.place in wanted
+        and wanted.intersection(change.places)
         and _may(change, first, scene)
     ]
     return min(
-        found, default=None, key=lambda change: (change.place != first.place, change.instance.priority, change.id)
+        found,
+        default=None,
+        key=lambda change: (not set(first.places).intersection(change.places), change.instance.priority, change.id),
     )
 
 

@@ -89,7 +89,7 @@ def _homeless(target: Desired, assigned: Desired, nodes: Mapping[str, NodeStatus
                 yield HeldBackChange(
                     instance.owner, Reason.NODE_SILENT, f"{instance.id} ran on {node}, which is {state}"
                 )
-            elif instance.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
+            elif {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}.intersection(instance.all_gpus):
                 yield HeldBackChange(
                     instance.owner,
                     Reason.CORDONED,

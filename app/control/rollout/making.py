@@ -62,7 +62,7 @@ def as_set(scene: Scene, node: str, before: NodeDesired | None, unsettled: Colle
     """Returns the node with devices and rules as they may be set now; on unsettled GPUs changes are still to come."""
     shall = scene.target.get(node)
     lines = before.instances if before else ()
-    busy = {*unsettled, *(line.gpu for line in lines if line.id in scene.pending)}
-    there = busy | {line.gpu for line in lines}
+    busy = {*unsettled, *(gpu for line in lines if line.id in scene.pending for gpu in line.all_gpus)}
+    there = busy | {gpu for line in lines for gpu in line.all_gpus}
     gpus = settings(before, shall or NOTHING, there, there - busy)
     return replace(shall or before or NOTHING, instances=lines, gpus=gpus)

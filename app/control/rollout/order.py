@@ -73,7 +73,8 @@ def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Wal
 def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
     """Returns the part of the order that matters: several changes take room on a GPU in use, or give up capacity."""
     todo = {change.id: change for change in changes(assigned, target)}
-    crowded = {change.place for change in todo.values() if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)}
+    kinds = (ChangeKind.STOP, ChangeKind.RESHAPE)
+    crowded = {place for change in todo.values() if change.kind in kinds for place in change.places}
     gives: dict[str, int] = {}
     for change in todo.values():
         if change.kind is not ChangeKind.START:
@@ -81,7 +82,7 @@ def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> t
 
     def matters(change: InstanceChange) -> bool:
         return (
-            change.place in crowded
+            not crowded.isdisjoint(change.places)
             if change.kind is ChangeKind.START
             else (change.kind is ChangeKind.RESHAPE or gives[change.owner] > 1)
         )
@@ -143,11 +144,12 @@ def _crowded_out(
     coming: dict[tuple[str, int], list[InstanceChange]] = {}
     for change in changes(assigned, goal):
         if change.takes_room and change.owner not in held:
-            coming.setdefault(change.place, []).append(change)
+            for place in change.places:
+                coming.setdefault(place, []).append(change)
     for (node, index), arrivals in sorted(coming.items()):
         wanted: NodeDesired = goal[node]
         gpu = GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
-        there = [instance for instance in wanted.instances if instance.gpu == index]
+        there = [instance for instance in wanted.instances if index in instance.all_gpus]
         if not is_over_full(there, gpu):
             continue
         jobs = [change for change in arrivals if change.instance.job]

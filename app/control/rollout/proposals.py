@@ -41,7 +41,15 @@ def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
 def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:
     if facts is None:
         return None
-    return facts.state, facts.failed_gpus, facts.cordoned_gpus, facts.draining_gpus, facts.uuids, facts.templates
+    return (
+        facts.state,
+        facts.failed_gpus,
+        facts.cordoned_gpus,
+        facts.draining_gpus,
+        facts.uuids,
+        facts.templates,
+        facts.admitted,
+    )
 
 
 def _in_band(then: ExpectedLoad, rate: float) -> bool:

@@ -11,7 +11,7 @@ FIRST = (ChangeKind.STOP, ChangeKind.RETUNE, ChangeKind.RESHAPE, ChangeKind.STAR
 
 def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
     """Sorts changes: those that make room, then those that need a second copy for a while, then new ones; jobs last."""
-    crowded = {change.place for change in todo if change.takes_room}
+    crowded = {place for change in todo if change.takes_room for place in change.places}
     return sorted(todo, key=lambda change: _usual(change, crowded))
 
 
@@ -26,7 +26,7 @@ def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[objec
     return (
         bool(change.instance.job) and change.kind is not ChangeKind.STOP,
         FIRST.index(change.kind),
-        change.place not in crowded,
+        crowded.isdisjoint(change.places),
         *(by_room if change.takes_room else (0, 0.0)),
         change.instance.rate_per_second if change.kind is ChangeKind.STOP else 0.0,
         change.id,
@@ -37,7 +37,7 @@ def queues_of(change: InstanceChange) -> list[object]:
     """Returns what a change competes for: room on a GPU, and the capacity that a service can spare."""
     found: list[object] = []
     if change.takes_room:
-        found.append(change.place)
+        found += change.places
     if change.kind is not ChangeKind.START and change.instance.service:
         found.append(change.owner)
     return found

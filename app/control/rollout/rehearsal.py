@@ -77,9 +77,9 @@ class _Stage(Scene):
         busy: dict[str, set[int]] = defaultdict(set)
         for node in self._due | under_way:
             for id_ in self._of_node[node] & self.todo.keys():
-                busy[node].add(self.todo[id_].instance.gpu)
+                busy[node].update(self.todo[id_].instance.all_gpus)
         for gone in self.leaving.values():
-            busy[gone.node].add(gone.instance.gpu)
+            busy[gone.node].update(gone.instance.all_gpus)
         reset = set()
         for node in sorted(self._due | under_way):
             before = self.assigned.get(node)
@@ -113,5 +113,6 @@ class _Stage(Scene):
                 self.ledger.carry(change.owner, change.id, change.after.rate_per_second)
             elif change.kind is ChangeKind.STOP:
                 self._jobs[change.owner] -= 1
-        for node, gpu in {change.place for change in made}:
-            self._holding[node, gpu] = [instance for instance in self.assigned[node].instances if instance.gpu == gpu]
+        for node, gpu in {place for change in made for place in change.places}:
+            lines = self.assigned[node].instances
+            self._holding[node, gpu] = [instance for instance in lines if gpu in instance.all_gpus]

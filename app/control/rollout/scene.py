@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +19,8 @@ from app.control.rollout.changes import (
     ChangeKind,
     InstanceChange,
     has_other_batch,
+    job_starts,
+    places_taken,
     same_process,
     with_instance,
 )
@@ -51,21 +53,19 @@ class Scene:
         on_trial = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
         self.ledger = CapacityLedger(services, assigned, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # their capacity is needed
-            there = [
-                instance for wanted in assigned.values() for instance in wanted.instances if instance.id in on_trial
-            ]
-            watched = {instance.id: on_trial[instance.id] for instance in there if instance.owner not in self.urgent}
+            there = [line for wanted in assigned.values() for line in wanted.instances if line.id in on_trial]
+            watched = {line.id: on_trial[line.id] for line in there if line.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
         self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
         self._trusted: set[str] = set()  # services with a proven copy that serves
-        self._coming = Counter(change.place for change in todo if change.takes_room and change.instance.service)
+        self._coming = places_taken(todo)
         self._job_starts = job_starts(todo)
         self._look(services)
 
     def _look(self, services: set[str]) -> None:
-        places = {change.place for change in self.todo.values()}
+        places = {place for change in self.todo.values() for place in change.places}
         jobs = {change.owner for change in self.todo.values() if change.instance.job}
         for node, wanted in self.assigned.items():
             for instance in wanted.instances:
@@ -78,12 +78,13 @@ class Scene:
                     and self._is_proven(instance, node)
                 ):
                     self._trusted.add(owner)
-                if (node, instance.gpu) in places:
-                    self._holding[node, instance.gpu] += self._copies(instance)
+                for place in places.intersection([(node, gpu) for gpu in instance.all_gpus]):
+                    self._holding[place] += self._copies(instance)
         for gone in self.leaving.values():
             if gone.instance.job:
                 self._jobs[gone.instance.owner] += 1
-            self._holding[gone.node, gone.instance.gpu].append(gone.instance)
+            for gpu in gone.instance.all_gpus:
+                self._holding[gone.node, gpu].append(gone.instance)
 
     @cached_property
     def urgent(self) -> frozenset[str]:
@@ -143,9 +144,10 @@ class Scene:
         is_starting = step is not None and (step.before is None or step.is_new) and not step.returns
         if step is None or not is_starting or self.ledger.share(change.owner) >= 1.0:
             return None
-        if step.held_since or change.place in self.observed.ailing:
+        here = set(change.places)
+        if step.held_since or here & self.observed.ailing:
             return None
-        others = (other for other in self.all if other.place == change.place and other.takes_room)
+        others = (other for other in self.all if here.intersection(other.places) and other.takes_room)
         if any(other.owner in self.urgent - {change.owner} for other in others):
             return None
         return Shortfall(Reason.CAPACITY_AT_RISK, "it will serve soon, and its service lacks capacity until then")
@@ -173,7 +175,8 @@ class Scene:
                 Shortfall("step_under_way", "its last step is not finished yet") if change.id in self.pending else None
             )
         node = change.node
-        if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.instance.gpu):
+        before, target = self.before.get(node), self.target.get(node, NOTHING)
+        if not all(is_raised(before, target, gpu) for gpu in change.instance.all_gpus):
             return Shortfall("clock_first", "the clock of its GPU has to rise first")
         if self.observed.generations.get(node, 0) < self.observed.assigned_generations.get(node, 0):
             return Shortfall("clock_first", f"node {node} has not applied its last assignment yet")
@@ -181,20 +184,20 @@ class Scene:
 
     def _handing_over(self, change: InstanceChange) -> bool:
         wanted = self.assigned.get(change.node, NOTHING).instances
-        others = [
-            instance
-            for instance in wanted
-            if instance.service and instance.gpu == change.instance.gpu and instance.id != change.id
-        ]
-        return any(self._handed_over(instance) for instance in others)
+        here = set(change.instance.all_gpus)
+        others = [line for line in wanted if line.service and line.id != change.id and here & {*line.all_gpus}]
+        return any(self._handed_over(line) for line in others)
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """Returns what its new copy lacks on its GPU now, or without the given instance."""
         limits = self._limits(change.node)
         if limits is None or change.node in self.observed.lost:
             return Shortfall("no_node", f"node {change.node} is missing")
-        there = [instance for instance in self._holding[change.place] if instance.id != without]
-        return shortfall_on(limits, change.instance, there)
+        for place in change.places:
+            there = [instance for instance in self._holding[place] if instance.id != without]
+            if found := shortfall_on(limits, change.instance, there):
+                return found
+        return None
 
     def _limits(self, node: str) -> GpuLimits | None:
         """Returns the limits of a node's GPUs; None if its memory is not known."""
@@ -245,7 +248,7 @@ class Scene:
         instance = change.instance
         self.todo.pop(change.id, None)
         if change.takes_room and instance.service:
-            self._coming[change.place] -= 1
+            self._coming.subtract(change.places)
         self.assigned[change.node] = with_instance(
             self.assigned.get(change.node) or replace(self.target[change.node], instances=(), gpus=()),
             instance.id,
@@ -292,9 +295,5 @@ class Scene:
             is_tried = key in self._unproven and change.owner in self._trusted - self.rules.hurried
             if is_tried and (not first or first.instance == instance.id):
                 self.canaries[key] = Canary(instance.id, 0.0, change.before)
-        self._holding[change.place].append(instance)
-
-
-def job_starts(todo: Sequence[InstanceChange]) -> dict[str, InstanceChange]:
-    """Returns the changes that start a job on another GPU, by the job."""
-    return {change.owner: change for change in todo if change.instance.job and change.kind is ChangeKind.START}
+        for place in change.places:
+            self._holding[place].append(instance)

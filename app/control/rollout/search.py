@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -11,11 +12,12 @@ from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.capacity import Counted
-from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange
+from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, job_starts
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
+from app.control.rollout.room import shortfall_on
 from app.control.rollout.rules import RolloutRules, RolloutState
-from app.control.rollout.scene import Scene, job_starts
+from app.control.rollout.scene import Scene
 
 MOST_CHANGES = 40  # that block each other; larger groups keep the usual order
 MOST_LOOKS = 30_000
@@ -28,7 +30,8 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
     """
     start = {node: _fast(wanted, goal.get(node)) for node, wanted in start.items()}
     todo = usually(part)
-    return _deeper(Knot(start, goal, rules, todo), todo, {}, _Looks(), set())
+    knot = Knot(start, goal, rules, todo)
+    return None if knot.is_hopeless() else _deeper(knot, todo, {}, _Looks(), set())
 
 
 def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
@@ -36,11 +39,12 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
     of: dict[object, int] = {}
     for number, part in enumerate(parts):
         for change in part:
-            of[change.place] = of[change.owner] = number
+            of |= dict.fromkeys((*change.places, change.owner), number)
     lines: list[dict[str, list[AssignedInstance]]] = [{} for _ in parts]
     for node, wanted in desired.items():
         for instance in wanted.instances:
-            for mine in {of.get((node, instance.gpu), -1), of.get(instance.owner, -1)} - {-1}:
+            near = {of.get((node, gpu), -1) for gpu in instance.all_gpus} | {of.get(instance.owner, -1)}
+            for mine in near - {-1}:
                 lines[mine].setdefault(node, []).append(instance)
     for number, part in enumerate(parts):
         for change in part:
@@ -72,10 +76,46 @@ class Knot(Scene):
         self._counted: list[Counted | None] = []  # before each change that was made
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
-        key = (change.id, without, *map(id, self._holding[change.place]))
+        key = (change.id, without, *(id(line) for place in change.places for line in self._holding[place]))
         if key not in self._rooms:
             self._rooms[key] = super().room_for(change, without)
         return self._rooms[key]
+
+    def is_hopeless(self) -> bool:
+        """Returns whether some change is impossible in every order.
+
+        It assumes the best: what stops frees its room but takes no capacity, and what starts brings capacity but takes
+        no room. A change that is impossible even then needs no search, which would try thousands of orders.
+        """
+        if any(change.instance.job for change in self.all):
+            return False
+        left, gone = list(self.all), set[str]()
+        gained: dict[str, float] = defaultdict(float)
+        while left:
+            possible = [change for change in left if self._could_be_made(change, gone, gained[change.owner])]
+            if not possible:
+                return True
+            for change in possible:
+                if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE):
+                    gone.add(change.id)
+                if change.after:
+                    more = change.after.rate_per_second - (self.ledger.now.get(change.id) or 0.0)
+                    gained[change.owner] += max(0.0, more)
+            left = [change for change in left if change not in possible]
+        return False
+
+    def _could_be_made(self, change: InstanceChange, gone: Collection[str], gained: float) -> bool:
+        """Returns whether a service's change could be made once these copies are gone and so much rate was gained."""
+        if change.takes_room:
+            limits = self._limits(change.node)
+            there = [line for line in self._holding[change.place] if line.id == change.id or line.id not in gone]
+            if limits is None or shortfall_on(limits, change.instance, there):
+                return False
+        carries = self.ledger.now.get(change.id)
+        if change.before is None or carries is None:
+            return True
+        after = change.after.rate_per_second if change.after else 0.0
+        return self.ledger.could_spare(change.owner, max(0.0, carries - after), gained)
 
     def apply(self, change: InstanceChange) -> None:
         """Makes the change at once."""
@@ -98,15 +138,16 @@ class Knot(Scene):
             self.ledger.restore(change.owner, change.id, counted)
 
     def _set(self, change: InstanceChange, instance: AssignedInstance | None) -> None:
-        there = [line for line in self._holding[change.place] if line.id != change.id]
-        self._holding[change.place] = sorted([*there, instance], key=attrgetter("id")) if instance else there
+        for place in change.places:
+            there = [line for line in self._holding[place] if line.id != change.id]
+            self._holding[place] = sorted([*there, instance], key=attrgetter("id")) if instance else there
         if change.instance.job and change.kind in (ChangeKind.START, ChangeKind.STOP):
             self._jobs[change.owner] += 1 if instance else -1
 
     def _count(self, change: InstanceChange, more: int) -> None:
         """Counts a change more or less among those to come."""
         if change.takes_room and change.instance.service:
-            self._coming[change.place] += more
+            self._coming.update(dict.fromkeys(change.places, more))
         if change.instance.job:
             self._job_starts = job_starts([other for other in self.all if other.id in self.todo])
 

@@ -37,5 +37,8 @@ def taken_back(
 
 
 def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: RolloutRules) -> bool:
-    there = [instance for instance in wanted.instances if instance.gpu == was.gpu]
-    return shortfall_on(GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu), was, there) is None
+    limits = GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
+    return all(
+        shortfall_on(limits, was, [line for line in wanted.instances if gpu in line.all_gpus]) is None
+        for gpu in was.all_gpus
+    )

@@ -15,6 +15,7 @@ from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.process import SolverProcess
 from app.worker.process import WorkerDied, WorkerLate
+from solvers.planning.beside import has_language_models
 from solvers.planning.problem import Problem
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class PrepareAdding(Aside):
     def answered(self) -> bool:
         """Prepares; what fails here fails again, and is reported, where something is to be added."""
         try:
-            _adder(self.problem).add()  # compiled loops and tables are warm after a first round
+            if not has_language_models(self.problem):
+                _adder(self.problem).add()  # compiled loops and tables are warm after a first round
         except Exception:
             return False
         return True
@@ -52,6 +54,8 @@ class AddMissing(Aside):
         """Returns the plan, or why there is none."""
         began = time.monotonic()
         try:
+            if has_language_models(self.problem):
+                return added(self.problem.with_rates(self.rates))
             plan, _ = _adder(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()
@@ -73,10 +77,11 @@ def _adder(problem: Problem) -> Adder:
 def added(problem: Problem) -> SolverAnswer:
     """Returns the running plan with what it leaves unserved, found in the caller's process."""
     from solvers.hetsev.adding import add_missing
+    from solvers.planning.parts.models import beside_wide
 
     began = time.monotonic()
     try:
-        plan = add_missing(problem)
+        plan = beside_wide(problem, add_missing) if has_language_models(problem) else add_missing(problem)
     except Exception as error:
         return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}", _RECIPE)
     return SolverAnswer(SolveOutcome.SOLVED, plan, "", _RECIPE, time.monotonic() - began)

@@ -13,6 +13,7 @@ from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
 from solvers.planning.batches.batch import GroupRow
+from solvers.planning.beside import has_language_models
 from solvers.planning.parts import divided_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Knowledge, Node, Problem, Profile, RunningState, Service
@@ -20,8 +21,7 @@ from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
-    from solvers.planning.parts.follow import PartsReplanner
-    from solvers.planning.replan import Replanner
+    from solvers.planning.parts.follow import WarmReplanner
 
 pickle_by_values(Instance, Service, Node, Profile, Demand)  # a problem and a plan have thousands of them
 
@@ -170,14 +170,14 @@ def _planned_again(order: Repeat) -> SolverAnswer:
     return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, knowledge=found.knowledge)
 
 
-def prepared(order: Prepare) -> Replanner | PartsReplanner:
+def prepared(order: Prepare) -> WarmReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
     from solvers.planning.parts.follow import replanner_of
 
     return replanner_of(order.problem, order.plan)
 
 
-def followed(replanner: Replanner | PartsReplanner, order: Follow) -> SolverAnswer:
+def followed(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
     """Adapts the plan to new rates. The replanner cannot be used again: its next answer would start from this one.
 
     The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
@@ -201,6 +201,8 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
+        if has_language_models(order.problem):
+            return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began)  # full plans alone move things
         division = divided_as(order.problem, order.plan)
         problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
         found = find_batches(
@@ -219,6 +221,8 @@ def batches_made(order: MakeBatches) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
+        if has_language_models(order.problem):
+            return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began)
         plan = make_batches(order.problem, order.plan, order.groups)
         return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from app.worker.kept import KeptObjects
 from app.worker.process import WorkerDied, WorkerProcess
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
+
+log = logging.getLogger(__name__)
 
 COMPILE_SECONDS = 600.0  # a fresh install compiles its loops first, at a low priority
 # How a sum is split among threads changes its last digits, and plans with them.
@@ -66,6 +69,8 @@ class SolverProcess:
             raise WorkerDied("the solver is closed")
         if self._process and self._process.is_alive():
             return self._process
+        if self._process:
+            log.warning("solver process %d (%s) has ended; another one starts", self._process.pid, self.name)
         self._end()
         words = ["app.control.solve.child", f"{os.getpid()}", f"{self.nice}", f"{self.cores}"]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})

@@ -28,8 +28,7 @@ from solvers.compiled import read_all
 from solvers.planning.workers import Worker, gather
 
 if TYPE_CHECKING:
-    from solvers.planning.parts.follow import PartsReplanner
-    from solvers.planning.replan import Replanner
+    from solvers.planning.parts.follow import WarmReplanner
 
 
 class Serving:
@@ -40,7 +39,7 @@ class Serving:
         import solvers.planning.replan  # noqa: F401 (the loops that follow a plan)
 
         read_all(waits=False)
-        self._warm: Replanner | PartsReplanner | None = None
+        self._warm: WarmReplanner | None = None
         self._base = 0
 
     def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside) -> object:
@@ -78,5 +77,5 @@ class Serving:
         return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died", recipe))
 
 
-def _once(warm: Replanner | PartsReplanner, order: Follow) -> Iterator[SolverAnswer]:
+def _once(warm: WarmReplanner, order: Follow) -> Iterator[SolverAnswer]:
     yield followed(warm, order)

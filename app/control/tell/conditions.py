@@ -106,13 +106,15 @@ def describe_planned(
 
 def describe_attained(service: Service, share: float | None) -> Statement:
     """Describes whether as many requests are answered in time as the SLO asks for."""
-    slo = f"{service.percentile:g} % within {service.slo_ms:g} ms"
+    pace = f" to the first token and {service.tokens.promise.tpot_ms:g} ms a token" if service.tokens else ""
+    slo = f"{service.percentile:g} % within {service.slo_ms:g} ms{pace}"
     if share is None:
         return Statement("SloAttained", UNKNOWN, Reason.SLO_ATTAINED, f"no requests lately; the SLO is {slo}")
     if 100 * share >= service.percentile:
         return Statement("SloAttained", TRUE, Reason.SLO_ATTAINED, f"the service keeps its SLO, {slo}")
     # The share itself changes all the time; metrics and the API show it.
-    return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"too many requests are late; the SLO is {slo}")
+    late = "late or too slow" if service.tokens else "late"
+    return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"too many requests are {late}; the SLO is {slo}")
 
 
 def describe_budget(tenant: str, account: BudgetAccount, currency: str) -> Statement:

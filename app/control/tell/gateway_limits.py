@@ -17,7 +17,7 @@ from app.control.tell.transitions import SILENT_SECONDS
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Problem, Service
 
 
 @dataclass(slots=True)
@@ -72,6 +72,14 @@ def _find_targets(problem: Problem, plan: Plan) -> dict[str, SloTarget]:
     """Returns the SLO of each service, and whether any GPU of the fleet could meet it."""
     running, types = {instance.service for instance in plan.instances}, gpu_types(problem)
     return {
-        name: SloTarget(service.slo_ms, name in running or gpus_per_rate(problem, service, types) < inf)
+        name: SloTarget(_answer_ms(service), name in running or gpus_per_rate(problem, service, types) < inf)
         for name, service in problem.services.items()
     }
+
+
+def _answer_ms(service: Service) -> float:
+    """Returns how long a request may be open: of a language model, until the last token of a mean answer."""
+    if service.tokens is None:
+        return service.slo_ms
+    promise = service.tokens.promise
+    return promise.ttft_ms + (service.tokens.lengths.output_mean - 1) * promise.tpot_ms

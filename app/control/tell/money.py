@@ -86,7 +86,7 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
 
 def read_rental(question: Problem, answer: Plan) -> Addition:
     """Reads the answer to `pose_rental`."""
-    used = {instance.place for instance in answer.instances}
+    used = {place for instance in answer.instances for place in instance.places}
     short = {unserved.service for unserved in answer.unserved}
     carried = {instance.service for instance in answer.instances}
     return Addition(

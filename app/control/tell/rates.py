@@ -31,7 +31,8 @@ def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
         service = problem.services[instance.service]
         memory = instance.memory_gib / problem.type_of(instance.node).memory_gib
         holder = GpuHolder(service.tenant, instance.sm_percent / 100, memory, service.is_dedicated)
-        gpus[instance.place].append(holder)
+        for place in instance.places:
+            gpus[place].append(holder)
     for job in plan.jobs:
         if job.job not in problem.jobs or job.node not in problem.nodes:
             continue  # the job has ended since, or its node is lost

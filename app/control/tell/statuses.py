@@ -32,12 +32,14 @@ Specs: TypeAlias = Mapping[Key, Mapping[str, JSON]]
 class ObjectStatus:
     """The conditions of one object and further fields of its status.
 
-    A status with a `mark` is written only when the mark differs, not with every change.
+    A status with a `mark` is written only when the mark differs, not with every change. One that `is_whole` replaces
+    all fields but the conditions: what it does not name is no longer true.
     """
 
     statements: tuple[ConditionFields, ...]
     fields: Mapping[str, JSON] = field(default_factory=dict)
     mark: object = None
+    is_whole: bool = False
 
     @property
     def fingerprint(self) -> object:
@@ -89,15 +91,20 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
             after = with_condition(after, statement, now)
             if isinstance(statement, Statement):
                 found += _find_events(before, statement)
-        fields = statements[key].fields
-        if any(after.status.get(name) != value for name, value in fields.items()):
-            after = replace(after, status={**after.status, **fields}, updated_at=now)
+        status = _merged(after.status, statements[key])
+        if status != after.status:
+            after = replace(after, status=status, updated_at=now)
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
     if decisions:
         write(connection, PLANNER, decisions, latest)
     events.record(connection, found)
     return found
+
+
+def _merged(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
+    stays = {name: value for name, value in before.items() if name == "conditions" or not status.is_whole}
+    return {**stays, **status.fields}
 
 
 def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
@@ -118,4 +125,5 @@ def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
     fields = {name: value for name, value in status.items() if name != "conditions"}
     conditions = tuple(ObjectCondition(**condition) for condition in status["conditions"])
     states = tuple((condition.type, condition.status, condition.reason) for condition in conditions)
-    return ObjectStatus(conditions, fields, (states, round(float(status["progress"]), 2), status.get("node")))
+    mark = (states, round(float(status["progress"]), 2), status.get("node"))
+    return ObjectStatus(conditions, fields, mark, is_whole=True)

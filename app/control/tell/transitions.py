@@ -92,7 +92,8 @@ def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int, at: datetime
 def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
     """Counts what ran there before: the plan announced now may have moved it already."""
     wanted = before.in_force.get(now.name)
-    return sum(instance.gpu in now.draining_gpus for instance in wanted.instances) if wanted else 0
+    draining = set(now.draining_gpus)
+    return sum(not draining.isdisjoint(line.all_gpus) for line in wanted.instances) if wanted else 0
 
 
 def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:

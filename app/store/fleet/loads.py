@@ -34,10 +34,14 @@ class LoadBucket(msgspec.Struct):
     seconds: float
     requests: float  # the rate's share of these seconds, so not a whole number
     errors: int
-    slow: float  # answers beyond the SLO, as exact as the histogram
+    slow: float  # answers beyond the SLO, as exact as the histogram; of tokens: too late first ones or too slow
     latency_counts: Sequence[int]
     answers: float = 0.0  # all answers that the histogram counts
     source: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    paced: int = 0  # answers whose pace of tokens was compared with the promise
+    pace_late: int = 0  # of those, slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,18 @@ class WindowAnswers:
     answers: float  # those in the latency histogram
     errors: float
     slow: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAnswers:
+    """A service's answers of some seconds whose tokens were timed; the histogram is of first tokens."""
+
+    answers: float
+    errors: float
+    slow: float  # with late first tokens or a slow pace, whichever were more
+    latency_counts: Sequence[int]
+    paced: int
+    pace_late: int
 
 
 Sums = tuple[float, float, float]  # answers, errors, slow answers
@@ -92,11 +108,14 @@ NEW_REPORTS = statement(
 KEEP = statement(
     "keep_loads",
     """
-    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source)
-    SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source,
+        tokens_in, tokens_out, paced, pace_late)
+    SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source, tokens_in,
+           tokens_out, paced, pace_late
     FROM jsonb_to_recordset(CAST(:buckets AS jsonb)) AS bucket (
         tenant text, service text, at timestamptz, seconds double precision, requests double precision,
-        answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text)
+        answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text,
+        tokens_in bigint, tokens_out bigint, paced bigint, pace_late bigint)
     ON CONFLICT (tenant, service, at) DO NOTHING
     """,
 )
@@ -127,6 +146,13 @@ _ANSWERED = """
 _OF_TENANT = "AND tenant = :tenant"
 ANSWERED = statement("answered_within", _ANSWERED.format(of_tenant=""))
 ANSWERED_OF_TENANT = statement("answered_within_of_tenant", _ANSWERED.format(of_tenant=_OF_TENANT))
+TOKEN_ANSWERS = statement(
+    "token_answers_within",
+    """
+    SELECT answers, errors, slow, latency_counts, paced, pace_late FROM service_load
+    WHERE tenant = :tenant AND service = :service AND at > moment() - CAST(:within AS interval)
+    """,
+)
 # Each row falls into the shortest window that it lies in; the sums of longer windows are put together afterwards. The
 # subquery is evaluated once, where the function alone would be called for each row.
 _AGES = " ".join(
@@ -151,16 +177,20 @@ ROLL_UP = statement(
     """
     WITH old AS (
         DELETE FROM service_load WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
-        RETURNING tenant, service, at, seconds, requests, answers, errors, slow
+        RETURNING *
     )
-    INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow)
+    INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow, tokens_in,
+        tokens_out, paced, pace_late)
     SELECT tenant, service, date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, sum(seconds),
-           sum(requests), sum(answers), sum(errors), sum(slow)
+           sum(requests), sum(answers), sum(errors), sum(slow), sum(tokens_in), sum(tokens_out), sum(paced),
+           sum(pace_late)
     FROM old GROUP BY tenant, service, hour
     ON CONFLICT (tenant, service, hour) DO UPDATE SET
         seconds = known.seconds + excluded.seconds, requests = known.requests + excluded.requests,
         answers = known.answers + excluded.answers, errors = known.errors + excluded.errors,
-        slow = known.slow + excluded.slow
+        slow = known.slow + excluded.slow, tokens_in = known.tokens_in + excluded.tokens_in,
+        tokens_out = known.tokens_out + excluded.tokens_out, paced = known.paced + excluded.paced,
+        pace_late = known.pace_late + excluded.pace_late
     """,
 )
 FORGET = statement("forget_loads", "DELETE FROM service_load_hour WHERE hour < moment() - CAST(:after AS interval)")
@@ -198,6 +228,12 @@ def answers_within(connection: Connection, within: timedelta, tenant: str = "") 
         WindowAnswers(row.service, *(float(value) for value in row[1:]))
         for row in connection.execute(sql, {"within": within, **values})
     ]
+
+
+def token_answers(connection: Connection, tenant: str, service: str, within: timedelta) -> list[TokenAnswers]:
+    """Returns the buckets of a service of a language model within a window of at most two hours."""
+    rows = connection.execute(TOKEN_ANSWERS, {"tenant": tenant, "service": service, "within": within})
+    return [TokenAnswers(*row) for row in rows]
 
 
 def in_windows(connection: Connection, tenant: str = "") -> WindowSums:

@@ -42,12 +42,13 @@ CORRECTIONS = statement(
 HELD = statement(
     "gpus_held_by_services",
     """
-    SELECT node, CAST(copy ->> 'gpu' AS int) AS gpu,
+    SELECT node, CAST(gpu AS int) AS gpu,
            sum(coalesce(CAST(copy ->> 'smPercent' AS float8), 0)) AS sm_percent,
            sum(coalesce(CAST(copy ->> 'memoryGib' AS float8), 0)) AS memory_gib
-    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy
+    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy,
+         jsonb_array_elements_text(coalesce(copy -> 'gpus', jsonb_build_array(copy -> 'gpu'))) AS gpu
     WHERE copy ->> 'stage' <> 'gone' AND coalesce(detail -> 'owners' -> (copy ->> 'instance') ->> 'job', '') = ''
-    GROUP BY node, CAST(copy ->> 'gpu' AS int)
+    GROUP BY node, gpu
     """,
 )
 ASSIGNMENTS = statement("assignments_newer_than", "SELECT node, version, body FROM assignment WHERE version > :after")

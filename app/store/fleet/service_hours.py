@@ -18,6 +18,7 @@ SERVICES = statement(
     WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) AND service <> '' ORDER BY tenant, service
     """,
 )
+# With `tpot_ms` the SLO is of first tokens, which `latency_counts` then time, and of the pace of the others.
 # The SLO by which an hour was first judged stays: minutes that come late are judged by the same SLO.
 PROMISES = statement(
     "promises_of_hour",
@@ -25,7 +26,10 @@ PROMISES = statement(
     SELECT wanted.tenant, wanted.service,
            coalesce(known.model, object.spec ->> 'model', '') AS model,
            CASE WHEN known.slo_ms IS NOT NULL THEN known.slo_ms
-                ELSE CAST(object.spec #>> '{slo,latencyMs}' AS double precision) END AS slo_ms,
+                ELSE CAST(coalesce(object.spec #>> '{slo,latencyMs}', object.spec #>> '{slo,ttftMs}')
+                          AS double precision) END AS slo_ms,
+           CASE WHEN known.slo_ms IS NOT NULL THEN known.tpot_ms
+                ELSE CAST(object.spec #>> '{slo,tpotMs}' AS double precision) END AS tpot_ms,
            CASE WHEN known.slo_ms IS NOT NULL THEN known.percentile
                 ELSE CAST(object.spec #>> '{slo,percentile}' AS double precision) END AS percentile
     FROM unnest(CAST(:tenants AS text[]), CAST(:services AS text[])) AS wanted (tenant, service)
@@ -42,12 +46,14 @@ ROLL_UP = statement(
     WITH promise AS MATERIALIZED (
         SELECT * FROM unnest(
             CAST(:tenants AS text[]), CAST(:services AS text[]), CAST(:models AS text[]),
-            CAST(:slos AS double precision[]), CAST(:percentiles AS double precision[]),
-            CAST(:edges AS int[]), CAST(:parts AS double precision[])
-        ) AS promise (tenant, service, model, slo_ms, percentile, edge, part)
+            CAST(:slos AS double precision[]), CAST(:tpots AS double precision[]),
+            CAST(:percentiles AS double precision[]), CAST(:edges AS int[]), CAST(:parts AS double precision[])
+        ) AS promise (tenant, service, model, slo_ms, tpot_ms, percentile, edge, part)
     ), minute AS (
         SELECT line.tenant, line.service, line.minute, sum(line.requests) AS requests, sum(line.errors) AS errors,
                sum(line.busy_seconds) AS busy_seconds, 60 * count(*) AS instance_seconds,
+               sum(line.tokens_in) AS tokens_in, sum(line.tokens_out) AS tokens_out, sum(line.paced) AS paced,
+               sum(line.paced - line.pace_late) AS pace_in_time,
                sum(coalesce((SELECT sum(count) FROM unnest(line.latency_counts) AS count), 0)) AS answers,
                sum(coalesce((SELECT sum(count) FROM unnest(line.latency_counts[1 : promise.edge]) AS count), 0)
                    + coalesce(line.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
@@ -58,18 +64,22 @@ ROLL_UP = statement(
         GROUP BY line.tenant, line.service, line.minute
     )
     INSERT INTO service_hour AS known (hour, tenant, service, model, slo_ms, percentile, requests, answers, errors,
-        in_time, asked_minutes, violation_minutes, busy_seconds, instance_seconds)
+        in_time, asked_minutes, violation_minutes, busy_seconds, instance_seconds, tokens, tokens_in, tpot_ms, paced,
+        pace_in_time)
     SELECT :hour, tenant, service, max(model), max(slo_ms), max(percentile), sum(requests), sum(answers), sum(errors),
            sum(in_time), count(*) FILTER (WHERE answers + errors > 0),
-           count(*) FILTER (WHERE answers + errors > 0 AND 100 * in_time < percentile * (answers + errors)),
-           CAST(sum(busy_seconds) AS numeric), sum(instance_seconds)
+           count(*) FILTER (WHERE answers + errors > 0 AND (
+               100 * in_time < percentile * (answers + errors) OR 100 * pace_in_time < percentile * paced)),
+           CAST(sum(busy_seconds) AS numeric), sum(instance_seconds), sum(tokens_out), sum(tokens_in), max(tpot_ms),
+           sum(paced), sum(pace_in_time)
     FROM minute JOIN promise USING (tenant, service) GROUP BY tenant, service
     ON CONFLICT (hour, tenant, service) DO UPDATE SET
         model = excluded.model, slo_ms = excluded.slo_ms, percentile = excluded.percentile,
         requests = excluded.requests, answers = excluded.answers, errors = excluded.errors,
         in_time = excluded.in_time, asked_minutes = excluded.asked_minutes,
         violation_minutes = excluded.violation_minutes, busy_seconds = excluded.busy_seconds,
-        instance_seconds = excluded.instance_seconds
+        instance_seconds = excluded.instance_seconds, tokens = excluded.tokens, tokens_in = excluded.tokens_in,
+        tpot_ms = excluded.tpot_ms, paced = excluded.paced, pace_in_time = excluded.pace_in_time
     """,
 )
 FORGET = statement("forget_service_hours", "DELETE FROM service_hour WHERE hour < :moment")
@@ -84,7 +94,7 @@ def roll_up(connection: Connection, hour: datetime, some: Sequence[tuple[str, st
     """Rebuilds the hour's rows of these services from the minutes of all their instances."""
     named = {"hour": hour, "tenants": [tenant for tenant, _ in some], "services": [service for _, service in some]}
     promises = connection.execute(PROMISES, named).all()
-    limits = [_limit(row.slo_ms) for row in promises]
+    limits = [histogram_limit(row.slo_ms) for row in promises]
     connection.execute(
         ROLL_UP,
         {
@@ -94,6 +104,7 @@ def roll_up(connection: Connection, hour: datetime, some: Sequence[tuple[str, st
             "services": [row.service for row in promises],
             "models": [row.model for row in promises],
             "slos": [row.slo_ms for row in promises],
+            "tpots": [row.tpot_ms for row in promises],
             "percentiles": [row.percentile for row in promises],
             "edges": [edge for edge, _ in limits],
             "parts": [part for _, part in limits],
@@ -106,7 +117,7 @@ def forget(connection: Connection, moment: datetime) -> int:
     return connection.execute(FORGET, {"moment": moment}).rowcount
 
 
-def _limit(slo_ms: float | None) -> tuple[int, float]:
+def histogram_limit(slo_ms: float | None) -> tuple[int, float]:
     """Returns the number of buckets of a histogram within an SLO, and the share of the next one."""
     if slo_ms is None:
         return 0, 0.0

@@ -99,19 +99,22 @@ EXPAND = statement(
                coalesce("busySeconds", 0),
                nullif(jsonb_strip_nulls(jsonb_build_object(
                    'requested', requested, 'applied', applied, 'measured', measured)), '{}'),
-               coalesce(source, ''), coalesce(steps, 0)
+               coalesce(source, ''), coalesce(steps, 0), coalesce("tokensIn", 0), coalesce("tokensOut", 0),
+               coalesce(paced, 0), coalesce("paceLate", 0)
         FROM taken, jsonb_to_recordset(instances) AS instance (
             id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
             "memoryGib" double precision, requests bigint, errors bigint, "latencyCounts" bigint[],
             "batchMean" double precision, "queueMean" double precision, "busySeconds" double precision,
-            requested jsonb, applied jsonb, measured jsonb, source text, steps double precision)
+            requested jsonb, applied jsonb, measured jsonb, source text, steps double precision,
+            "tokensIn" bigint, "tokensOut" bigint, paced bigint, "paceLate" bigint)
         ON CONFLICT (node, minute, instance) DO UPDATE SET
             ordinal = excluded.ordinal, gpu = excluded.gpu, tenant = excluded.tenant,
             service = excluded.service, job = excluded.job, sm_percent = excluded.sm_percent,
             memory_gib = excluded.memory_gib, requests = excluded.requests, errors = excluded.errors,
             latency_counts = excluded.latency_counts, batch_mean = excluded.batch_mean,
             queue_mean = excluded.queue_mean, busy_seconds = excluded.busy_seconds, limits = excluded.limits,
-            source = excluded.source, steps = excluded.steps
+            source = excluded.source, steps = excluded.steps, tokens_in = excluded.tokens_in,
+            tokens_out = excluded.tokens_out, paced = excluded.paced, pace_late = excluded.pace_late
         WHERE kept.ordinal < excluded.ordinal
     )
     INSERT INTO pending_hour AS known (hour, touched_at, nodes, nodes_at)
@@ -138,7 +141,8 @@ INSTANCES_OF_NODE = statement(
     "instance_minutes_of_node",
     """
     SELECT minute, instance, gpu, tenant, service, job, sm_percent, memory_gib, requests, errors,
-           latency_counts, batch_mean, queue_mean, busy_seconds, limits, source, steps
+           latency_counts, batch_mean, queue_mean, busy_seconds, limits, source, steps,
+           tokens_in, tokens_out, paced, pace_late
     FROM instance_minute
     WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
     ORDER BY minute, instance LIMIT :limit

@@ -50,8 +50,9 @@ END_LOST = statement(
     SELECT count(*) FROM ended
     """,
 )
-# A copy that a node's agent has forgotten: its journal was lost. An agent that lists no copies at all lists instances
-# in its minutes. Lists are unfolded once, so that a node with long ones costs no more than they are long.
+# A copy that a node's agent has forgotten: its journal was lost. Of a copy on several GPUs all usage but one interval
+# is named COPY@GPU. An agent that lists no copies at all lists instances in its minutes. Lists are unfolded once, so
+# that a node with long ones costs no more than they are long.
 NOTE_MISSING = statement(
     "note_missing_usage",
     """
@@ -66,7 +67,7 @@ NOTE_MISSING = statement(
           AND minute > (SELECT moment()) - CAST(:missing AS interval)
     ), unnamed AS MATERIALIZED (
         SELECT usage.node, usage.id FROM usage_interval AS usage JOIN reporting USING (node)
-        LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, usage.id)
+        LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, split_part(usage.id, '@', 1))
         LEFT JOIN counted ON (counted.node, counted.instance) = (usage.node, usage.instance)
         WHERE usage.ended_at IS NULL AND usage.opened_at < (SELECT moment()) - CAST(:reporting AS interval)
           AND listed.node IS NULL AND counted.node IS NULL
@@ -119,11 +120,12 @@ GOES_ON = statement(
         WHERE node = ANY(CAST(:nodes AS text[])) AND copy ->> 'stage' <> 'gone'
     ), named AS (
         INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
-        SELECT node, id, (SELECT moment()), NULL, 'named'
-        FROM listed JOIN usage_interval USING (node, id)
-        WHERE usage_interval.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
+        SELECT usage.node, usage.id, (SELECT moment()), NULL, 'named'
+        FROM listed JOIN usage_interval AS usage
+            ON usage.node = listed.node AND split_part(usage.id, '@', 1) = listed.id
+        WHERE usage.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
           AND NOT EXISTS (SELECT FROM usage_truth AS known
-                          WHERE known.node = usage_interval.node AND known.id = usage_interval.id)
+                          WHERE known.node = usage.node AND known.id = usage.id)
         RETURNING node, id
     ), news AS (
         INSERT INTO usage_news SELECT node, min(ended_at) FROM named JOIN usage_interval USING (node, id) GROUP BY node

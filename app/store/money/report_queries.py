@@ -66,6 +66,19 @@ REPORTS: Mapping[str, MoneyReport] = {
         },
         ("tenant", "service"),
     ),
+    "tokens": MoneyReport(
+        "tokens in and out, and the cost of a million tokens of answers",
+        "cost_per_request",
+        ("tenant", "service"),
+        {
+            "cost": "sum(cost)",
+            "requests": "sum(requests)",
+            "tokens_in": "coalesce(sum(tokens_in), 0)",
+            "tokens_out": "coalesce(sum(tokens), 0)",
+            "cost_per_million_tokens_out": "round(1000000 * sum(cost) / sum(tokens), 9)",
+        },
+        ("tenant", "service"),
+    ),
     "slo": MoneyReport(
         "the share of requests answered in time, and minutes in violation of the SLO",
         "slo",
@@ -77,6 +90,8 @@ REPORTS: Mapping[str, MoneyReport] = {
             "slo_latency_ms": "max(slo_latency_ms)",
             "asked_minutes": "sum(asked_minutes)",
             "violation_minutes": "sum(violation_minutes)",
+            "tpot_ms": "max(tpot_ms)",
+            "pace_attainment": "round(sum(pace_in_time) / nullif(sum(paced), 0), 6)",
         },
         ("tenant", "service"),
     ),

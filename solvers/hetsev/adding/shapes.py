@@ -37,7 +37,7 @@ class ProfileShapes:
             template,
             np.array(batches, dtype=np.int64),
             np.array([inside(profile.latency_ms[batch]) for batch in batches]),
-            np.array([profile.memory_gib[batch] for batch in batches]),
+            np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
             everywhere([profile.demand.pressure])[0],
             everywhere([profile.demand.power_w])[0],
         )

@@ -22,6 +22,7 @@ from solvers.planning.explain.options import (
     ways_on,
 )
 from solvers.planning.problem import Problem, Profile, Service
+from solvers.planning.runtimes import missing_words
 
 CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
 
@@ -71,13 +72,13 @@ def _too_large(fleet: FleetCapacity, profiles: list[Profile], among: list[str]) 
 
 
 def _unable(fleet: FleetCapacity, service: Service, among: list[str], judged_ms: float) -> str:
-    """Names the missing template or, with every template there, what the SLO leaves of an empty GPU."""
+    """Names the missing template or runtime or, with every template there, what the SLO leaves of an empty GPU."""
     variants = fleet.problem.models[service.model]
     templates = {v.template for v in variants if v.name in service.variants and v.template}
     offered = [kind.node.templates for kind in fleet.kinds if kind.node.gpu_type in among]
     types = ", ".join(among)
     if templates and all(some is not None and not templates & some for some in offered):
-        return f"no node of {types} offers the template {' or '.join(sorted(templates))}"
+        return f"no node of {types} {missing_words(templates)}"
     return (
         f"even an empty GPU of {types} cannot meet its SLO of {service.slo_ms:.6g} ms at percentile "
         f"{service.percentile:g} within memory and maxW; the fastest exec is {judged_ms:.6g} ms with execMargin"

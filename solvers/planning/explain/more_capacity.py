@@ -185,7 +185,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     price = min((node.price_per_hour for node in nodes), default=1.0)
     words = f"on a node with {cores:g} CPU cores and {host:g} GiB for each"
     if any(not list(admitted(problem, node, service)) for node in nodes):
-        words += " that offers its template"
+        words += " that offers its template, or admits its own runtime"
     limit = case.terms.limit
     words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""
     return Node("", gpu_type, (0,), cores, host, price), words

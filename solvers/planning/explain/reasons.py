@@ -207,7 +207,7 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
         return "no profile"
     nodes = [kind.node for kind in fleet.kinds if kind.node.gpu_type == gpu_type]
     if not any(True for node in nodes for _ in admitted(fleet.problem, node, service)):
-        return "template not offered"
+        return "template not offered, or own runtime not admitted"
     return "SLO, memory, maxW or room on its node insufficient"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from solvers.latency import latency_at, timeout_for
+from solvers.planning.beside import NO_GPU, narrowed, wide_of
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
@@ -35,6 +36,8 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     """Places jobs on what a valid plan of services leaves. `work` counts GPUs; at 0 each job is placed once."""
     if not problem.jobs:
         return JobPlan((), (), tuple(instances), 0.0, "no jobs")
+    if wide := wide_of(problem, instances):
+        return _beside(problem, instances, wide, work)
     left = room(problem, instances)
     placement = JobPlacement(left, SPLITS_AT_SCALE)
     search.search(placement, work)
@@ -59,6 +62,19 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
         for instance in instances
     )
     return JobPlan(placed, explain.unplaced(placement), others, max(0.0, placement.cost), method)
+
+
+def _beside(problem: Problem, instances: Sequence[Instance], wide: Sequence[Instance], work: int) -> JobPlan:
+    """Places jobs on the GPUs that language models leave."""
+    narrow = narrowed(problem, wide)
+    models = {line.service for line in wide}
+    others = [line for line in instances if line.service not in models]
+    if narrow is None:
+        waiting = tuple(Unplaced(name, NO_GPU, "more GPUs") for name in problem.jobs)
+        return JobPlan((), waiting, tuple(instances), 0.0, "no GPU left for jobs")
+    found = place_jobs(narrow, others, work)
+    order = tuple(sorted([*found.instances, *wide], key=lambda line: line.place))
+    return replace(found, instances=order)
 
 
 def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:

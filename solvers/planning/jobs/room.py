@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere
+
+Site: TypeAlias = tuple[str, frozenset[str] | None]  # a type of GPU, and the templates that its nodes offer
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
         places=places,
         jobs=jobs,
         fleet=fleet,
-        work=_work(problem, jobs, sorted(problem.gpu_types), stays),
+        work=_work(problem, jobs, _sites(problem), stays),
         nodes=tuple(names),
         cpu_cores=np.array([node.cpu_cores for node in nodes]) - cores + KEPT,
         host_memory_gib=np.array([node.host_memory_gib for node in nodes]) - hosted + KEPT,
@@ -75,8 +78,9 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
     policy, gpu_types = problem.policy, problem.gpu_types
     node_of = np.repeat(np.arange(len(nodes)), [node.gpu_count for node in nodes]).astype(np.int64)
     gpus, on = len(node_of), residents.gpu
-    types = sorted(gpu_types)
-    kind = np.array([types.index(node.gpu_type) for node in nodes], np.int64)[node_of]
+    sites = {site: number for number, site in enumerate(_sites(problem))}
+    types = [gpu_type for gpu_type, _ in sites]
+    kind = np.array([sites[_site(problem, node)] for node in nodes], np.int64)[node_of]
 
     def summed(values: Floats) -> Floats:
         return np.bincount(on, values, gpus).astype(np.float64)
@@ -122,6 +126,18 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
     return fleet, drawn_w
 
 
+def _site(problem: Problem, node: Node) -> Site:
+    """Returns what decides which jobs a node may run: its type and, where a job names a template, what it offers."""
+    return (node.gpu_type, node.templates if any(job.template for job in problem.jobs.values()) else None)
+
+
+def _sites(problem: Problem) -> list[Site]:
+    """Returns the different sites in the order of their types; every type has at least one."""
+    found = {_site(problem, node) for node in problem.nodes.values()}
+    found |= {(name, None) for name in problem.gpu_types.keys() - {gpu_type for gpu_type, _ in found}}
+    return sorted(found, key=lambda site: (site[0], site[1] is not None, sorted(site[1] or ())))
+
+
 def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) -> Floats:
     """Returns what opening a GPU of each node costs a job, where services have so many residents.
 
@@ -149,6 +165,8 @@ def _seats(policy: Policy, gpus: int, residents: Residents) -> Ints:
     clients = np.bincount(residents.gpu, minlength=gpus)
     seats = np.clip(policy.clients_per_gpu - clients, 0, min(policy.jobs_per_gpu, SEATS))
     seats[residents.gpu[residents.is_dedicated]] = 0
+    if not policy.share_across_tenants:  # a job alone on its GPU shares it with no other tenant
+        seats = np.where(clients > 0, 0, np.minimum(seats, 1))
     return seats.astype(np.int64)
 
 
@@ -163,10 +181,10 @@ def _bears(gpus: int, residents: Residents, most: Floats, among: Neighbours) -> 
     return bears
 
 
-def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: dict[int, PlacedJob]) -> Jobs:
+def _work(problem: Problem, jobs: Sequence[Job], sites: Sequence[Site], stays: dict[int, PlacedJob]) -> Jobs:
     """Returns the jobs as arrays. A job that stays has a profile of its own, on its type alone, at the SM% it has."""
     now = problem.state.now if problem.state else None
-    profile = np.full((len(jobs), len(types)), -1, np.int64)
+    profile = np.full((len(jobs), len(sites)), -1, np.int64)
     need = np.zeros(len(jobs))
     found: list[tuple[Floats, Floats, Floats, tuple[float, ...]]] = []
     number_of: dict[tuple[int, ...], int] = {}
@@ -182,7 +200,9 @@ def _work(problem: Problem, jobs: Sequence[Job], types: Sequence[str], stays: di
         if job.deadline is not None and now is not None and staying is None:
             left = (job.deadline - now).total_seconds()
             need[number] = job.units / left if left > 0 else 1e300
-        for place, gpu_type in enumerate(types):
+        for place, (gpu_type, templates) in enumerate(sites):
+            if job.template is not None and templates is not None and job.template not in templates:
+                continue
             job_profile = job.profiles.get(gpu_type)
             if job_profile is None or (staying and problem.nodes[staying.node].gpu_type != gpu_type):
                 continue

@@ -43,10 +43,14 @@ def place_staying(s: JobPlacement) -> None:
 
 
 def place_running(s: JobPlacement) -> None:
-    """Places the other running jobs where they run, if that is valid and no more expensive than waiting."""
+    """Places the other running jobs where they run, if that is valid and no more expensive than waiting.
+
+    Where not all fit any more, those that are the least expensive to leave give way.
+    """
     room, state = s.room, s.room.problem.state
     number = {job.name: place for place, job in enumerate(room.jobs)}
-    running = sorted((number[placed.job], placed.place) for placed in (state.jobs if state else ()))
+    found = [(number[placed.job], placed.place) for placed in (state.jobs if state else ())]
+    running = sorted(found, key=lambda line: (-s.penalty[line[0]], line))
     for job, where in running * 2:  # a job that may not open its GPU follows one that may
         gpu = room.number_of.get(where, -1)
         if s.board.home[job] >= 0 or job in room.stays or gpu < 0:

@@ -28,7 +28,7 @@ def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | No
     if simulate:
         from solvers.planning.judge.attainment import slos_hold  # compiled: a judgement without it starts sooner
 
-        attainment, found = slos_hold(problem.policy, judged_plan.residents)
+        attainment, found = slos_hold(problem, judged_plan.residents)
         verdict = replace(verdict, attainment=attainment, violations=tuple(sorted([*verdict.violations, *found])))
     return replace(verdict, misstated=misstated(problem, plan, judged_plan, verdict))
 

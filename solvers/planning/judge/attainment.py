@@ -8,10 +8,12 @@ from math import inf
 from zlib import crc32
 
 from solvers.planning.judge.kernels import served
+from solvers.planning.judge.plan_lines import where
 from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.streams import BLOCKS, REQUESTS, SKIPPED, bursty_stream, stream
 from solvers.planning.judge.verdict import Violation
-from solvers.planning.problem import Policy
+from solvers.planning.judge.whole import is_sound
+from solvers.planning.problem import Problem
 
 SEEDS = 24  # streams of the first simulation: the place of an instance chooses one
 AGAIN_REQUESTS = 1_000_000
@@ -66,25 +68,32 @@ def simulated(
     return share, error
 
 
-def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, float], list[Violation]]:
+def slos_hold(problem: Problem, lines: Iterable[Resident]) -> tuple[dict[str, float], list[Violation]]:
     """At least `percentile` % of an instance's requests finish within latencyMs of arrival, at exec x (1 + execMargin).
 
     Returns each service's worst instance, too. What cannot be simulated breaks other rules.
     """
     attainment: dict[str, float] = {}
     found: list[Violation] = []
+    policy = problem.policy
     for line in lines:
+        if is_sound(problem, line):
+            share, sentence = _tokens_of(problem, line)
+            name = line.instance.service
+            attainment[name] = min(share, attainment.get(name, 1.0))
+            found += [Violation(where(line.instance), "slo_holds", sentence)] if sentence else []
+            continue
         instance, service = line.instance, line.service
         if service is None or line.exec_ms is None:
             continue
         if not instance.rate_per_second > 0 or not instance.batch_timeout_ms >= 0:
             continue
         exec_ms = line.exec_ms * (1 + policy.exec_margin)
-        where = f"{instance.service} on {instance.node}/{instance.gpu}"
+        at = where(instance)
         if exec_ms < inf:
             share, error, kept = attained(
                 instance.batch, exec_ms, instance.batch_timeout_ms, instance.rate_per_second,
-                service.slo_ms, service.percentile, crc32(where.encode()) % SEEDS, service.variation,
+                service.slo_ms, service.percentile, crc32(at.encode()) % SEEDS, service.variation,
             )  # fmt: skip
         else:
             share, error, kept = 0.0, 0.0, False
@@ -95,5 +104,12 @@ def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, floa
                 f" {100 * error:.2g}), {service.percentile:g} % are promised: batch {instance.batch},"
                 f" exec {exec_ms:.6g} ms with the margin, {instance.rate_per_second:.6g} a second"
             )
-            found.append(Violation(where, "slo_holds", sentence))
+            found.append(Violation(at, "slo_holds", sentence))
     return attainment, found
+
+
+def _tokens_of(problem: Problem, line: Resident) -> tuple[float, str]:
+    """Returns the share of requests that keep an SLO of tokens, and what is wrong."""
+    from solvers.planning.judge.tokens import tokens_hold  # compiled, and of language models alone
+
+    return tokens_hold(problem, line, crc32(where(line.instance).encode()) % SEEDS)

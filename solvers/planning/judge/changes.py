@@ -35,7 +35,7 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
     new, old, keep = _without_same(planned, running)
     keep += _pair(new, old, _is_kept)  # first, so that no twin takes its partner
     retune = _pair(new, old, _is_same_shape)
-    churned = sum([instance.sm_percent for instance in new])
+    churned = sum([instance.sm_percent * instance.degree for instance in new])
     resize = _pair(new, old, _is_same_service)
     starts = tuple([instance.service for instance in new])
     stops = tuple([instance.service for instance in old])
@@ -79,6 +79,7 @@ def _is_same_shape(planned: Instance, other: Instance) -> bool:
         planned.service == other.service
         and planned.variant == other.variant
         and planned.sm_percent == other.sm_percent
+        and planned.gpus == other.gpus
         and same(planned.memory_gib, other.memory_gib)
     )
 
@@ -89,6 +90,7 @@ def _is_kept(planned: Instance, other: Instance) -> bool:
         and planned.variant == other.variant
         and planned.sm_percent == other.sm_percent
         and planned.batch == other.batch
+        and planned.gpus == other.gpus
         # Most numbers are equal, and a call to compare them takes longer than all of this.
         and (planned.memory_gib == other.memory_gib or same(planned.memory_gib, other.memory_gib))
         and (planned.clock_mhz == other.clock_mhz or same(planned.clock_mhz, other.clock_mhz))

@@ -33,7 +33,7 @@ class Churn:
 
     def update(self, place: Place, gpu: JudgedGpu | None) -> None:
         """Takes over what the plan now places on this GPU."""
-        planned = [line.instance for line in gpu.residents] if gpu else []
+        planned = _first_here(place, gpu)
         found = changes_on(planned, self._running.get(place, ()))
         self._take_over(place, found)
         self._unsettled.add(place)
@@ -46,9 +46,9 @@ class Churn:
         """From now on, the plan is what runs."""
         for place in self._unsettled:
             gpu = gpus.get(place)
-            if gpu and gpu.residents:
-                self._running[place] = [line.instance for line in gpu.residents]
-                self._take_over(place, GpuChanges(keep=len(gpu.residents)))
+            if here := _first_here(place, gpu):
+                self._running[place] = here
+                self._take_over(place, GpuChanges(keep=len(here)))
             else:
                 self._running.pop(place, None)
                 self._take_over(place, NO_CHANGES)
@@ -65,3 +65,8 @@ class Churn:
     def cost(self) -> float:
         """movePrice x sum over starts, moves and resizes of the GPU's price x smPercent / 100"""
         return self._move_price * fsum(self._price.values())
+
+
+def _first_here(place: Place, gpu: JudgedGpu | None) -> list[Instance]:
+    """Returns the instances on a GPU; one on several GPUs counts at the first of them, with the churn of all."""
+    return [line.instance for line in gpu.residents if line.instance.place == place] if gpu else []

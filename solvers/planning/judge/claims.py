@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solvers.planning.judge.judged_plan import JudgedPlan
+from solvers.planning.judge.plan_lines import where
 from solvers.planning.judge.tolerances import CLAIM_SHARE
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Changes, Plan
@@ -34,13 +35,12 @@ def _predictions(judged_plan: JudgedPlan) -> Iterator[Violation]:
     for line in judged_plan.residents:
         stated = line.instance.exec_ms
         if stated and line.exec_ms is not None and _differ(stated, line.exec_ms):
-            where = f"{line.instance.service} on {line.instance.node}/{line.instance.gpu}"
-            yield Violation(where, "exec_told", f"predicted execMs {stated:.6g} is {line.exec_ms:.6g}")
+            yield Violation(where(line.instance), "exec_told", f"predicted execMs {stated:.6g} is {line.exec_ms:.6g}")
     for job in judged_plan.job_residents:
         stated = job.placed.units_per_second
         if stated and job.units_per_second is not None and _differ(stated, job.units_per_second):
-            where = f"{job.placed.job} on {job.placed.node}/{job.placed.gpu}"
-            yield Violation(where, "speed_told", f"predicted {stated:.6g} a second is {job.units_per_second:.6g}")
+            sentence = f"predicted {stated:.6g} a second is {job.units_per_second:.6g}"
+            yield Violation(where(job.placed), "speed_told", sentence)
 
 
 def _releasable(problem: Problem, plan: Plan) -> Iterator[Violation]:

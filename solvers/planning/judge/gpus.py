@@ -9,6 +9,7 @@ from math import fsum
 from solvers.planning.judge.jobs import job_may_open, job_may_open_node
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.whole import whole_alone
 from solvers.planning.problem import Node, Problem
 
 
@@ -66,6 +67,27 @@ def dedicated_alone(problem: Problem, gpu: JudgedGpu) -> str | None:
     return None
 
 
+def tenants_apart(problem: Problem, gpu: JudgedGpu) -> str | None:
+    """an own runtime or a job on the GPU => all that runs there is of one tenant, unless shareAcrossTenants"""
+    if problem.policy.share_across_tenants:
+        return None
+    own = [line.instance.service for line in gpu.residents if _is_own(problem, line)]
+    guarded = own + [job.placed.job for job in gpu.jobs]
+    everything = [line.instance.service for line in gpu.residents] + [job.placed.job for job in gpu.jobs]
+    tenants = sorted({name.partition("/")[0] for name in everything})
+    if not guarded or len(tenants) < 2:
+        return None
+    what = "brings its own runtime" if own else "is a job"
+    return f"{min(own or guarded)} {what}, and the GPU has tenants {', '.join(tenants)}: shareAcrossTenants is false"
+
+
+def _is_own(problem: Problem, line: Resident) -> bool:
+    if line.service is None:
+        return False
+    variants = problem.models[line.service.model]
+    return any(variant.name == line.instance.variant and variant.is_own for variant in variants)
+
+
 def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
     """all that runs on the GPU states one clock; jobs state none"""
     stated = {line.instance.clock_mhz for line in gpu.residents}
@@ -89,9 +111,11 @@ RULES = (
     clients_fit,
     jobs_fit,
     dedicated_alone,
+    tenants_apart,
     clocks_agree,
     watts_fit,
     job_may_open,
+    whole_alone,
 )
 
 
@@ -112,7 +136,7 @@ def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) ->
 def lines_on(gpus: Sequence[JudgedGpu]) -> list[Resident | JobResident]:
     lines: list[Resident | JobResident] = []
     for gpu in gpus:
-        lines += gpu.residents
+        lines += [line for line in gpu.residents if line.instance.gpu == gpu.index]  # of several GPUs, once
         lines += gpu.jobs
     return lines
 

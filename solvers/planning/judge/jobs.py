@@ -10,7 +10,7 @@ from solvers.planning.judge.readings import JobResident, JudgedGpu
 from solvers.planning.judge.shapes import no_such_gpu, outside
 from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
-from solvers.planning.problem import Job, Node, PlacedJob, Policy, Problem
+from solvers.planning.problem import OWN, Job, Node, PlacedJob, Policy, Problem
 
 # A line of the plan by itself
 
@@ -47,7 +47,18 @@ def job_memory_covers(problem: Problem, line: JobResident, gpu: JudgedGpu | None
     return f"memoryGib {line.placed.memory_gib:g} is less than the {line.profile.memory_gib:g} it needs"
 
 
-LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_sm_profiled, job_memory_covers)
+def job_template_offered(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
+    """template(job) in templates(node), where the job names one and the node lists templates"""
+    if line.job is None or gpu is None or line.job.template is None or gpu.node.templates is None:
+        return None
+    if line.job.template in gpu.node.templates:
+        return None
+    own = line.job.template.startswith(OWN)
+    what = "admit its own runtime" if own else f"offer its template {line.job.template}"
+    return f"node {gpu.node.name} does not {what}"
+
+
+LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_template_offered, job_sm_profiled, job_memory_covers)
 
 # A GPU
 

@@ -8,7 +8,7 @@ from functools import partial
 from math import fsum
 from typing import TypeAlias
 
-from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants
+from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants, whole
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.judge.churn import Churn
 from solvers.planning.judge.plan_edit import PlanEdit
@@ -56,7 +56,8 @@ class JudgedPlan:
             self._unserved[entry.service].append(entry)
         for out in plan.unplaced:
             self._unplaced[out.job].append(out)
-        touched = {*map(self._seat, plan.instances), *map(self._seat_job, plan.jobs)}
+        touched = {place for instance in plan.instances for place in self._seat(instance)}
+        touched.update(map(self._seat_job, plan.jobs))
         self._judge_gpus(touched.union(self._churn.places))
         judged_by = (self._judge_node, self._judge_service, self._judge_tenant, self._judge_job)
         for part, names in zip(judged_by, (problem.nodes, problem.services, problem.limits, problem.jobs), strict=True):
@@ -89,9 +90,9 @@ class JudgedPlan:
         if problem is not None:
             named |= self._take_over(problem)
         stop, start = self._retune(change)
-        touched = {self._unseat(instance) for instance in stop}
+        touched = {place for instance in stop for place in self._unseat(instance)}
         touched.update([self._unseat_job(placed) for placed in change.stop_jobs])
-        touched.update([self._seat(instance) for instance in start])
+        touched.update([place for instance in start for place in self._seat(instance)])
         touched.update([self._seat_job(placed) for placed in change.start_jobs])
         for service, entry in change.unserved.items():
             self._unserved[service] = [entry] if entry else []
@@ -128,17 +129,16 @@ class JudgedPlan:
 
     # Lines are added and removed
 
-    def _seat(self, instance: Instance) -> Place:
-        place = instance.place
-        line, gpu = self._lines.seat(instance, place)
+    def _seat(self, instance: Instance) -> tuple[Place, ...]:
+        line, gpu = self._lines.seat(instance, instance.place)
         self._judge_line(line, gpu)
-        return place
+        return instance.places
 
-    def _unseat(self, instance: Instance) -> Place:
+    def _unseat(self, instance: Instance) -> tuple[Place, ...]:
         line = self._lines.unseat(instance)
         for scope in ("line", "load", "slo"):
             self._broken.forget((scope, id(line)))
-        return instance.place
+        return instance.places
 
     def _seat_job(self, placed: PlacedJob) -> Place:
         line, gpu = self._lines.seat_job(placed)
@@ -193,8 +193,9 @@ class JudgedPlan:
 
     def _judge_line(self, line: Resident, gpu: JudgedGpu | None) -> None:
         instance = line.instance
-        if gpu is None or not (instance.rate_per_second > 0 and instance.batch_timeout_ms >= 0):
-            self._broken.note(("line", id(line)), lambda: where(instance), shapes.RULES, self.problem, line, gpu)
+        own = whole.rules_of(line)
+        if own or gpu is None or not (instance.rate_per_second > 0 and instance.batch_timeout_ms >= 0):
+            self._broken.note(("line", id(line)), lambda: where(instance), own or shapes.RULES, self.problem, line, gpu)
             return
         # Rate and timeout are valid: the other rules find the same for every line of this shape on such a GPU.
         shape = (
@@ -210,7 +211,7 @@ class JudgedPlan:
         self._broken.note(("load", id(line)), lambda: where(line.instance), shapes.LOAD_RULES, self.problem, line, gpu)
 
     def _judge_gpus(self, places: Iterable[Place]) -> None:
-        promised: list[Resident] = []
+        promised: list[Resident] = []  # an instance on several GPUs once
         for place in places:
             gpu = self._lines.gpus.get(place)
             if gpu is None:
@@ -220,7 +221,7 @@ class JudgedPlan:
                 shares.pop(place, None)
             if gpu.residents or gpu.jobs:
                 self._judge_gpu(place, gpu)
-                promised += gpu.residents
+                promised += [line for line in gpu.residents if line.instance.place == place]
                 continue
             self._lines.drop_gpu(place)
             for known in (self._resource_cost, self._job_gpu_cost, self._busy_w):
@@ -230,11 +231,10 @@ class JudgedPlan:
         self._judge_slos(promised)
 
     def _judge_gpu(self, place: Place, gpu: JudgedGpu) -> None:
-        problem, policy = self.problem, self.problem.policy
-        slow_down(gpu, policy)
-        self._broken.note(("gpu", place), lambda: gpu.name, gpus.RULES, problem, gpu)
+        slow_down(gpu, policy := self.problem.policy)
+        self._broken.note(("gpu", place), lambda: gpu.name, gpus.RULES, self.problem, gpu)
         for line in gpu.residents:
-            if self._broken.by_part or is_broken(shapes.LOAD_RULES, problem, line, gpu):
+            if self._broken.by_part or is_broken(shapes.LOAD_RULES, self.problem, line, gpu):
                 self._judge_load(line, gpu)
         busy_w = 0.0
         if self._watts_matter:
@@ -242,7 +242,7 @@ class JudgedPlan:
             self._busy_w[place] = fsum([busy_w, *(watts(job, gpu) for job in gpu.jobs)])
         self._resource_cost[place] = cost.resource_cost(gpu, policy, busy_w)
         self._job_gpu_cost[place] = cost.job_gpu_cost(gpu, policy)
-        if problem.limits:
+        if self.problem.limits:
             for tenant, share in tenants.shares_of(gpu).items():
                 self._shares[tenant][place] = (share, gpu.node.price_per_hour)
         self._churn.update(place, gpu)
@@ -250,7 +250,7 @@ class JudgedPlan:
     def _judge_slos(self, lines: Sequence[Resident]) -> None:
         if self._keeps is None:
             return
-        known = [line for line in lines if line.exec_ms is not None]
+        known = [line for line in lines if line.exec_ms is not None or whole.is_sound(self.problem, line)]
         for line, is_kept in zip(known, self._keeps(self.problem, known), strict=True):
             if not is_kept or self._broken:
                 self._broken.note(

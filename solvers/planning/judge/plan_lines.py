@@ -22,11 +22,15 @@ class PlanLines:
         self._survivors = {name for name, service in problem.services.items() if service.availability.survive_nodes}
 
     def seat(self, instance: Instance, place: Place) -> tuple[Resident, JudgedGpu | None]:
-        """Adds an instance at its place; the GPU is None where no node has it."""
+        """Adds an instance at its place, and on all its GPUs; the GPU is None where no node has one of them."""
         gpu, keeper = self._gpu(place)
         service = self.reader.problem.services.get(instance.service)
         line = self.reader.resident(instance, service, gpu.node if gpu else None)
         keeper.residents.append(line)
+        for other in instance.places[1:]:
+            further, keeper = self._gpu(other)
+            keeper.residents.append(line)
+            gpu = gpu if further else None
         self.by_service[instance.service][id(line)] = line
         return line, gpu
 
@@ -34,6 +38,8 @@ class PlanLines:
         _, keeper = self._gpu(instance.place)
         line = line_of(keeper, instance)
         keeper.residents.remove(line)
+        for other in instance.places[1:]:
+            self._gpu(other)[1].residents.remove(line)
         del self.by_service[instance.service][id(line)]
         return line
 
@@ -111,11 +117,13 @@ def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
 def shape_of(instance: Instance) -> tuple[object, ...]:
     """Returns all of an instance but its rate and its timeout."""
     return (
-        instance.service, instance.node, instance.gpu, instance.variant,
+        instance.service, instance.node, instance.gpu, instance.gpus, instance.variant,
         instance.batch, instance.sm_percent, instance.memory_gib, instance.clock_mhz,
     )  # fmt: skip
 
 
 def where(line: Instance | PlacedJob) -> str:
     """Names a line in a violation."""
-    return f"{line.service if isinstance(line, Instance) else line.job} on {line.node}/{line.gpu}"
+    if isinstance(line, PlacedJob):
+        return f"{line.job} on {line.node}/{line.gpu}"
+    return f"{line.service} on {line.node}/{','.join(f'{index}' for _, index in line.places)}"

@@ -104,6 +104,8 @@ class Reader:
         if shape is None:
             return Resident(instance, service, None, NOTHING, None, 0.0, 0.0)
         profile, alone_ms, pressure, top_w = shape
+        if service.tokens is not None:
+            alone_ms, pressure = None, 0.0  # it has no batches, and no neighbours
         return Resident(instance, service, profile, profile.demand, alone_ms, pressure, top_w)
 
     def _shape(

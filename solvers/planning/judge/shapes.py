@@ -53,12 +53,13 @@ def gpu_type_admitted(problem: Problem, line: Resident, gpu: JudgedGpu | None) -
 
 
 def template_offered(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
-    """template(variant) in templates(node), where the variant has a runtime and the node lists templates"""
+    """runtime(variant) in offered(node): templates, and own runtimes admitted, where the node lists any"""
     if line.service is None or gpu is None or gpu.node.templates is None:
         return None
     for variant in problem.models[line.service.model]:
         if variant.name == line.instance.variant and variant.template and variant.template not in gpu.node.templates:
-            return f"node {gpu.node.name} does not offer the template {variant.template} of variant {variant.name}"
+            what = "admit the own runtime" if variant.is_own else f"offer the template {variant.template}"
+            return f"node {gpu.node.name} does not {what} of variant {variant.name}"
     return None
 
 
@@ -141,6 +142,13 @@ def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -
         f"{instance.rate_per_second:.6g} a second x {line.exec_ms:.6g} ms / batch {instance.batch} is {load:.6g},"
         f" over the utilization {limit:g}"
     )
+
+
+def one_gpu(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """gpus, with several GPUs, only for a service whose SLO counts tokens"""
+    if not line.instance.gpus:
+        return None
+    return f"it takes {line.instance.degree} GPUs, but only a service whose SLO counts tokens may take several"
 
 
 RULES = (

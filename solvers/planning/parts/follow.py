@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from solvers.planning.beside import has_language_models
 from solvers.planning.judge import judge
 from solvers.planning.parts.choose import divided_as
 from solvers.planning.parts.division import Division
@@ -13,6 +15,17 @@ from solvers.planning.plan import Changes, Plan, ServicePlan
 from solvers.planning.problem import Problem
 from solvers.planning.replan.replanner import Replanned, Replanner
 from solvers.planning.search.promise import keep
+
+
+class WarmReplanner(Protocol):
+    """A valid plan in a warm process, ready to follow rates."""
+
+    def change(self, rates: Mapping[str, float]) -> Replanned:
+        """Changes the plan to follow new rates of these services."""
+
+    @property
+    def plan(self) -> Plan:
+        """Returns the current plan."""
 
 
 @dataclass
@@ -43,8 +56,12 @@ class PartsReplanner:
         return replace(plan, certificate=replace(found.certificate, cost=verdict.cost))
 
 
-def replanner_of(problem: Problem, plan: Plan) -> Replanner | PartsReplanner:
+def replanner_of(problem: Problem, plan: Plan) -> WarmReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
+    if has_language_models(problem):
+        from solvers.planning.parts.models import MixedReplanner
+
+        return MixedReplanner.of(problem, plan)
     division = divided_as(problem, plan)
     if division is None:
         return Replanner.of(problem, plan)

@@ -70,7 +70,12 @@ def _accepted(rows: Floats, batches: Ints, ratios: Floats) -> Floats:
 
 
 def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """Tells which residents keep their SLO, as a judge may ask instead of simulating; their exec must be known."""
+    """Tells which residents keep their SLO, as a judge may ask instead of simulating; their exec must be known.
+
+    Of a language model the tokens count, whose instance has no exec.
+    """
+    if any(line.service and line.service.tokens for line in residents):
+        return _keep_tokens(problem, residents)
     margin = 1 + problem.policy.exec_margin
     judged_ms = [(resident.exec_ms or 0.0) * margin for resident in residents]
     lines = [resident.instance for resident in residents]
@@ -87,6 +92,17 @@ def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
     for other in (index for index, is_kept in enumerate(kept) if not is_kept):
         kept[other] = _holds(services[other], lines[other], judged_ms[other])
     return kept
+
+
+def _keep_tokens(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
+    from solvers.planning.wide.shapes import keeps_tokens  # compiled, and of language models alone
+
+    others = [line for line in residents if not (line.service and line.service.tokens)]
+    kept = iter(keep(problem, others))
+    return [
+        keeps_tokens(problem, line.service, line.instance) if line.service and line.service.tokens else next(kept)
+        for line in residents
+    ]
 
 
 def _are_wanted(wanted: Floats, stated: Floats) -> NDArray[np.bool_]:

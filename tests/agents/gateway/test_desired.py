@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agents.gateway import configuration, desired
+from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import (
-    FIRST_SLOTS,
     Desired,
     HaproxyServer,
     Malformed,
@@ -157,5 +157,5 @@ def test_a_server_stands_in_the_file_in_the_words_of_the_runtime_command() -> No
     text = configuration.render_generated(said(route("x")), Path("/f"), "127.0.0.1:1")
     [line] = [line for line in text.splitlines() if "node-1:x" in line]
     [server] = said(route("x")).servers()
-    assert line == f"    server node-1:x {configuration.server_arguments(server)}"
+    assert line == f"    server node-1:x {configuration.server_arguments(server, 'gw-0001')}"
     assert text.count("\nbackend gw-0") == FIRST_SLOTS

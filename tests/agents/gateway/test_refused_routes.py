@@ -12,7 +12,8 @@ import pytest
 
 from agents.contract.gateways import LeftOutRoute
 from agents.gateway import desired
-from agents.gateway.desired import FIRST_SLOTS, FOLLOWED, DesiredFile, SavedRoutes
+from agents.gateway.balances import FIRST_SLOTS
+from agents.gateway.desired import FOLLOWED, DesiredFile, SavedRoutes
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.support.caller import until

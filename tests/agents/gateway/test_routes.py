@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.desired import FIRST_SLOTS
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway

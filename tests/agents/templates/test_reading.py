@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.templates.reading import MOST_BYTES, TemplateError, read, read_one
+from agents.templates.reading import TemplateError, read, read_one
+from agents.templates.strict_file import MOST_BYTES
 
 GOOD = """
 argv: ["{python}", serve, "--model={model}"]

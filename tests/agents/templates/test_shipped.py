@@ -13,7 +13,9 @@ from agents.templates.filling import Builtin, fill
 from agents.templates.reading import SHIPPED, parse, read
 
 GIVEN: dict[str, dict[str, object]] = {
+    "gpuwright-llm": {"cost": "baseMs=4,tokenMs=0.02", "kvTokens": 50000},
     "gpuwright-serve": {"latency": "1:10=20,100=8;8:22", "claimGib": 1.5},
+    "gpuwright-batch": {"requests": "day.jsonl", "url": "http://127.0.0.1:8080/shop/search/v1/infer"},
     "gpuwright-train": {"speeds": "10:2,100:10", "checkpoint": "job.json"},
     "triton": {"repository": ".", "model": "resnet50"},
     "vllm": {"model": "llama", "name": "org/llama-3"},
@@ -24,6 +26,8 @@ GIVEN: dict[str, dict[str, object]] = {
 def models(tmp_path: Path) -> Path:
     (tmp_path / "models" / "llama").mkdir(parents=True)
     (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "batches").mkdir()
+    (tmp_path / "batches" / "day.jsonl").touch()
     return tmp_path / "models"
 
 
@@ -44,11 +48,11 @@ def test_nothing_is_left_to_fill_in(name: str, models: Path) -> None:
     probes = [made.health, made.warm_up, made.drain, made.metrics]
     texts = [*made.argv, *(probe.path + probe.body for probe in probes if probe)]
     assert not [text for text in texts if re.search(r"\{\w+\}", text)]
-    assert made.health
-    assert made.metrics
+    assert made.health or not made.uses_gpu
+    assert made.metrics or not made.uses_gpu
 
 
-@pytest.mark.parametrize("name", ["gpuwright-serve", "gpuwright-train"])
+@pytest.mark.parametrize("name", ["gpuwright-llm", "gpuwright-serve", "gpuwright-train", "gpuwright-batch"])
 def test_our_own_programs_know_every_word_of_their_templates(name: str, models: Path) -> None:
     made = filled(name, models)
     done = subprocess.run([*made.argv, "--no-such-word"], capture_output=True, text=True, cwd="/")
@@ -69,6 +73,14 @@ def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(mo
     assert "--metrics-port=8002" in made.argv
     assert made.warm_up and made.warm_up.path == "/v2/models/resnet50/ready"
     assert made.folders == (f"{models}:ro",)
+
+
+def test_servers_of_language_models_are_told_how_many_gpus_they_have(models: Path) -> None:
+    builtin = Builtin("c1", "GPU-1,GPU-2", 8000, gpu_count=2)
+    made = fill(read(models=models)["vllm"], GIVEN["vllm"], builtin)
+    assert isinstance(made, Filled)
+    assert "--tensor-parallel-size=2" in made.argv
+    assert made.metrics
 
 
 def test_vllm_is_warmed_by_the_name_it_serves_under(models: Path) -> None:

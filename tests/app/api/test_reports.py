@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support import history
@@ -108,6 +109,29 @@ def test_charges_in_the_columns_of_focus_add_up_too(server: RunningServer) -> No
     days = list(csv.DictReader(ask(server, f"/cost?{NOVEMBER}&format=focus").text.splitlines()))
     assert sum(Decimal(row["BilledCost"]) for row in days) == Decimal("19.2")
     assert len(days) < len(rows)
+
+
+def test_charges_of_focus_name_the_tokens_of_their_service_and_period(server: RunningServer) -> None:
+    counted = "UPDATE service_hour SET tokens_in = %s, tokens = %s WHERE service = 'search' AND hour >= '2026-11-20'"
+    with psycopg.connect(server.database_url) as connection:
+        connection.execute(counted, (3_000_000, 500_000))
+    try:
+        days = list(csv.DictReader(ask(server, f"/cost?by=day&{NOVEMBER}&format=focus").text.splitlines()))
+        report = exact(ask(server, f"/tokens?by=service,day&{NOVEMBER}"))["items"]
+    finally:
+        with psycopg.connect(server.database_url) as connection:
+            connection.execute(counted, (0, 0))
+    names = ("x_ServiceTokensIn", "x_ServiceTokensOut", "x_CostPerMillionTokensOut")
+    found = {
+        (row["ServiceName"], row["ChargePeriodStart"][:10], *(row[name] and Decimal(row[name]) for name in names))
+        for row in days
+    }
+    search = {line[1:] for line in found if line[0] == "search"}
+    assert search == {
+        ("2026-11-20", 6_000_000, 1_000_000, Decimal("5.2")), ("2026-11-21", 3_000_000, 500_000, Decimal("5.2")),
+    }  # fmt: skip
+    assert {line[2:] for line in found if line[0] != "search"} == {("", "", "")}
+    assert {item["costPerMillionTokensOut"] for item in report if item["name"] == "shop/search"} == {Decimal("5.2")}
 
 
 def test_promises_and_savings(server: RunningServer) -> None:

@@ -13,7 +13,7 @@ from tests.support.world import model
 LATENCY = {1: {10: 6.0, 30: 3.0, 100: 2.0}, 4: {10: 12.0, 30: 6.0, 100: 4.0}}
 MEMORY_GIB = 1.5
 QUICK = {"batches": [1, 4], "smPercents": [10, 30, 100], "leastSeconds": 0.1, "accuracy": 0.1}
-END_SECONDS = 120.0
+END_SECONDS = 280.0  # a guard: profiling shares the machine with other tests
 
 
 def declare_model(server: RunningServer, name: str = "tiny", **args: Any) -> None:

@@ -18,6 +18,7 @@ from app.console.services import make_page, make_rows
 from app.console.trouble import find_troubles
 from app.console.view import page
 from app.console.wording import THIN, age, money, number, percent
+from app.control.tell.token_shares import TokenShares
 from app.store.database.lease import Lease
 from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
@@ -129,6 +130,17 @@ def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
     whole = replace(seen([], [node("n-1", gpus=0)], instances=[instance("shop/a", "n-1", 3)]), tenant="shop")
     drawn = draw_fleet(whole, NOW).groups[0].drawn[0]
     assert [title for _, title in drawn.titles] == ["3: shop/a 25"]
+
+
+def test_an_slo_of_tokens_is_shown_with_both_promises_and_in_full_with_the_share_that_kept_each() -> None:
+    services = [service("shop/chat", sloMs=2000.0, tpotMs=60.0, percentile=95.0), service("shop/a", tpotMs=None)]
+    whole = replace(seen(services, []), shares=TokenShares(0.9625, 0.981))
+    html = page(whole, Money(), replace(NOW, service="shop/chat")).replace(THIN, " ")
+    assert "95 % in 2 000 ms, 60 ms a token</td>" in html
+    assert "98 % in 80 ms</td>" in html
+    assert "SLO 95 % within 2 000 ms, 60 ms a token · planned" in html
+    assert "96.25 % of first tokens came within 2 000 ms, and 98.10 % of answers kept 60 ms a token" in html
+    assert "of first tokens" not in page(whole, Money(), replace(NOW, service="shop/a"))
 
 
 def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:

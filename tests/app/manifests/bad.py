@@ -153,14 +153,14 @@ FAULTY = {
     "accuracy 76": Bad(variant("{name: v, accuracy: 76}"), "spec.variants[0].accuracy", "out of range"),
     "no tenants": Bad(manifest("Model", "{variants: [{name: v, accuracy: 1}], tenants: []}"), "spec.tenants", "empty"),
     "a command": Bad(
-        variant("{name: v, accuracy: 1, runtime: {template: t, command: rm}}"),
-        "spec.variants[0].runtime.command",
-        "no field",
+        variant("{name: v, accuracy: 1, runtime: {template: t, command: [rm]}}"),
+        "spec.variants[0].runtime",
+        "exactly one form",
     ),
     "an environment": Bad(
         variant("{name: v, accuracy: 1, runtime: {template: t, env: {LD_PRELOAD: x}}}"),
         "spec.variants[0].runtime.env",
-        "no field",
+        "takes no env",
     ),
     "a template by path": Bad(
         variant("{name: v, accuracy: 1, runtime: {template: ../../bin/sh}}"),

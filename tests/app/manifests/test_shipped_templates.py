@@ -6,7 +6,7 @@ from agents.templates.form import PathArg
 from agents.templates.reading import read
 from app.manifests.shipped_templates import SHIPPED, find_unfit
 
-FOR_JOBS = {"gpuwright-train"}
+FOR_JOBS = {"gpuwright-train", "gpuwright-batch"}
 
 
 def test_the_arguments_of_shipped_templates_are_those_of_their_files() -> None:

@@ -194,3 +194,13 @@ def test_joining_again_fixes_the_devices_anew(api: RunningServer) -> None:
     assert [gpu["uuid"] for gpu in heard.gpus] == [f"GPU-new-{n}" for n in range(4)]
     assert heard.condition("InventoryMismatch")["status"] == "False"
     heard.close()
+
+
+def test_the_status_has_what_the_node_admits_and_nothing_of_nodes_without_an_allow_list(heard: Heard) -> None:
+    heard.report(1, inventory=INVENTORY)
+    assert "admitted" not in heard.node.status
+    entry = {"name": "counter", "argv": ["{python}", "/srv/app.py", "{integer:1..8}"]}
+    heard.report(2, inventory={**INVENTORY, "admitted": [entry]})
+    assert heard.node.status["admitted"] == [entry]
+    heard.report(3, inventory=INVENTORY)
+    assert heard.node.status["admitted"] == []

@@ -119,7 +119,7 @@ def test_a_node_on_which_a_tenant_has_nothing_does_not_exist_for_it(
     assert there.json["detail"].replace(node, "*") == nowhere.json["detail"].replace("absent", "*")
 
 
-@pytest.mark.parametrize("reason", ["refused_arguments", "refused_template"])
+@pytest.mark.parametrize("reason", ["refused_arguments", "refused_template", "not_admitted"])
 def test_case_27_a_refusal_leaves_one_audit_record_an_instance_and_generation(
     server: RunningServer, database: Database, node: str, token: str, reason: str
 ) -> None:

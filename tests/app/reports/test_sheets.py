@@ -56,6 +56,18 @@ def test_the_billing_period_is_the_zones_month() -> None:
     assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == ("2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z")
 
 
+def test_the_tokens_of_a_service_stand_on_each_of_its_charges_and_on_no_other() -> None:
+    charges = [charge(), charge(node="node-2"), charge(service="rank"), charge(tenant="lab"), charge(service="")]
+    counted = {"tokens_in": Decimal(40), "tokens_out": Decimal(9), "cost_per_million_tokens_out": Decimal("2.5")}
+    silent = {"tokens_in": Decimal(0), "tokens_out": Decimal(0), "cost_per_million_tokens_out": None}
+    of = {"period": MARCH, "tenant": "shop"}
+    tokens = [{**of, "service": "search", **counted}, {**of, "service": "rank", **silent}]
+    rows = read(sheets.focus(asked("day"), charges, "EUR", tokens))
+    names = ("ConsumedUnit", "x_ServiceTokensIn", "x_ServiceTokensOut", "x_CostPerMillionTokensOut")
+    known, unknown = ("GPU Hours", "40", "9", "2.5"), ("GPU Hours", "", "", "")
+    assert [tuple(row[name] for name in names) for row in rows] == [known, known, unknown, unknown, unknown]
+
+
 def test_idle_gpus_are_charges_too_and_amounts_may_be_negative() -> None:
     idle = charge(tenant="", service="", kind="idle", cost=Decimal(-1))
     (row,) = read(sheets.focus(asked("day"), [idle], "EUR"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,27 @@ def test_a_table_has_the_columns_of_its_kind(world: Run) -> None:
     assert heading.split() == headings
     assert row.split()[:-1] == ["a1", "table", "resnet50", "80", "ms", "98", "900/s", "100", "False", "-", "-"]
     assert world("get", "nodes", "--no-headers").lines[0].split()[:3] == ["node-1", "v100-16gb", "4"]
+
+
+def test_an_slo_of_tokens_has_both_its_promises(world: Run) -> None:
+    chat = {
+        "apiVersion": "gpuwright/v1", "kind": "Model", "metadata": {"name": "chat"},
+        "spec": {"variants": [{"name": "fp16", "accuracy": 0.7, "llm": {
+            "weightsGib": 12, "layers": 32, "kvBytesPerToken": 131072, "contextTokens": 4096, "parallel": [1]}}]},
+    }  # fmt: skip
+    lengths = {"input": {"mean": 400, "p95": 900}, "output": {"mean": 100, "p95": 220}}
+    slo = {"ttftMs": 2000, "tpotMs": 60, "percentile": 95}
+    served = {
+        "apiVersion": "gpuwright/v1", "kind": "Service", "metadata": {"name": "assistant", "tenant": "talk"},
+        "spec": {"model": "chat", "ratePerSecond": 2, "slo": slo, "tokens": lengths},
+    }  # fmt: skip
+    applied = world("apply", "-f", "-", stdin=yaml.safe_dump_all([chat, served]))
+    assert applied.code == 0, applied.err
+    row = world("get", "svc", "--tenant", "talk").lines[1]
+    assert re.split(r"\s{2,}", row)[:5] == ["assistant", "talk", "chat", "2000 ms, 60 ms a token", "95"]
+    described = world("describe", "service", "talk/assistant").out
+    spec = yaml.safe_load(described[described.index("Spec:") : described.index("Conditions:")])["Spec"]
+    assert (spec["slo"], spec["tokens"]) == (slo, lengths)
 
 
 def test_every_kind_has_a_table_also_when_it_is_empty(world: Run) -> None:

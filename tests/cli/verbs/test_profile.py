@@ -166,6 +166,7 @@ def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> No
         (("resnet50", "--url", "http://127.0.0.1:9", "--sm", "10"), "--sm is for --on"),
         (("resnet50", "--on", "node-1", "--accuracy", "2"), "up to 1"),
         (("resnet50", "--on", "node-1", "--batches", "1,x"), "whole numbers"),
+        (("resnet50", "--on", "node-1", "--sm", "50,200"), "200 is no share of a GPU's SMs; allowed: 1..100"),
         (("import",), "name the files"),
         (("import", "x.csv"), "--model"),
         (("import", "x.csv", "--model", "m", "--gpu-type", "g"), "x.csv cannot be read"),

@@ -73,6 +73,7 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert f"cannot read {tmp_path}/none.csv" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/none.csv")
     both = ("--rates", "x.csv", "--load", "wave")
     assert "not allowed with argument --rates" in refused(capsys, "-f", fleet, *both)
+    assert "give one of the two" in refused(capsys, "-f", fleet, "--no-comparison", "--out", str(tmp_path / "out"))
     assert "invalid choice: 'calm'" in refused(capsys, "-f", fleet, "--load", "calm")
     (tmp_path / "file").touch()
     assert f"cannot make the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
@@ -130,6 +131,14 @@ def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.Captu
     assert shown[10].split() == ["static", "plan", "for", "the", "peak", "4.0000", "0.500"]
     assert shown[-2].split() == ["plans", "12"]
     assert shown[-1].endswith(" start 3, stop 1")
+
+
+def test_without_a_comparison_the_table_has_what_the_run_cost(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--load", "steady", "--hours", "0.1", "--work", "1", "--no-comparison"]
+    assert main(["simulate", "-f", fleet, *words]) == 0
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line]
+    assert {"held", "planned", "changes"} <= set(shown)
+    assert {"fresh", "bound", "autoscaling"} & set(shown) == set()
 
 
 @pytest.mark.parametrize("program", [OF_A_SIMULATION, OF_A_BENCH], ids=["simulate", "bench"])

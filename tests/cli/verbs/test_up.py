@@ -179,6 +179,13 @@ def test_a_world_of_cores_is_not_empty(config: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_a_fleet_of_language_models_is_declared_as_it_is(config: Path, tmp_path: Path) -> None:
+    for other in (("--gpus", "8"), ("--empty",), ("--truth", "made")):
+        done = run("up", "--llm", *other, "--data-dir", str(tmp_path / "data"), config=config)
+        assert done.returncode == 2 and f"without {other[0]}" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> None:
     ran = run("up", "--data-dir", str(shared.data), "--port", "0", config=config)
     assert ran.returncode == 2

@@ -17,6 +17,7 @@ from agents.keeper.copies import Stage
 from agents.runtime import CopyRuntime, Launch, Running
 from agents.seams.device import Ability
 from agents.seams.routes import Routes
+from agents.templates import Filled
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
 from simulation.fleet_truth import FleetTruth
@@ -61,8 +62,17 @@ class WatchedRuntime:
     def tell(self, running: Running, signal_name: str) -> None:
         self._inner.tell(running, signal_name)
 
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        return self._inner.run_beside(running, filled, seconds)
+
+    def exit_code(self, running: Running) -> int | None:
+        return self._inner.exit_code(running)
+
     def log_tail(self, copy: str) -> str:
         return self._inner.log_tail(copy)
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        return self._inner.read_log(copy, offset, most_bytes)
 
     def tidy(self, copies: Collection[str]) -> None:
         self._inner.tidy(copies)

@@ -153,6 +153,19 @@ def test_a_plan_that_just_rose_does_not_fall() -> None:
     assert asked(level(10), risen_seconds=400).reason == "fallen"
 
 
+def test_a_missed_slo_keeps_the_plan_up_but_is_no_sign_of_load() -> None:
+    assert asked(level(10), missed_seconds=100).reason == "held"
+    assert asked(level(10), missed_seconds=400).reason == "fallen"
+    busy = [*level(100, 600), Sample(605.0, 5.0, 575.0)]  # 15 % more for five seconds: three standard deviations
+    assert asked(busy, missed_seconds=0.0).reason == "held"
+    assert asked(busy, risen_seconds=100.0).reason == "risen"
+
+
+def test_two_percent_of_noise_change_nothing_while_the_slo_is_missed() -> None:
+    for seed in SEEDS:
+        assert follow(steady, seed, 0.02, counted=True, rate=200.0, cycles=110, missed_seconds=0.0).changes == []
+
+
 # What is declared
 
 

@@ -43,7 +43,7 @@ def daily(seconds: float) -> float:
 def follow(
     load: Callable[[float], float], seed: int = 0, noise: float = 0.0, of_cycle: bool = False, rate: float = 100.0,
     declared: float = 1.0, cycles: int = 1010, sample_seconds: int = 10, counted: bool = False,
-    bad: Callable[[int], float] | None = None,
+    bad: Callable[[int], float] | None = None, missed_seconds: float = math.inf,
 ) -> Course:  # fmt: skip
     """Plans over the load. `noise` is a share, drawn for each sample or cycle; `counted` scatters counts like arrivals.
 
@@ -68,8 +68,9 @@ def follow(
         del samples[: -1800 // sample_seconds]
         observed = (cycle + 1) * CYCLE_SECONDS
         found = expect(
-            samples, declared * rate, planned, AHEAD_SECONDS, observed_seconds=observed, risen_seconds=now - risen_at
-        )
+            samples, declared * rate, planned, AHEAD_SECONDS, observed_seconds=observed, risen_seconds=now - risen_at,
+            missed_seconds=missed_seconds,
+        )  # fmt: skip
         if found.rate != planned:
             course.changes.append((cycle, planned, found))
         if found.rate > planned:

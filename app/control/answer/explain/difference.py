@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from solvers.planning.plan_fields import held_gpus
+
 JSON: TypeAlias = Any
 Body: TypeAlias = dict[str, JSON]  # a plan in the contract's words
 
@@ -96,7 +98,7 @@ def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     unmatched = list(old)
     starts = 0
     for instance in new:
-        there = [other for other in unmatched if (other["node"], other["gpu"]) == (instance["node"], instance["gpu"])]
+        there = [other for other in unmatched if _place(other) == _place(instance)]
         same = next((other for other in there if _shape(other) == _shape(instance)), None) or next(iter(there), None)
         if same is None:
             starts += 1
@@ -109,8 +111,13 @@ def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     return counts
 
 
+def _place(instance: JSON) -> tuple[JSON, int]:
+    """Returns the node and the first GPU of an instance, as changes count it."""
+    return instance["node"], held_gpus(instance)[0]
+
+
 def _shape(instance: JSON) -> tuple[JSON, ...]:
-    return (instance["variant"], instance["smPercent"], instance["memoryGib"])
+    return (instance["variant"], instance["smPercent"], instance["memoryGib"], held_gpus(instance))
 
 
 def _tuning(instance: JSON, other: JSON) -> bool:

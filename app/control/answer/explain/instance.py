@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from app.control.answer.explain.alternatives import Alternative, InstanceAlternatives, find_alternatives
 from app.control.answer.explain.shares import costs_of_instances
+from app.control.answer.explain.tokens import describe_whole, other_shapes
 from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.latency import limits
 from solvers.latency.kernels import accepted_load
+from solvers.planning.beside import beside, has_language_models
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at
@@ -49,6 +51,12 @@ def why_instance(
     problem: Problem, plan: Plan, instance: Instance, judged: JudgedPlan | None = None
 ) -> InstanceWhy:  # fmt: skip
     """Explains an instance of a plan; the problem is the one that the plan answers."""
+    if problem.services[instance.service].tokens is not None:
+        return _why_whole(problem, plan, instance)
+    cost_per_hour = costs_of_instances(problem, plan)[instance.id]
+    if has_language_models(problem):  # their GPUs are no room for others
+        problem, plan = beside(problem, plan)
+        judged = None
     judged = judged or JudgedPlan(problem, plan, keep)
     found = find_alternatives(problem, plan, instance, judged)
     least = _least_sm(problem, instance)
@@ -56,7 +64,7 @@ def why_instance(
     return InstanceWhy(
         instance=instance,
         gpu_type=problem.nodes[instance.node].gpu_type,
-        cost_per_hour=costs_of_instances(problem, plan)[instance.id],
+        cost_per_hour=cost_per_hour,
         least_sm_percent=least,
         batches=batches,
         found=found,
@@ -64,6 +72,22 @@ def why_instance(
         why_batch=_why_batch(instance, batches),
         why_sm_percent=_why_sm(problem, instance, least),
         why_not_cheaper=_why_not_cheaper(problem, found),
+    )
+
+
+def _why_whole(problem: Problem, plan: Plan, instance: Instance) -> InstanceWhy:
+    """Explains an instance of a language model, which holds whole GPUs."""
+    return InstanceWhy(
+        instance=instance,
+        gpu_type=problem.nodes[instance.node].gpu_type,
+        cost_per_hour=costs_of_instances(problem, plan)[instance.id],
+        least_sm_percent=100,
+        batches=(),
+        found=InstanceAlternatives(instance, (), ()),
+        why_gpu=describe_whole(problem, instance),
+        why_batch=f"{instance.batch} requests at once carry most within its promise",
+        why_sm_percent="a language model holds whole GPUs",
+        why_not_cheaper=other_shapes(problem, instance),
     )
 
 

@@ -14,7 +14,7 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
     services = problem.services
     return replace(
         plan,
-        instances=tuple(line for line in plan.instances if line.place in places and line.service in services),
+        instances=tuple(line for line in plan.instances if places.issuperset(line.places) and line.service in services),
         jobs=tuple(line for line in plan.jobs if line.place in places),
         unserved=tuple(line for line in plan.unserved if line.service in services),
     )
@@ -22,7 +22,7 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
 
 def add_predictions(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan with a prediction for every line: lines that were taken over while running have none."""
-    places = {instance.place for instance in plan.instances if instance.exec_ms <= 0}
+    places = {line.place for line in plan.instances if line.exec_ms <= 0 and line.tpot_ms <= 0}
     places |= {job.place for job in plan.jobs if job.units_per_second <= 0}
     if not places or not _is_profiled(problem, plan):
         return plan

@@ -52,7 +52,7 @@ def explain_profile(
     correction = Correction(msgspec.convert(row.latency, tuple[LatencyFactor, ...])) if row else Correction()
     points = [
         point
-        for batch, curve in sorted((int(batch), curve) for batch, curve in spec["latencyMs"].items())
+        for batch, curve in sorted((int(batch), curve) for batch, curve in spec.get("latencyMs", {}).items())
         for point in _points(batch, curve, correction, evidence, declared_at, quantile)
     ]
     factors = {

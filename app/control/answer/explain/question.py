@@ -224,7 +224,7 @@ def _placed(instance: Instance) -> dict[str, Any]:
         "id": instance.id,
         "service": instance.service,
         "node": instance.node,
-        "gpu": instance.gpu,
+        **({"gpus": list(instance.gpus)} if instance.gpus else {"gpu": instance.gpu}),
         "variant": instance.variant,
         "batch": instance.batch,
         "smPercent": instance.sm_percent,

@@ -9,9 +9,11 @@ from math import inf
 
 from app.control.answer.explain.instance import InstanceWhy, describe_instance, why_instance
 from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.explain.tokens import describe_whole, spell_promise
 from app.control.answer.explain.wording import count, money, ms, rate
 from solvers.latency import burstiness_of
 from solvers.planning import explain
+from solvers.planning.beside import beside, has_language_models
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.judge.measures import mean_accuracy
@@ -51,19 +53,28 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     mine = tuple(instance for instance in plan.instances if instance.service == name)
     unserved = next((line for line in plan.unserved if line.service == name), None)
     judged = JudgedPlan(problem, plan, keep) if mine else None
+    shapes, is_tokens = _of_each_shape(problem, mine), problem.services[name].tokens is not None
+    judged = None if has_language_models(problem) else judged
     return ServiceWhy(
         name=name,
         rate_per_second=problem.services[name].rate_per_second,
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
         missing=find_unserved_why(problem, plan, unserved) if unserved else None,
-        shapes=tuple(why_instance(problem, plan, line, judged) for line in _of_each_shape(problem, mine)),
+        shapes=() if is_tokens else tuple(why_instance(problem, plan, line, judged) for line in shapes),
         rules=price_of_rules(problem, name),
     )
 
 
 def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> UnservedWhy:
     """Finds the full reason, and the least change that serves the service while the others keep what they have."""
+    if problem.services[unserved.service].tokens is not None:
+        from solvers.planning.wide.reasons import reason_of
+
+        found = reason_of(problem, unserved)
+        return UnservedWhy(unserved.rate_per_second, found.reason, found.relaxation, False)
+    if has_language_models(problem):
+        problem, plan = beside(problem, plan)
     about = explain.case(problem, plan, unserved.service)
     options = explain.explain_service(about, fleet(problem, about.whole.at))
     change = options.change
@@ -87,9 +98,7 @@ def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]
 def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
     """Returns the sentences, the most important first."""
     service = problem.services[why.name]
-    slo = (
-        f"{rate(why.rate_per_second)} requests a second, {service.percentile:g} % of them within {service.slo_ms:g} ms"
-    )
+    slo = f"{rate(why.rate_per_second)} requests a second, {service.percentile:g} % of them {spell_promise(service)}"
     served = sum(instance.rate_per_second for instance in why.instances)
     if not why.instances:
         sentences = [f"{why.name} needs {slo}; nothing of it is served"]
@@ -98,6 +107,9 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
         sentences = [
             f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
+        ]
+        sentences += [
+            describe_whole(problem, line) for line in _of_each_shape(problem, why.instances) if service.tokens
         ]
     if service.variation > 0:
         index = burstiness_of(service.variation, service.rate_per_second, service.slo_ms)

@@ -16,6 +16,10 @@ def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
     for instance in plan.instances:
         is_whole = is_billed_whole(problem.nodes[instance.node], problem.policy)
         on[instance.node, -1 if is_whole else instance.gpu].append(instance)
+    # On a node that is paid by GPU, one that holds several pays for each; of a whole node its weight has them all.
+    wide = {
+        line.id: line.degree for line in plan.instances if not is_billed_whole(problem.nodes[line.node], problem.policy)
+    }
     found: dict[str, float] = {}
     for (name, _), residents in on.items():
         node, memory_gib = problem.nodes[name], problem.type_of(name).memory_gib
@@ -23,6 +27,8 @@ def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
         paid = price_of_used(node, problem.policy, 1) * used_part(problem, residents, memory_gib)
         for resident, own in zip(residents, weights, strict=True):
             found[resident.id] = paid * own / (sum(weights) or 1.0)
+    for name, several in wide.items():
+        found |= {name: found[name] * several}
     return found
 
 
@@ -37,7 +43,7 @@ def costs_of_services(problem: Problem, plan: Plan) -> Mapping[str, float]:
 
 def weight(instance: Instance, memory_gib: float) -> float:
     """Returns the larger of its parts of the GPU: of SMs, or of memory."""
-    return max(instance.sm_percent / 100, instance.memory_gib / memory_gib)
+    return instance.degree * max(instance.sm_percent / 100, instance.memory_gib / memory_gib)
 
 
 def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:

@@ -88,7 +88,8 @@ def why_uncertain(problem: Problem, plan: Plan, snapshot: Snapshot, only: str = 
 
 def states_spread(snapshot: Snapshot) -> bool:
     """Returns True if a latency of any profile is uncertain."""
-    rows = (row for item in snapshot.declared if item.kind == "Profile" for row in item.spec["latencyMs"].values())
+    tables = (item.spec.get("latencyMs", {}) for item in snapshot.declared if item.kind == "Profile")
+    rows = (row for table in tables for row in table.values())
     return any(is_uncertain(value) for row in rows for value in row.values())
 
 
@@ -111,7 +112,7 @@ def describe_profiling(ranked: Sequence[tuple[str, UncertaintyWhy]]) -> list[str
 
 def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ExecSpread | None:
     """Returns the spread of a declared profile's latency; None where it is certain."""
-    row = profile["latencyMs"].get(str(batch), {})
+    row = profile.get("latencyMs", {}).get(str(batch), {})
     cells = [row[share] for share in _around(row, sm_percent) if is_uncertain(row[share])]
     if not cells:
         return None

@@ -40,7 +40,8 @@ def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
     for instance in plan.instances:
         is_whole = is_billed_whole(problem.nodes[instance.node], problem.policy)
         holding = GpuHolding(instance.service, instance.sm_percent, instance.memory_gib)
-        found[instance.node, -1 if is_whole else instance.gpu].append(holding)
+        for node, gpu in instance.places:
+            found[node, -1 if is_whole else gpu].append(holding)
     return [
         PaidGpu(problem.nodes[node].gpu_type, price_of_used(problem.nodes[node], problem.policy, 1), tuple(held))
         for (node, _), held in sorted(found.items())

@@ -58,7 +58,8 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     for name, slo_ms in change.slos_ms.items():
         service = _service(world, name)
         slo: Any = service.spec["slo"]
-        _put(world, service, {"slo": {**slo, "latencyMs": slo_ms}})
+        promised = "latencyMs" if "latencyMs" in slo else "ttftMs"  # of a language model its first token
+        _put(world, service, {"slo": {**slo, promised: slo_ms}})
     for name, rate in change.rates.items():
         service = _service(world, name)
         known = expected.get(name)

@@ -88,7 +88,7 @@ def _side(side: WhatIfSide) -> dict[str, JSON]:
         "resourceCost": certificate.cost.resource,
         "unservedCost": certificate.cost.unserved,
         "bound": certificate.bound,
-        "gpus": len({instance.place for instance in side.plan.instances}),
+        "gpus": len({place for instance in side.plan.instances for place in instance.places}),
         "instances": len(side.plan.instances),
         "unserved": len(side.plan.unserved),
         "unservedPerSecond": sum(line.rate_per_second for line in side.plan.unserved),
@@ -102,7 +102,7 @@ def in_force(today: Question) -> dict[str, JSON]:
     return {
         "resourceCost": cost.resource,
         "unservedPerSecond": sum(line.rate_per_second for line in plan.unserved),
-        "gpus": len({instance.place for instance in plan.instances}),
+        "gpus": len({place for instance in plan.instances for place in instance.places}),
         "instances": len(plan.instances),
     }
 

@@ -81,7 +81,7 @@ def wire(front: Sequence[FrontPoint]) -> list[dict[str, Any]]:
             "energyKwh": point.measures.energy_kwh,
             "carbonKg": point.carbon_kg,
             "accuracy": point.measures.accuracy,
-            "gpus": len({instance.place for instance in point.plan.instances}),
+            "gpus": len({place for instance in point.plan.instances for place in instance.places}),
             "unservedPerSecond": point.unserved_per_second,
             "bound": point.plan.certificate.bound if point.plan.certificate else None,
         }

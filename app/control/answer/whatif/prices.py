@@ -95,6 +95,9 @@ def _without_lines(plan: Plan, name: str) -> Plan:
 
 
 def _with_slo(problem: Problem, service: Service, times: float) -> Problem:
-    return replace(
-        problem, services={**problem.services, service.name: replace(service, slo_ms=service.slo_ms * times)}
-    )
+    looser = replace(service, slo_ms=service.slo_ms * times)
+    if service.tokens is not None:
+        promise = service.tokens.promise
+        both = replace(promise, ttft_ms=promise.ttft_ms * times, tpot_ms=promise.tpot_ms * times)
+        looser = replace(looser, tokens=replace(service.tokens, promise=both))
+    return replace(problem, services={**problem.services, service.name: looser})

@@ -48,6 +48,7 @@ def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str
     found = _Sums()
     for instance in instances:
         share = 1.0 if problem.services[instance.service].is_dedicated else instance.sm_percent / 100
+        share *= instance.degree
         found.add(
             instance.service, share, share * problem.nodes[instance.node].price_per_hour, instance.rate_per_second
         )
@@ -69,7 +70,7 @@ def used_by_assigned(
     found = _Sums()
     for node, instance in assigned:
         if instance.service:
-            share = 1.0 if instance.dedicated else instance.sm_percent / 100
+            share = len(instance.all_gpus) * (1.0 if instance.dedicated else instance.sm_percent / 100)
             found.add(instance.tenant, share, share * price_per_hour.get(node, 0.0), instance.rate_per_second)
     return found.used()
 
@@ -101,6 +102,8 @@ def gpus_needed(problem: Problem, service: Service, used: GpuUsage, types: Seque
 
 def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> float:
     """Returns the smallest share of a GPU of these types that serves a request a second; infinite if none can."""
+    if service.tokens is not None:
+        return _least_whole(problem, service, types)
     return min(
         (
             _least(problem, profile, service)
@@ -111,6 +114,14 @@ def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> f
         ),
         default=inf,
     )
+
+
+def _least_whole(problem: Problem, service: Service, types: Sequence[str]) -> float:
+    """Returns the fewest whole GPUs for a request a second of a language model."""
+    from solvers.planning.wide.shapes import shapes_of  # compiled, and of language models alone
+
+    shapes = [shape for shape in shapes_of(problem, service) if shape.gpu_type in types]
+    return min((shape.degree / shape.rate_per_second for shape in shapes), default=inf)
 
 
 def _least(problem: Problem, profile: Profile, service: Service) -> float:

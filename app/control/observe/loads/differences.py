@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.contract.gateways import GatewayCounts, WindowTotals
+from agents.contract.gateways import GatewayCounts, TokenTotals, WindowTotals
 from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)
+NO_TOKENS = TokenTotals()
 LEAST_SECONDS = 5.0  # a shorter span alone gives no reliable rate
 MOST_PER_SECOND = 1e7  # requests from a sender: a higher count is wrong
 
@@ -30,14 +31,18 @@ class CounterIncrease:
     timed: int = 0  # answers that the gateway itself compared with the SLO
     late: int = 0  # of those, slower than the SLO
     windows: Sequence[WindowTotals] = ()  # blocks of windows that were counted
+    tokens: TokenTotals = NO_TOKENS
 
     def slow(self, slo_ms: float) -> float:
-        """Returns the answers slower than the SLO; for untimed answers, as the histogram estimates."""
-        return self.late + self._untimed(within, slo_ms)
+        """Returns the answers slower than the SLO; for untimed answers, as the histogram estimates.
+
+        Of a language model those with a late first token or those with a slow pace, whichever are more.
+        """
+        return max(self.late + self._untimed(within, slo_ms), self.tokens.pace_late)
 
     def surely_slow(self, slo_ms: float) -> float:
         """Returns the answers that are certainly slower than the SLO: within a bucket nothing is certain."""
-        return self.late + self._untimed(within_at_best, slo_ms)
+        return max(self.late + self._untimed(within_at_best, slo_ms), self.tokens.pace_late)
 
     def _untimed(self, inside: Callable[[Sequence[float], float], float], slo_ms: float) -> float:
         answers = sum(self.counts)
@@ -67,6 +72,7 @@ class _Total:
     timed: int = 0
     late: int = 0
     windows: Sequence[WindowTotals] = ()
+    tokens: TokenTotals = NO_TOKENS
 
 
 class NodeTotals:
@@ -94,20 +100,25 @@ class NodeTotals:
             requests: float = instance.requests - (since.requests if since else 0)
             errors = instance.errors
             counts: Sequence[int] = instance.latency_counts
+            tokens = TokenTotals(instance.tokens_in, instance.tokens_out, instance.paced, instance.pace_late)
+            fresh = tokens_since(tokens, since.tokens if since else NO_TOKENS)
             if since and requests < 0:  # one of its copies is gone
                 requests, errors, counts = since.rate * seconds, 0, ()
             elif since:
                 errors = max(0, errors - since.errors)
                 counts = _grown(counts, since.counts)
             if seconds <= 0:
-                requests, errors, counts = 0.0, 0, ()
+                requests, errors, counts, fresh = 0.0, 0, (), NO_TOKENS
             if requests > MOST_PER_SECOND * max(seconds, 1.0):
                 requests, errors, counts, impossible = 0.0, 0, (), impossible + 1
             rate = requests / seconds if seconds > 0 else known.rate if known else 0.0
-            totals[instance.id] = _Total(instance.requests, instance.errors, instance.latency_counts, rate)
+            totals[instance.id] = _Total(
+                instance.requests, instance.errors, instance.latency_counts, rate, tokens=tokens
+            )
             service = increases.setdefault(instance.owner, CounterIncrease())
             service.requests += requests
             service.errors += errors
+            service.tokens = summed_tokens(service.tokens, fresh)
             add(service.counts, counts)
         self._report, self._totals = report, totals
         rates, self._short = _rates(seconds, increases, self._short)
@@ -143,6 +154,7 @@ class GatewayTotals:
                 timed=service_counts.timed,
                 late=service_counts.late,
                 windows=service_counts.windows if seconds > 0 else (),
+                tokens=service_counts.tokens or NO_TOKENS,
             )
             service = increases.setdefault(service_counts.service, CounterIncrease())
             # All that a gateway has counted is evidence, for a new leader, too.
@@ -160,6 +172,7 @@ class GatewayTotals:
             service.shed = min(service.errors, max(0, service_counts.shed - (known.shed if known else 0)))
             service.timed = max(0, service_counts.timed - (known.timed if known else 0))
             service.late = min(service.timed, max(0, service_counts.late - (known.late if known else 0)))
+            service.tokens = tokens_since(service_counts.tokens or NO_TOKENS, known.tokens if known else NO_TOKENS)
             add(service.counts, _grown(service_counts.latency_counts, known.counts if known else ()))
         self._last, self._totals = (received_at, counts), totals
         rates, self._short = _rates(seconds, increases, self._short)
@@ -187,6 +200,26 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
     grown = [max(0, count - earlier) for count, earlier in zip(counts, before, strict=False)]
     grown.extend(counts[len(before) :])
     return grown
+
+
+def summed_tokens(first: TokenTotals, second: TokenTotals) -> TokenTotals:
+    """Returns both together."""
+    return TokenTotals(
+        first.tokens_in + second.tokens_in,
+        first.tokens_out + second.tokens_out,
+        first.paced + second.paced,
+        first.pace_late + second.pace_late,
+    )
+
+
+def tokens_since(now: TokenTotals, before: TokenTotals) -> TokenTotals:
+    """Returns what was counted after `before`."""
+    return TokenTotals(
+        max(0, now.tokens_in - before.tokens_in),
+        max(0, now.tokens_out - before.tokens_out),
+        max(0, now.paced - before.paced),
+        max(0, now.pace_late - before.pace_late),
+    )
 
 
 def _added_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotals]) -> Sequence[WindowTotals]:

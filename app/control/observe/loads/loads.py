@@ -38,6 +38,7 @@ class _LastForecast:
     planned: float
     declared: float
     risen_at: float
+    missed_at: float  # the last forecast before which the SLO was missed
 
 
 class Loads:
@@ -178,9 +179,9 @@ class Loads:
     def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
-        base, risen_at = planned, -math.inf
+        base, risen_at, missed_at = planned, -math.inf, -math.inf
         if before is not None:
-            risen_at = before.risen_at
+            risen_at, missed_at = before.risen_at, before.missed_at
             if declared > before.declared:
                 window.observed_seconds = 0.0  # its owner knows of load to come
             # A plan that was held back or only shown changes nothing here; a rate planned elsewhere is the new base.
@@ -192,7 +193,7 @@ class Loads:
             if base > before.rate:
                 risen_at = now
         if window.is_late(now - self.settings.cooldown_seconds):
-            risen_at = now  # capacity added for a missed SLO stays while the SLO is missed
+            missed_at = now  # capacity added for a missed SLO stays while the SLO is missed
         silent = max(0.0, now - window.reported_at)
         found = self._forecaster(
             window.known(now),
@@ -203,11 +204,12 @@ class Loads:
             observed_seconds=window.observed_seconds,
             silent_seconds=silent,
             risen_seconds=now - risen_at,
+            missed_seconds=now - missed_at,
         )
         found = self._with_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
-        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at)
+        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at)
         return ExpectedLoad(
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,

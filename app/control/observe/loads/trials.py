@@ -56,6 +56,7 @@ class Trials:
 
 
 def _judge_trial(record: _TrialRecord, instance: AssignedInstance) -> CopyTrial | None:
+    """Returns the share in time; of a language model that of first tokens or that of the pace, whichever is smaller."""
     counts: list[int] = []
     requests = seconds = 0.0
     for minute, lasted in record.minutes.values():
@@ -66,6 +67,9 @@ def _judge_trial(record: _TrialRecord, instance: AssignedInstance) -> CopyTrial 
     if requests <= 0 or seconds <= 0 or instance.slo_ms <= 0:
         return None
     inside, allowed = within_at_best(counts, instance.slo_ms) / requests, 1 - instance.percentile / 100
+    paced = sum(minute.paced for minute, _ in record.minutes.values())
+    if instance.tpot_ms and paced:
+        inside = min(inside, 1 - sum(minute.pace_late for minute, _ in record.minutes.values()) / paced)
     if inside < 1 - allowed:
         chances = min(requests, 1000 * seconds / (BURST_SLOS * instance.slo_ms))
         is_sure = 1 - inside > allowed + SURE_DEVIATIONS * sqrt(allowed * (1 - allowed) / max(chances, 1.0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from app.control.observe.loads.bursts import BurstBelief
-from app.control.observe.loads.differences import CounterIncrease
+from app.control.observe.loads.differences import CounterIncrease, summed_tokens
 from app.control.observe.loads.latencies import add
 from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
@@ -65,6 +65,7 @@ class LoadWindow:
         self._counted.errors += increase.errors
         self._counted.timed += increase.timed
         self._counted.late += increase.late
+        self._counted.tokens = summed_tokens(self._counted.tokens, increase.tokens)
         add(self._counted.counts, increase.counts)
         total = float(sum(increase.counts))
         if increase.shed:
@@ -124,6 +125,10 @@ class LoadWindow:
             latency_counts=counts,
             answers=answers,
             source=self.source,
+            tokens_in=self._counted.tokens.tokens_in,
+            tokens_out=self._counted.tokens.tokens_out,
+            paced=self._counted.tokens.paced,
+            pace_late=self._counted.tokens.pace_late,
         )
         self._seconds = self._requests = 0.0
         self._counted = CounterIncrease()

@@ -69,8 +69,8 @@ class Copy:
         assert found, name
         return float(found[1])
 
-    def wait_ready(self) -> None:
-        until(lambda: self.ask("GET", "/healthz").status == 200, "\n".join(self.log))
+    def wait_ready(self, path: str = "/healthz") -> None:
+        until(lambda: self.ask("GET", path).status == 200, "\n".join(self.log))
 
     def wait_figure(self, name: str, value: float) -> None:
         until(lambda: self.figure(name) == value, f"{name} is not {value}")
@@ -80,9 +80,11 @@ class Copy:
 
 
 @contextmanager
-def serving(*words: str, environment: Mapping[str, str] | None = None, ready: bool = True) -> Iterator[Copy]:
+def serving(
+    *words: str, environment: Mapping[str, str] | None = None, ready: bool = True, program: str = "serve"
+) -> Iterator[Copy]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "agents.programs.serve.main", *words],
+        [sys.executable, "-m", f"agents.programs.{program}.main", *words],
         stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})},
     )  # fmt: skip
     assert process.stderr
@@ -104,7 +106,7 @@ def serving(*words: str, environment: Mapping[str, str] | None = None, ready: bo
     try:
         copy = Copy(process, listening.result(60), log)
         if ready:
-            copy.wait_ready()
+            copy.wait_ready("/healthz" if program == "serve" else "/health")
         yield copy
     finally:
         process.kill()

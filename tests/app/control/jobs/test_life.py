@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
+from app.control.domain.specs import RETRIES
 from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predicted_end
-from app.control.jobs.life import MOST_FAILURES
 from tests.support.soak import SOAK
 
+MOST_FAILURES = RETRIES + 1
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J = "lab/tune"
 WORK = JobWork(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, {"big": 20}, "m1")
@@ -312,3 +313,47 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
         # The same moment again changes nothing.
         assert course.go(seconds, truth.place, *arrived) == state
         before = state
+
+
+def test_a_node_that_calls_a_job_done_finishes_it_short_of_its_steps() -> None:
+    course = Course()
+    course.go(0, HERE)
+    course.go(10, HERE, says(HERE, 1, 400, 10))
+    ended = replace(says(HERE, 2, 400, 20, "", "job_done"), exit_code=0, exits=1)
+    state = course.go(20, HERE, ended)
+    assert (state.phase, state.exit_code, state.restarts) == (JobPhase.FINISHED, 0, 1)
+    assert course.reasons[-1] == Reason.JOB_FINISHED
+
+
+def test_a_code_that_means_failure_fails_a_job_at_once() -> None:
+    course = Course()
+    course.go(0, HERE)
+    state = course.go(10, HERE, replace(says(HERE, 1, 5, 10, "", "job_failed"), exit_code=2, message="code 2"))
+    assert (state.phase, state.message) == (JobPhase.FAILED, "code 2")
+    assert job_status(state, WORK, at(10))["exitCode"] == 2
+
+
+def test_a_job_without_retries_fails_with_its_first_failure() -> None:
+    course = Course(replace(WORK, retries=0))
+    course.go(0, HERE)
+    assert course.go(10, HERE, says(HERE, 1, 0, 10, "", "exited")).phase is JobPhase.FAILED
+
+
+def test_what_is_not_saved_is_known_and_is_what_a_new_process_repeats() -> None:
+    course = Course()
+    course.go(0, HERE)
+    course.go(10, HERE, replace(says(HERE, 1, 100, 10), saved=100))
+    state = course.go(20, HERE, replace(says(HERE, 2, 190, 20), saved=150))
+    assert (state.saved, state.unsaved) == (150, 40)
+    state = course.go(40, THERE, says(THERE, 3, 150, 40))
+    assert (state.done, state.repeated) == (150, 40)
+
+
+def test_exits_between_two_reports_are_counted_once_also_over_a_restart_of_the_agent() -> None:
+    course = Course()
+    course.go(0, HERE)
+    course.go(10, HERE, replace(says(HERE, 1, 10, 10), exits=2, exit_code=1))
+    course.go(20, HERE, replace(says(HERE, 2, 20, 20), exits=2, exit_code=1))
+    course.go(30, HERE, replace(says(HERE, 3, 30, 30), exits=0))
+    state = course.go(40, HERE, replace(says(HERE, 4, 40, 40), exits=1, exit_code=137))
+    assert (state.restarts, state.exit_code) == (3, 137)

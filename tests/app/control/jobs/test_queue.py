@@ -165,6 +165,24 @@ def replace_memory(instance: AssignedInstance) -> AssignedInstance:
     )
 
 
+@pytest.mark.parametrize("careless", ["a", "b"])
+def test_of_two_that_run_the_one_that_loses_least_gives_way(careless: str) -> None:
+    both = {"n1": NodeDesired((replace_memory(running("a")), replace_memory(running("b"))))}
+    saved = {"a": 5_000.0, "b": 5_000.0, careless: 0.0}
+    progress = {f"lab/{name}": JobProgress("running", 5_000.0, 5.0, saved=units) for name, units in saved.items()}
+    found = snapshot(alone("a", steps=9_000), alone("b", steps=9_000), in_force=both, jobs=progress)
+    assert placed(found) == [f"lab/{careless}"], "it would lose a thousand seconds of work"
+
+
+def test_a_job_runs_only_where_its_template_is_offered() -> None:
+    brought: dict[str, Any] = {"runtime": {"template": "trainer"}}
+    assert placed(snapshot(job("a", **brought), job("b"))) == ["lab/a", "lab/b"], "nothing is known of templates yet"
+    offered = {"n1": NodeStatus("n1", "reporting", templates=("gpuwright-train",))}
+    assert placed(replace(snapshot(job("a", **brought), job("b")), nodes=offered)) == ["lab/b"]
+    more = {"n1": NodeStatus("n1", "reporting", templates=("gpuwright-train", "trainer"))}
+    assert placed(replace(snapshot(job("a", **brought), job("b")), nodes=more)) == ["lab/a", "lab/b"]
+
+
 def test_a_job_that_cannot_meet_its_deadline_continues_as_if_it_had_none() -> None:
     found = snapshot(alone("a", steps=72_000, hours=1))
     assert queue_jobs(found).too_late == {"lab/a"}

@@ -170,13 +170,16 @@ def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
     assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
-def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -> None:
+def test_killed_between_two_questions_it_is_replaced_and_the_log_names_it(
+    solver: Solver, caplog: pytest.LogCaptureFixture
+) -> None:
     solver.solve(PROBLEM, seconds=LONG, work=1)
     dead = solver.full.pid
     os.kill(dead, signal.SIGKILL)
     until(lambda: not is_alive(dead), "its end")
     assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     assert solver.full.pid != dead
+    assert f"solver process {dead} (full) has ended; another one starts" in caplog.text
 
 
 def test_closing_ends_a_search_and_notifies_its_waiters(aside: ThreadPoolExecutor) -> None:

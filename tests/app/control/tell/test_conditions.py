@@ -12,6 +12,7 @@ from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
 from app.control.tell.conditions import CycleFacts, Statement, describe_attained, make_statements
 from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
+from solvers.planning.language import TokenLengths, TokenPromise, TokenService
 from solvers.planning.plan import Unserved
 from solvers.planning.problem import Limit
 from tests.solvers.planning.small_world import plan, problem
@@ -50,6 +51,14 @@ def test_attainment_is_described_with_the_slo() -> None:
     service = GROUND.problem.services["shop/search"]
     assert [describe_attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
     assert describe_attained(service, 0.91).message == "too many requests are late; the SLO is 98 % within 200 ms"
+
+
+def test_attainment_of_a_language_model_is_described_with_both_promises() -> None:
+    tokens = TokenService(TokenPromise(2000.0, 60.0, 95.0), TokenLengths(400.0, 900.0, 100.0, 220.0))
+    service = replace(GROUND.problem.services["shop/search"], slo_ms=2000.0, percentile=95.0, tokens=tokens)
+    slo = "95 % within 2000 ms to the first token and 60 ms a token"
+    assert describe_attained(service, 0.96).message == f"the service keeps its SLO, {slo}"
+    assert describe_attained(service, 0.94).message == f"too many requests are late or too slow; the SLO is {slo}"
 
 
 @given(st.floats(0, 0.97), st.floats(0.98, 1.0))

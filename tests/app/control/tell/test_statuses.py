@@ -17,9 +17,10 @@ from app.manifests.validate import validate
 from app.store.database import lease, versions
 from app.store.database.database import Database
 from app.store.world import events, objects
+from app.store.world.objects import StoredObject
 from app.world import declare
 from app.world.write import Actor
-from tests.support.world import gpu_type, model, profile, service
+from tests.support.world import gpu_type, job, model, profile, service
 
 SEARCH, RANK = (Key(Kind.SERVICE, "shop", name) for name in ("search", "rank"))
 PLANNED = Statement("Planned", "True", Reason.ALL_PLANNED, "the plan carries 40 requests a second")
@@ -50,10 +51,14 @@ def specs(database: Database) -> Specs:
     return {key: stored.spec for key, stored in found.items()}
 
 
+def stored(database: Database, key: Key) -> StoredObject:
+    found = database.read(lambda connection: objects.get(connection, key))
+    assert found
+    return found
+
+
 def conditions(database: Database, key: Key) -> dict[str, Any]:
-    stored = database.read(lambda connection: objects.get(connection, key))
-    assert stored
-    found: Any = stored.status.get("conditions", [])
+    found: Any = stored(database, key).status.get("conditions", [])
     return {condition["type"]: condition for condition in found}
 
 
@@ -103,6 +108,25 @@ def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
     assert (
         StatusWriter().say(database, 1, {gone: ObjectStatus((SHORT,))}, {**known, gone: {}}) == 1
     )  # deleted a moment ago
+
+
+def test_what_a_jobs_status_no_longer_says_is_gone_and_its_other_conditions_stay(database: Database) -> None:
+    key = Key(Kind.JOB, "lab", "tune")
+    apply(database, [job("tune", "lab")])
+    known = {key: stored(database, key).spec}
+
+    def said(phase: str, **fields: str) -> dict[str, Any]:
+        placed = {"type": "Placed", "status": str(phase == "running"), "reason": phase.capitalize(), "message": ""}
+        status = {"phase": phase, "progress": 0.0, "conditions": [placed], **fields}
+        StatusWriter().say(database, 1, {key: make_job_status(status)}, known)
+        return stored(database, key).status
+
+    StatusWriter().say(database, 1, {key: ObjectStatus((PLANNED,))}, known)
+    assert said("queued", retryAt="2026-11-01T00:00:00.000Z")["retryAt"] == "2026-11-01T00:00:00.000Z"
+    running = said("running", node="n-1")
+    assert running.keys() == {"conditions", "phase", "progress", "node"}
+    assert said("finished").keys() == {"conditions", "phase", "progress"}
+    assert conditions(database, key).keys() == {"Planned", "Placed"}
 
 
 def test_a_jobs_progress_is_news_by_the_hundredth() -> None:

@@ -152,6 +152,7 @@ BREAKS: dict[str, list[Callable[[], tuple[Problem, Plan]]]] = {
         lambda: (of("shop/rank", is_dedicated=True), plan()),
         lambda: (problem(), with_job(SLOW, node="n2", gpu=0)),
     ],
+    "tenants_apart": [lambda: (problem(share_across_tenants=False), plan())],
     "clocks_agree": [lambda: (problem(), with_instance(RANK, clock_mhz=600))],
     # 40 idle, 2 x 50 busy
     "watts_fit": [lambda: (with_type(max_w=139), with_job(TUNE, node="n3", gpu=1, sm_percent=20))],

@@ -145,6 +145,15 @@ def test_what_was_added_while_promises_are_missed_is_not_taken_back_before_they_
     assert expected(loads, 3601, planned=40.0) == pytest.approx(21, rel=0.05)
 
 
+def test_missed_promises_are_no_sign_of_load() -> None:
+    loads = Loads()
+    loads.set_slos({SEARCH: 5.0}, {SEARCH: 98.0})  # every answer takes 10 ms
+    run(loads, 0, 1200, lambda _: 200.0)
+    expected(loads, 1200, planned=200.0, declared=200.0)
+    run(loads, 1200, 1219, lambda second: 220.0 if second < 1210 else 200.0)  # ten seconds of noise
+    assert expected(loads, 1219, planned=200.0, declared=200.0) == 200.0
+
+
 def test_a_declared_rate_that_is_raised_is_a_floor_again() -> None:
     loads = Loads()
     run(loads, 0, 2400, lambda _: 5.0)

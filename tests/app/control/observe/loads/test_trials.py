@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.trials import Trials
 from tests.app.control.rollout.fleets import an_instance
@@ -50,6 +52,17 @@ def test_misses_that_chance_may_have_made_say_nothing() -> None:
 
 def test_misses_of_what_is_asked_more_than_was_planned_for_say_nothing() -> None:
     assert after((6000, 4000)) == {}
+
+
+def test_of_a_language_model_the_smaller_share_counts_that_of_first_tokens_or_that_of_the_pace() -> None:
+    on_trial = {"i-1": msgspec.structs.replace(ON_TRIAL["i-1"], tpot_ms=50.0)}
+    for paced, pace_late, within in ((500, 0, 100.0), (500, 200, 60.0)):
+        trials = Trials()
+        trials.of(on_trial)
+        for minute in (0, 60):
+            line = served(500, paced=paced, paceLate=pace_late)
+            trials.take(received_report("n", minute + 55, line).report)
+        assert trials.of(on_trial)["i-1"].within_percent == within
 
 
 def test_what_is_not_on_trial_any_more_is_forgotten() -> None:

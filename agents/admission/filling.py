@@ -1,0 +1,156 @@
+"""Turns a user's own runtime into what a runtime starts, if this node's allow-list admits it; or says what it refuses.
+
+The agent alone decides this, from its own file. Nothing is executed, and there is no shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from agents.admission.reading import INSIDE, AllowList, script_at
+from agents.contract.admitted import AdmittedEntry, find_not_admitted
+from agents.contract.runtimes import VOLUME, OwnProbe, OwnRuntime
+from agents.templates import Confined, Filled, Probe
+from agents.templates.filling import ArgumentRefused, Builtin
+from agents.templates.strict_file import FileRefused, read_text
+
+NOT_ADMITTED = "not_admitted"
+OWN = "own"  # stands for the template's name
+CONNECT = "CONNECT"  # a probe that only opens a connection
+_PLACEHOLDER = re.compile(r"\{([A-Za-z]+|volume\.[a-z0-9-]+)\}")
+_ANYWHERE = "0.0.0.0"  # noqa: S104  inside a container, whose port is published at one address only
+
+
+def fill_own(
+    allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin, kind: str, serves: bool = True
+) -> Filled | ArgumentRefused:
+    """Returns the runtime ready to start on this node, or the first thing that the node does not admit."""
+    entries = allow_list.startable_by(kind)
+    if bool(runtime.image) == bool(runtime.command):
+        return _refused("runtime", "an own runtime is an image or a command, and exactly one of them")
+    refused = find_not_admitted(entries, runtime)
+    if refused:
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        return _refused(refused[0].field, refused[0].message + more)
+    unsafe = "" if runtime.image else _unsafe_command(allow_list, runtime.argv)
+    if unsafe:
+        return _refused("command", unsafe)
+    secrets: dict[str, str] = {}
+    for variable, name in (runtime.secrets or {}).items():
+        try:
+            secrets[variable] = _secret(allow_list, name)
+        except FileRefused as error:
+            return _refused("secrets", f"the secret {name} cannot be read: {error.faults[0]}")
+    return _filled(allow_list, runtime, _words(allow_list, runtime, builtin), secrets, builtin, serves)
+
+
+def refused_command(allow_list: AllowList, argv: tuple[str, ...], kind: str) -> ArgumentRefused | None:
+    """Returns why the node does not admit a further command of a job, such as the one that saves; None if it does."""
+    refused = find_not_admitted(allow_list.startable_by(kind), OwnRuntime(command=argv))
+    message = refused[0].message if refused else _unsafe_command(allow_list, argv)
+    return _refused("checkpoint.command", message) if message else None
+
+
+def _filled(
+    allow_list: AllowList,
+    runtime: OwnRuntime,
+    words: Mapping[str, str],
+    secrets: Mapping[str, str],
+    builtin: Builtin,
+    serves: bool,
+) -> Filled:
+    probes, drain = runtime.probes, runtime.drain
+    health = probes.health if probes else None
+    start_seconds = probes.start_seconds if probes else 120.0
+    connects = Probe(CONNECT, "", seconds=2.0) if serves and health is None else None
+    return Filled(
+        template=OWN,
+        argv=tuple(_put_in(word, words) for word in runtime.argv),
+        environment={name: _put_in(value, words) for name, value in (runtime.env or {}).items()},
+        image=runtime.image,
+        health=_probe(health) or connects,
+        warm_up=_probe(runtime.warmup, builtin.token),
+        drain=_probe(drain, builtin.token) if drain and drain.path else None,
+        start_seconds=start_seconds,
+        drain_seconds=drain.seconds if drain else 60.0,
+        folders=tuple(_mounted(allow_list, name) for name in runtime.volumes) if runtime.image else (),
+        confined=Confined(
+            user=allow_list.user,
+            host=builtin.host,
+            port=int(words["port"]) if runtime.image else 0,
+            secrets=secrets,
+        ),
+    )
+
+
+def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin) -> dict[str, str]:
+    """Returns what the agent fills in; a container has its own address and, if the image says so, its own port."""
+    words = builtin.words()
+    for name in runtime.volumes:
+        volume = allow_list.volumes[name]
+        words[f"{VOLUME}{name}"] = (volume.at or f"{INSIDE}/{name}") if runtime.image else volume.folder
+    if runtime.image:
+        words |= {"host": _ANYWHERE, "port": str(runtime.port or builtin.port)}
+    return words
+
+
+def _put_in(text: str, words: Mapping[str, str]) -> str:
+    """Fills in what is known; other braces, as those of JSON, stay."""
+    return _PLACEHOLDER.sub(lambda found: words.get(found[1], found[0]), text)
+
+
+def _mounted(allow_list: AllowList, name: str) -> str:
+    volume = allow_list.volumes[name]
+    return f"{volume.folder}:{volume.at or f'{INSIDE}/{name}'}:{'rw' if volume.write else 'ro'}"
+
+
+def _probe(form: OwnProbe | None, token: str = "") -> Probe | None:
+    return Probe(form.method, form.path, form.body, min(form.seconds, 120.0), token=token) if form else None
+
+
+def _unsafe_command(allow_list: AllowList, argv: tuple[str, ...]) -> str:
+    """Returns why the command must not be started: a copy or another user could have written what it runs."""
+    unsafe = "" if argv[0] == "{python}" else _unsafe_file(argv[0], allow_list.user)
+    script = argv[script_at(argv)]
+    if unsafe or script == argv[0] or not script.startswith("/") or not os.path.lexists(script):
+        return unsafe
+    return _unsafe_file(script, allow_list.user)
+
+
+def _unsafe_file(program: str, user: int | None) -> str:
+    try:
+        facts = os.stat(program)  # noqa: PTH116
+        folder = os.stat(Path(program).resolve().parent)  # noqa: PTH116
+    except OSError as error:
+        return f"{program}: {error.strerror or error}"
+    if not stat.S_ISREG(facts.st_mode):
+        return f"{program} is not a file"
+    if (facts.st_mode | folder.st_mode) & stat.S_IWOTH:
+        return f"{program} or its folder is writable by everyone, so it may not be what was admitted"
+    if user is not None and user in (facts.st_uid, folder.st_uid):
+        return f"{program} or its folder belongs to {user}, whom copies run as, so it may not be what was admitted"
+    return ""
+
+
+def _secret(allow_list: AllowList, name: str) -> str:
+    """Returns the content of a secret's file, which others must be able neither to read nor to write."""
+    path = Path(allow_list.secrets[name])
+    try:
+        if path.stat().st_mode & stat.S_IROTH:
+            raise FileRefused([f"{path} is readable by everyone; run chmod o-r"])
+        return read_text(path).rstrip("\n")
+    except OSError as error:
+        raise FileRefused([f"{path}: {error.strerror or error}"]) from error
+
+
+def _refused(field: str, message: str) -> ArgumentRefused:
+    return ArgumentRefused(NOT_ADMITTED, field, message[:400])
+
+
+def entry_names(entries: tuple[AdmittedEntry, ...]) -> str:
+    """Returns the entries' names, for a log."""
+    return ", ".join(entry.name for entry in entries) or "nothing"

@@ -1,0 +1,212 @@
+"""Reads the node's allow-list. Reading is strict: a file with one fault admits nothing at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from agents.admission.form import AllowListForm, EntryForm, VolumeForm
+from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
+from agents.contract.runtimes import VOLUME, is_dangerous
+from agents.templates.strict_file import FileRefused, load_yaml, read_text, refuse_if_others_write
+
+_DIGEST = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}@sha256:[0-9a-f]{64}")
+# They run whatever their arguments say, so no pattern of arguments would limit them.
+SHELLS = frozenset(
+    {
+        "ash", "awk", "bash", "busybox", "chroot", "chrt", "csh", "ctr", "dash", "doas", "docker", "env", "find",
+        "fish", "flock", "gawk", "gdb", "gosu", "ionice", "kubectl", "ksh", "nerdctl", "nice", "nohup", "nsenter",
+        "numactl", "parallel", "podman", "prlimit", "runuser", "script", "setpriv", "setsid", "sh", "socat", "ssh",
+        "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "tcsh", "time", "timeout", "unshare", "watch",
+        "xargs", "zsh",
+    }
+)  # fmt: skip
+# They run the first of their arguments, so it must be fixed.
+_INTERPRETERS = re.compile(r"\{python\}|(python|pypy|perl|ruby|node|deno|bun|php|lua|java|Rscript)[0-9.]*")
+# An option whose next argument is code: that argument must be fixed.
+_CODE = re.compile(r"-[a-zA-Z]*[cem]|--(command|eval|exec|module|print)")
+# Options of interpreters whose value is the next argument, so that this is not yet what they run.
+_VALUED = frozenset({"-W", "-X", "-cp", "-classpath", "--class-path", "--import", "--loader", "--require", "-r"})
+_HOLE = re.compile(r"\{(word|path|text|integer|choice)[:}]")
+_FREE_HOLE = re.compile(r"\{(word|path|text)\}")
+# No volume may be, contain or lie in one of these.
+SYSTEM_FOLDERS = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
+    "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/log",
+)  # fmt: skip
+SHARED_MEMORY = "/dev/shm/"  # noqa: S108  the one folder of /dev whose subfolders are plain ones
+INSIDE = "/volumes"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """What this node admits; empty where it has no allow-list."""
+
+    entries: tuple[AdmittedEntry, ...] = ()
+    volumes: Mapping[str, VolumeForm] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # name -> file
+    user: int | None = None  # None: as the agent
+    says_user: bool = False  # an agent that is root needs the name of the user that copies run as
+
+    def startable_by(self, runtime: str) -> tuple[AdmittedEntry, ...]:
+        """Returns the entries that the node's runtime can start: it has containers or processes, not both."""
+        return tuple(entry for entry in self.entries if bool(entry.image) == (runtime == "docker"))
+
+
+def read_allow_list(path: Path) -> AllowList:
+    """Reads the file. Raises FileRefused with every fault."""
+    try:
+        refuse_if_others_write(path.parent, path.parent.stat())
+        text = read_text(path)
+    except OSError as error:
+        raise FileRefused([f"{path}: {error.strerror or error}"]) from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> AllowList:
+    """Parses and checks an allow-list; `where` begins each fault."""
+    try:
+        form = msgspec.convert(load_yaml(text, where), AllowListForm)
+    except msgspec.ValidationError as error:
+        raise FileRefused([f"{where}: {error}"]) from error
+    faults = [f"{where}: {fault}" for fault in find_faults(form)]
+    if faults:
+        raise FileRefused(faults)
+    entries = tuple(_entry(name, entry) for name, entry in sorted(form.admit.items()))
+    user = None if form.user == "agent" else form.user
+    return AllowList(entries, form.volumes, form.secrets, user, form.user is not None)
+
+
+def _entry(name: str, form: EntryForm) -> AdmittedEntry:
+    argv = form.argv if form.argv is not None else form.args or ()
+    environment, secrets = form.environment or None, form.secrets or None
+    return AdmittedEntry(name, argv, form.image, environment, secrets, form.volumes)
+
+
+def find_faults(form: AllowListForm) -> list[str]:
+    """Returns the faults that types cannot find."""
+    faults = [fault for name, entry in form.admit.items() for fault in _entry_faults(f"admit.{name}", entry, form)]
+    for name, volume in form.volumes.items():
+        faults += _folder_faults(f"volumes.{name}.folder", volume.folder)
+        faults += _folder_faults(f"volumes.{name}.at", volume.at) if volume.at else []
+    faults += [fault for name, file in form.secrets.items() for fault in _plain_faults(f"secrets.{name}", file)]
+    return [*faults, *_overlap_faults(form)]
+
+
+def user_fault(found: AllowList, under_mps: bool) -> str:
+    """Returns why copies cannot run as the list's user here; empty if they can."""
+    own, user = os.geteuid(), found.user
+    if own == 0 and not found.says_user:
+        return (
+            "user: this agent is root; name the UID that users' commands run as, or write `user: agent` if root it is"
+        )
+    if own not in (0, user) and user is not None:
+        return f"user: only an agent that is root can start copies as {user}; this one is {own}"
+    if user not in (None, own) and under_mps:
+        return f"user: an MPS daemon serves its own user only; run the agent itself as {user} and leave user out"
+    return ""
+
+
+def _entry_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[str]:
+    if (entry.argv is None) == (not entry.image):
+        yield f"{at}: has exactly one of argv (a command) and image"
+        return
+    if entry.image and not _DIGEST.fullmatch(entry.image):
+        yield f"{at}.image: {entry.image!r} must be pinned, as repository@sha256:DIGEST; a tag can be moved"
+    if entry.argv is not None and entry.args is not None:
+        yield f"{at}.args: belongs to an image; argv has all words of a command"
+    if entry.argv is not None:
+        yield from _program_faults(at, entry.argv)
+    words = entry.argv if entry.argv is not None else entry.args or ()
+    field_name = "argv" if entry.argv is not None else "args"
+    patterns = [(f"{at}.{field_name}[{index}]", word) for index, word in enumerate(words)]
+    patterns += [(f"{at}.environment.{name}", pattern) for name, pattern in entry.environment.items()]
+    for place, pattern in patterns:
+        yield from _pattern_faults(place, pattern, entry)
+    yield from _reference_faults(at, entry, form)
+
+
+def _reference_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[str]:
+    for name in (*entry.environment, *entry.secrets):
+        if is_dangerous(name):
+            yield f"{at}: the variable {name} can never be admitted: it changes what a program runs or may use"
+    for name in entry.secrets.keys() & entry.environment.keys():
+        yield f"{at}.secrets.{name}: is in environment, too"
+    for kept in entry.secrets.values():
+        if kept not in form.secrets:
+            yield f"{at}.secrets: {kept} is not one of {', '.join(form.secrets) or 'none'}"
+    for volume in entry.volumes:
+        if volume not in form.volumes:
+            yield f"{at}.volumes: {volume} is not one of {', '.join(form.volumes) or 'none'}"
+
+
+def _program_faults(at: str, argv: tuple[str, ...]) -> Iterator[str]:
+    program = argv[0]
+    if program != "{python}" and (not program.startswith("/") or "{" in program):
+        yield f"{at}.argv[0]: the program must be fixed: {{python}}, or an absolute path"
+        return
+    if Path(program).name in SHELLS:
+        yield f"{at}.argv[0]: {program} runs whatever its arguments say; admit the program that it would start"
+    if not _INTERPRETERS.fullmatch(Path(program).name):
+        return
+    for index, word in enumerate(argv[1:], start=1):
+        if _CODE.fullmatch(argv[index - 1]) and _HOLE.search(word):
+            yield f"{at}.argv[{index}]: {argv[index - 1]} takes code, so the word after it must be fixed"
+    script = script_at(argv)
+    for index, word in enumerate(argv[1 : script or None], start=1):
+        if _FREE_HOLE.search(word):
+            yield f"{at}.argv[{index}]: an option before what {program} runs can hold code, so it must be fixed"
+    if not script or _HOLE.search(argv[script]):
+        yield f"{at}.argv: {program} runs the first of its arguments, so a script or -m MODULE must be fixed"
+
+
+def script_at(argv: tuple[str, ...]) -> int:
+    """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's."""
+    if not _INTERPRETERS.fullmatch(Path(argv[0]).name):
+        return 0
+    places = range(1, len(argv))
+    return next((at for at in places if not argv[at].startswith("-") and argv[at - 1] not in _VALUED), 0)
+
+
+def _overlap_faults(form: AllowListForm) -> Iterator[str]:
+    """Finds what lies in a volume that copies write: there they could put a link to anything of the node's."""
+    writable = {name: volume.folder.rstrip("/") + "/" for name, volume in form.volumes.items() if volume.write}
+    places = {f"volumes.{name}.folder": volume.folder.rstrip("/") for name, volume in form.volumes.items()}
+    places |= {f"secrets.{name}": file for name, file in form.secrets.items()}
+    for name, entry in form.admit.items():
+        argv = entry.argv or ("",)
+        places |= {f"admit.{name}.argv[{at}]": argv[at] for at in (0, script_at(argv))}
+    for place, path in places.items():
+        for name, folder in writable.items():
+            if path.startswith(folder):
+                yield f"{place}: {path} lies in the volume {name}, where copies could replace it"
+
+
+def _pattern_faults(place: str, pattern: str, entry: EntryForm) -> Iterator[str]:
+    try:
+        read_pattern(pattern)
+    except PatternFault as error:
+        yield f"{place}: {error}"
+        return
+    for name in re.findall(rf"\{{{re.escape(VOLUME)}([^{{}}]*)\}}", pattern):
+        if name not in entry.volumes:
+            yield f"{place}: {{{VOLUME}{name}}} is not one of the entry's volumes"
+
+
+def _folder_faults(at: str, folder: str) -> list[str]:
+    faults = _plain_faults(at, folder)
+    if folder.startswith(SHARED_MEMORY):
+        return faults
+    for system in SYSTEM_FOLDERS:
+        if f"{folder.rstrip('/')}/".startswith(f"{system}/") or f"{system}/".startswith(f"{folder.rstrip('/')}/"):
+            return [*faults, f"{at}: {folder} is, contains or lies in {system}, which no copy may see"]
+    return faults
+
+
+def _plain_faults(at: str, path: str) -> list[str]:
+    return [f"{at}: {path} must be a plain absolute path"] if os.path.normpath(path) != path.rstrip("/") else []

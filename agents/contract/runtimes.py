@@ -1,0 +1,93 @@
+"""A runtime that a manifest brings along, as it travels to a node: an image or a command with all that goes with it.
+
+The node decides whether it starts it (agents/admission); nothing here grants anything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+# What the agent fills in for each copy, in arguments and in values of variables; templates have the same placeholders.
+FILLED = frozenset(
+    {
+        "python", "host", "port", "metricsPort", "batch", "maxBatch", "batchTimeoutMs", "gpu", "gpuCount", "memoryGib",
+        "copy",
+    }
+)  # fmt: skip
+VOLUME = "volume."  # begins the placeholder of a volume's folder: {volume.models}
+VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
+
+# Variables that change which code a program runs, where it sends its requests, or which limits hold for it. A prefix
+# ends with *; upper and lower case are the same here.
+DANGEROUS_VARIABLES = (
+    "LD_*", "PYTHON*", "CUDA_*", "NVIDIA_*", "GPUWRIGHT_*", "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_*", "PS4",
+    "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PERL*", "RUBY*", "NODE_*", "NPM_*", "LUA_*", "JAVA_*", "_JAVA_*",
+    "JDK_JAVA_*", "CLASSPATH", "DOTNET_*", "CORECLR_*", "COMPLUS_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*",
+    "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_*", "TZDIR", "TMPDIR", "GIT_*", "SSH_*",
+    "SSL_*", "OPENSSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "DOCKER_*", "KUBECONFIG", "KUBERNETES_*", "MPS_*",
+    "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "OPENCL_*", "OCL_*", "VK_*", "UCX_MODULE_*",
+    "LLVM_*", "TORCH_EXTENSIONS_*", "TRITON_*", "AWS_*", "GOOGLE_*", "AZURE_*",
+)  # fmt: skip
+_DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
+
+Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+Variable = Annotated[str, Meta(pattern=rf"^{VARIABLE_PATTERN}$(?!\n)")]
+Label = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)")]
+Path = Annotated[str, Meta(max_length=500, pattern=r"^(/[!-~]*)?$(?!\n)")]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class OwnProbe(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One HTTP request to the copy's own port; 2xx is yes."""
+
+    path: Path = ""  # empty: no request, which only `drain` may leave out
+    method: Literal["GET", "POST", "PUT"] = "GET"
+    body: Text = ""
+    seconds: Seconds = 2.0  # to answer; of drain: until it has exited
+
+
+class OwnProbes(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How to see that it is up."""
+
+    health: OwnProbe | None = None
+    start_seconds: Seconds = 120.0  # from its start until it is warm
+
+
+class OwnRuntime(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A server or job of a user's own: an image, or a command of the node. Exactly one of the two is given."""
+
+    image: Annotated[str, Meta(max_length=400)] = ""
+    command: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    args: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    env: Annotated[dict[Variable, Text], Meta(max_length=100)] | None = None
+    secrets: Annotated[dict[Variable, Label], Meta(max_length=20)] | None = None  # variable -> secret of the node
+    volumes: Annotated[tuple[Label, ...], Meta(max_length=20)] = ()  # names that the node gives a folder
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0  # where an image listens; 0: at {port}
+    probes: OwnProbes | None = None
+    warmup: OwnProbe | None = None
+    drain: OwnProbe | None = None
+    protocol: Literal["http", "openai", "grpc"] = "http"
+
+    def __hash__(self) -> int:  # a struct's own would refuse its dictionaries
+        return hash(msgspec.json.encode(self, order="deterministic"))
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The whole command line; of an image only its arguments, because the image names the program."""
+        return (*self.command, *self.args)
+
+
+def own_runtime(runtime: object) -> OwnRuntime | None:
+    """Returns a manifest's runtime as it travels; None where it names a template, or where there is none."""
+    if not isinstance(runtime, dict) or not ("image" in runtime or "command" in runtime):
+        return None
+    return msgspec.convert(runtime, OwnRuntime)
+
+
+def is_dangerous(variable: str) -> bool:
+    """Returns whether a variable can never be set by a manifest, whatever a node's allow-list says."""
+    return _DANGEROUS.fullmatch(variable) is not None

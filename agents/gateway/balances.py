@@ -1,0 +1,25 @@
+"""How requests are spread over the copies of a service: HAProxy knows it by backend, so it belongs to the slot."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+FIRST_SLOTS = 64
+# Of every 64 slots those from 48 on go by least open requests, and from 56 on by prefix: for language models first.
+LEAST_OPEN_FROM, BY_PREFIX_FROM = 48, 56
+
+
+class Balance(StrEnum):
+    """How HAProxy spreads requests over copies, always by weight."""
+
+    IN_TURN = "roundrobin"
+    LEAST_OPEN = "leastconn"
+    PREFIX = "hdr(x-gpuwright-prefix)"  # the same copy for the same beginning
+
+
+def balance_of(slot: int) -> Balance:
+    """Returns how the requests of a slot are spread over its copies."""
+    place = (slot - 1) % FIRST_SLOTS
+    if place < LEAST_OPEN_FROM:
+        return Balance.IN_TURN
+    return Balance.LEAST_OPEN if place < BY_PREFIX_FROM else Balance.PREFIX

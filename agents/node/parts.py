@@ -1,0 +1,30 @@
+"""The parts that a node is built on: its drivers, its gateway, and what it may start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.admission.reading import AllowList
+from agents.keeper.drivers import NodeDrivers
+from agents.node.copy_counters import GatewayCounters
+from agents.node.reclaim_file import ReclaimFile
+from agents.seams.routes import Routes, StoredReports
+from agents.templates.reading import Template
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """The parts that a node is built on."""
+
+    drivers: NodeDrivers
+    routes: Routes
+    templates: Mapping[str, Template]
+    counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
+    host: str = "127.0.0.1"  # where the gateway reaches the copies
+    followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
+    reclaim_file: ReclaimFile | None = None  # says when the cloud takes the node back
+    allow_list: AllowList = field(default_factory=AllowList)  # of users' own images and commands
+    runtime_kind: str = "process"  # or docker
+    checkpoints: Path | None = None  # where jobs save; None: they cannot

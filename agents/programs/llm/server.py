@@ -1,0 +1,285 @@
+"""The server: routes, one iteration after another in real time, streams, and the drain that lets streams end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from _operator import _compare_digest  # what `hmac` offers, without the OpenSSL that it imports
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.programs.llm.cost import StubCost, StubLimits
+from agents.programs.llm.figures import TokenFigures
+from agents.programs.llm.openai import CompletionRequest, RequestRefused, Wording, read_request, usage_of
+from agents.programs.llm.scheduler import Iteration, ScheduledRequest, TokenScheduler
+from agents.programs.serve.connections import OpenConnections
+from agents.programs.serve.http import HttpConnection, HttpRequest
+
+LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
+LAST_SECONDS = 1.0
+BEHIND_SECONDS = 0.05  # an iteration that ends later than planned by less does not delay the next one
+RETRY = "Retry-After: 1\r\n"
+EVENTS = "text/event-stream; charset=utf-8"
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """The server's options."""
+
+    model: str
+    limits: StubLimits
+    context: int  # most tokens of a request, prompt and answer together
+    answer_tokens: int = 128  # of a request that does not say
+    prefix_share: float = 0.0  # of a prompt's tokens whose keys and values are there already
+    most_waiting: int = 1024
+    most_waiting_tokens: int = 0  # of prompts; 0: no limit
+    request_seconds: float = 15.0
+    control_token: str = field(default="", repr=False)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The answer to one request while it is computed."""
+
+    connection: HttpConnection
+    asked: CompletionRequest
+    wording: Wording
+    reason: str
+
+
+class LlmServer:
+    """Serves one model. A drained server calls `deaf` once to stop listening, and `finished` when all is answered."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: LlmSettings,
+        cost: StubCost,
+        deaf: Callable[[], None],
+        finished: Callable[[], None],
+        busy: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self.settings = settings
+        self.figures = TokenFigures()
+        self.ready = self.draining = False
+        self._loop = loop
+        self._deaf = deaf
+        self._finished = finished
+        self._busy = busy
+        self._requests = TokenScheduler(cost, settings.limits, self._preempted)
+        self._connections = OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end_if_done)
+        self._computing = False
+        self._ended_at = float("-inf")  # the planned end of the last iteration
+        self._number = 0
+        self._lingered = self._closing = self._ended = False
+        self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
+            "/health": {"GET": self._health, "HEAD": self._health},
+            "/metrics": {"GET": self._metrics},
+            "/v1/models": {"GET": self._models},
+            "/v1/example": {"GET": self._example},
+            "/v1/drain": {"POST": self._drain},
+            COMPLETIONS: {"POST": self._complete},
+            CHAT: {"POST": self._complete},
+        }
+
+    def accept(self) -> HttpConnection:
+        return self._connections.accept()
+
+    def loaded(self) -> None:
+        self.ready = True
+
+    # Routes
+
+    def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
+        path = request.path.partition("?")[0]
+        methods = self._routes.get(path)
+        if methods is None:
+            self._refuse(connection, 404, "unknown path")
+        elif request.method not in methods:
+            self._refuse(connection, 405, f"allowed: {', '.join(methods)}", f"Allow: {', '.join(methods)}\r\n")
+        else:
+            methods[request.method](connection, request)
+
+    def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
+        connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)
+
+    def _refuse(self, connection: HttpConnection, status: int, why: str, more: str = "") -> None:
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        self._say(connection, status, {"error": {"message": why, "type": kind, "code": status}}, more)
+
+    def _health(self, connection: HttpConnection, request: HttpRequest) -> None:
+        state = "draining" if self.draining else "ready" if self.ready else "starting"
+        self._say(connection, 200 if state == "ready" else 503, {"status": state})
+
+    def _models(self, connection: HttpConnection, request: HttpRequest) -> None:
+        model = {"id": self.settings.model, "object": "model", "owned_by": "gpuwright"}
+        self._say(connection, 200, {"object": "list", "data": [{**model, "max_model_len": self.settings.context}]})
+
+    def _example(self, connection: HttpConnection, request: HttpRequest) -> None:
+        body = {"model": self.settings.model, "prompt": "one two three four", "max_tokens": 8}
+        self._say(connection, 200, {"path": COMPLETIONS, "body": body})
+
+    def _drain(self, connection: HttpConnection, request: HttpRequest) -> None:
+        expected = f"Bearer {self.settings.control_token}".encode()
+        # Takes as long for a nearly right token as for any other.
+        if self.settings.control_token and not _compare_digest(request.headers.get(b"authorization", b""), expected):
+            self._refuse(connection, 401, "only the agent of this node controls this server")
+            return
+        self.drain()
+        self._say(connection, 200, {"open": self.open_requests})
+
+    def _metrics(self, connection: HttpConnection, request: HttpRequest) -> None:
+        share = min(1.0, self._requests.held / self.settings.limits.kv_tokens)
+        gauges = {
+            "num_requests_running": len(self._requests.running),
+            "num_requests_waiting": len(self._requests.waiting),
+            "kv_cache_usage_perc": share,
+            "gpu_cache_usage_perc": share,  # its name in older releases
+        }
+        text = self.figures.text(self.settings.model, gauges).encode()
+        connection.answer(200, text, close=self.draining, kind="text/plain; version=0.0.4")
+
+    def _complete(self, connection: HttpConnection, request: HttpRequest) -> None:
+        chat = request.path.partition("?")[0] == CHAT
+        busy = self._why_busy()
+        if busy:
+            self.figures.rejected += 1
+            self._refuse(connection, 503, busy, RETRY)
+            return
+        try:
+            asked = read_request(request.body, chat, self.settings.model)
+            wanted = self._wanted(asked)
+        except RequestRefused as refused:
+            self._refuse(connection, refused.status, str(refused))
+            return
+        self._number += 1
+        wording = Wording(f"{self._number:012d}", self.settings.model, int(time.time()), asked)
+        cached = min(asked.prompt_tokens - 1, int(asked.prompt_tokens * self.settings.prefix_share))
+        reason = "length" if asked.max_tokens is not None else "stop"
+        answer = _Answer(connection, asked, wording, reason)
+        pending = ScheduledRequest(asked.prompt_tokens, wanted, self._loop.time(), cached, answer)
+        connection.waiting = pending
+        self._requests.add(pending)
+        self._pump()
+
+    def _why_busy(self) -> str:
+        """Returns why nothing more is taken; empty if something is."""
+        most = self.settings.most_waiting_tokens
+        if self.draining or not self.ready:
+            return "draining" if self.draining else "starting"
+        if len(self._requests.waiting) >= self.settings.most_waiting:
+            return "the queue is full"
+        return "too many tokens wait" if most and self._requests.waiting_tokens >= most else ""
+
+    def _wanted(self, asked: CompletionRequest) -> int:
+        """Returns how many tokens the answer gets; raises RequestRefused for more than the model can hold."""
+        most = min(self.settings.context, self.settings.limits.kv_tokens) - asked.prompt_tokens
+        wanted = asked.max_tokens or min(self.settings.answer_tokens, most)
+        if wanted > most or most < 1:
+            raise RequestRefused(
+                f"{asked.prompt_tokens} prompt tokens and {asked.max_tokens or 1} of the answer are more than "
+                f"{most + asked.prompt_tokens}, which the model can hold"
+            )
+        return wanted
+
+    # Iterations
+
+    @property
+    def open_requests(self) -> int:
+        return len(self._requests.running) + len(self._requests.waiting)
+
+    def _pump(self) -> None:
+        """Starts the next iteration, unless one is being computed."""
+        if self._computing or not self.ready:
+            return
+        iteration = self._requests.next()
+        if iteration is None:
+            self._ended_at = float("-inf")  # the next iteration has nothing to catch up with
+            self._end_if_done()
+            return
+        now = self._loop.time()
+        begins = self._ended_at if 0 <= now - self._ended_at < BEHIND_SECONDS else now
+        seconds = iteration.milliseconds / 1000
+        self._computing = True
+        self._ended_at = begins + seconds
+        self.figures.iterations += 1
+        self.figures.busy_seconds += seconds
+        self._busy(seconds)
+        self._loop.call_at(self._ended_at, self._computed, iteration)
+
+    def _computed(self, iteration: Iteration) -> None:
+        now = self._loop.time()
+        self._computing = False
+        before = {id(request): request.last_at for request in iteration.decoding}
+        for request in self._requests.ended(iteration, now):
+            self._give(request, before.get(id(request), 0.0), now)
+        self._pump()
+
+    def _give(self, request: ScheduledRequest, before: float, now: float) -> None:
+        """Sends a request its token."""
+        self.figures.generation_tokens += 1
+        if request.given == 1:
+            self.figures.prompt_tokens += request.prompt
+            self.figures.cached_tokens += request.cached
+            self.figures.first_token.add(now - request.came)
+        elif before:
+            self.figures.each_token.add(now - before)
+        answer: _Answer = request.client
+        is_last = request.given >= request.wanted
+        if answer.asked.stream:
+            if request.given == 1:
+                answer.connection.begin(EVENTS)
+            answer.connection.part(answer.wording.part(request.given, answer.reason if is_last else ""))
+        if is_last:
+            self._finish(request, answer, now)
+
+    def _finish(self, request: ScheduledRequest, answer: _Answer, now: float) -> None:
+        self.figures.finished[answer.reason] += 1
+        self.figures.request.add(now - request.came)
+        if request.given > 1:
+            self.figures.token_of_request.add((now - request.first_at) / (request.given - 1))
+        usage = usage_of(request.prompt, request.given, request.cached)
+        if answer.asked.stream:
+            answer.connection.part(answer.wording.last(usage))
+            answer.connection.end(close=self.draining)
+        else:
+            body = answer.wording.whole(request.given, answer.reason, usage)
+            answer.connection.answer(200, body, close=self.draining)
+
+    def _preempted(self) -> None:
+        self.figures.preemptions += 1
+
+    def _lost(self, connection: HttpConnection) -> None:
+        pending = connection.waiting
+        if isinstance(pending, ScheduledRequest) and not pending.gone:
+            pending.gone = True
+            self.figures.finished["abort"] += 1
+        self._pump()
+
+    # The end
+
+    def drain(self) -> None:
+        """Refuses new requests, lets streams end, then finishes. A second call changes nothing."""
+        if not self.draining:
+            self.draining = True
+            self._loop.call_later(LINGER_SECONDS, self._linger_over)
+
+    def _linger_over(self) -> None:
+        self._lingered = True
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        """Stops listening once all is answered, and finishes once all that was written has left."""
+        if not self._lingered or self._ended or self._computing or self.open_requests:
+            return
+        if not self._closing:
+            self._closing = True
+            self._deaf()
+            self._loop.call_later(LAST_SECONDS, self._connections.abort)
+        self._connections.close_idle()
+        if not len(self._connections):
+            self._ended = True
+            self._finished()

@@ -1,0 +1,46 @@
+"""Checks the node's allow-list, and what the programs that it admits could reach."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from agents.admission.filling import entry_names
+from agents.admission.reading import read_allow_list, user_fault
+from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
+from agents.templates.strict_file import FileRefused
+
+METADATA = ("169.254.169.254", 80)  # where clouds hand out a machine's credentials
+METADATA_SECONDS = 0.5
+
+
+def allow_list(path: Path | None, runtime: str, under_mps: bool) -> Iterator[DoctorFinding]:
+    """Checks that the allow-list can be used, and says what it admits."""
+    if path is None:
+        yield ok("allow-list", "none: images and commands of users are not started")
+        return
+    try:
+        found = read_allow_list(path)
+    except FileRefused as error:
+        for fault in error.faults:
+            yield fail("allow-list", fault, "Correct it; until then nothing is admitted (docs/own-servers.md).")
+        return
+    if fault := user_fault(found, under_mps):
+        yield fail("allow-list", f"{path}: {fault}", "Until then nothing is admitted (docs/own-servers.md).")
+        return
+    startable = found.startable_by(runtime)
+    others = len(found.entries) - len(startable)
+    left_out = f"; {others} others are not for --runtime {runtime}" if others else ""
+    yield ok("allow-list", f"admits {entry_names(startable)}{left_out}")
+    if _answers():
+        advice = "Block it for copies: docs/own-servers.md has the rules."
+        yield warn("metadata", f"{METADATA[0]} answers here, and may hand this machine's credentials to copies", advice)
+
+
+def _answers() -> bool:
+    try:
+        socket.create_connection(METADATA, METADATA_SECONDS).close()
+    except OSError:
+        return False
+    return True

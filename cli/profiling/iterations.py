@@ -1,0 +1,100 @@
+"""Turns token times that load tools measured into the Profile of a language model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.campaigns.reports import ReportRefused, ToolReport
+from app.campaigns.reports.token_times import TokenReport, read_token_times
+from cli.exits import Failed
+from cli.output import plain, say
+from cli.profiling.asked import read_model, show
+from cli.profiling.at_url import DEFAULT_VARIANT
+from cli.token_latency import camel
+
+MOST_BYTES = 64 * 1024 * 1024
+FEWEST_LOADS = 3  # fewer say nothing about a load that was not measured
+DIGITS = 5
+DEFAULT_SEQUENCES, DEFAULT_TOKENS = 256, 2048  # a server's own bounds, where they are not stated
+UNBOUNDED_TOKENS = 10**9  # of memory: load tools do not report it
+
+
+def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Prints the Profile that the files make, one load a file, and returns it."""
+    from solvers.llm.fit import fit, left_out_error
+    from solvers.llm.iteration import BatchingLimits
+
+    if not args.model or not args.gpu_type:
+        raise Failed("an import needs --model MODEL[/VARIANT] and --gpu-type NAME: the files do not name them")
+    if len(args.files) < FEWEST_LOADS:
+        raise Failed(
+            f"{len(args.files)} loads are too few: an iteration's time needs at least {FEWEST_LOADS} different ones"
+        )
+    began = time.monotonic()
+    sequences = args.batches[-1] if args.batches else DEFAULT_SEQUENCES
+    limits = BatchingLimits(sequences, args.tokens_per_iteration or DEFAULT_TOKENS, UNBOUNDED_TOKENS)
+    measured = [_measured(report) for report in _read(args.files)]
+    found = fit(measured, limits)
+    missed = left_out_error(measured, limits, found.model)
+    wanted = read_model(args.model)
+    variant = wanted.variant or DEFAULT_VARIANT
+    profile = {
+        "apiVersion": "gpuwright/v1",
+        "kind": "Profile",
+        "metadata": {"name": f"{wanted.model}-{variant}-{args.gpu_type}".lower()},
+        "spec": {
+            "model": wanted.model,
+            "variant": variant,
+            "gpuType": args.gpu_type,
+            "iteration": {str(args.parallel): _coefficients(found.model.cost)},
+            "tokensPerIteration": limits.tokens_per_iteration,
+        },
+    }
+    show(args, [profile], len(measured), time.monotonic() - began, missed)
+    later = "; tokens come an iteration late" if found.model.late_iterations else ""
+    say(
+        plain(
+            f"each first token takes {found.model.request_ms:.3g} ms beside its iterations{later}: allow it in ttftMs"
+        )
+    )
+    return [profile]
+
+
+def _read(files: Sequence[str]) -> list[TokenReport]:
+    found = []
+    for name in files:
+        path = Path(name)
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise Failed(f"{name} is larger than {MOST_BYTES >> 20} MiB")
+            found.append(read_token_times(ToolReport(name, path.read_text(encoding="utf-8"))))
+        except OSError as error:
+            raise Failed(f"{name} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
+        except ReportRefused as refused:
+            raise Failed(str(refused)) from refused
+    return found
+
+
+def _measured(report: TokenReport) -> Any:
+    from solvers.llm.sweeps.load import LoadTest, MeasuredLoad, TokenTimes
+
+    load = LoadTest(
+        report.input_tokens,
+        report.output_tokens,
+        rate_per_second=report.rate_per_second,
+        concurrency=report.concurrency,
+        seconds=report.seconds if report.rate_per_second else 0.0,
+        poisson=report.poisson,
+    )
+    return MeasuredLoad(load, TokenTimes(report.ttft_ms, report.tpot_ms))
+
+
+def _coefficients(cost: Any) -> dict[str, float]:
+    return {camel(name): float(f"{value:.{DIGITS}g}") for name, value in asdict(cost).items()}

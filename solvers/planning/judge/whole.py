@@ -1,0 +1,173 @@
+"""Rules of a language model's instance: whole GPUs of one node, linked with each other, with memory for its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from math import floor
+
+from solvers.llm.iteration import BatchingLimits, IterationCost
+from solvers.planning.judge.readings import JudgedGpu, Resident, power
+from solvers.planning.judge.shapes import (
+    cell_admitted,
+    clock_offered,
+    gpu_type_admitted,
+    no_such_gpu,
+    one_gpu,
+    rate_positive,
+    service_exists,
+    template_offered,
+    variant_admitted,
+)
+from solvers.planning.judge.violations import Rules
+from solvers.planning.language import LlmSize
+from solvers.planning.problem import GpuType, Problem, Profile
+
+GIB = 2**30
+WHOLE_PERCENT = 100
+MOST_SEQUENCES = 256
+
+
+def is_whole(line: Resident) -> bool:
+    """Tells if this is an instance of a language model, which holds whole GPUs."""
+    return line.service is not None and line.service.tokens is not None
+
+
+def size_of(problem: Problem, line: Resident) -> LlmSize | None:
+    """Returns what the instance's variant holds in memory."""
+    if line.service is None:
+        return None
+    variants = problem.models[line.service.model]
+    return next((variant.llm for variant in variants if variant.name == line.instance.variant), None)
+
+
+def kv_tokens(profile: Profile, size: LlmSize, degree: int, memory_gib: float) -> int:
+    """Returns how many tokens fit into so much memory of each of its GPUs, beside weights and overhead."""
+    left_gib = (memory_gib - profile.overhead_gib) * degree - size.weights_gib
+    return max(0, floor(left_gib * GIB / size.kv_bytes_per_token))
+
+
+def slowed(cost: IterationCost, factor: float) -> IterationCost:
+    """Returns an iteration whose time is so many times as long."""
+    return IterationCost(*(getattr(cost, part.name) * factor for part in fields(cost)))
+
+
+def iterations(
+    profile: Profile, size: LlmSize, gpu: GpuType, degree: int, batch: int, memory_gib: float, clock_mhz: float,
+    margin: float,
+) -> tuple[IterationCost, BatchingLimits]:  # fmt: skip
+    """Returns the time of an instance's iterations at its clock, longer by the margin, and what bounds them."""
+    slower = power(gpu.top_clock_mhz / clock_mhz, profile.demand.clock_exponent) * (1 + margin)
+    limits = BatchingLimits(batch, profile.tokens_per_iteration, kv_tokens(profile, size, degree, memory_gib))
+    return slowed(profile.iteration[degree], slower), limits
+
+
+def gpus_exist(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """node in nodes; gpus rise and are GPUs of the node"""
+    instance = line.instance
+    if gpu is None:
+        node = problem.nodes.get(instance.node)
+        missing = [index for _, index in instance.places if node is None or not node.has_gpu(index)]
+        return no_such_gpu(problem, instance.node, missing[0] if missing else instance.gpu)
+    rising = [index for _, index in instance.places]
+    if rising == sorted(set(rising)) and rising[0] == instance.gpu:
+        return None
+    return f"its gpus {', '.join(f'{index:g}' for index in rising)} do not rise, each listed once"
+
+
+def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """the number of its GPUs in iteration of the profile, and in parallel of the variant"""
+    if line.service is None or gpu is None:
+        return None
+    name, degree = f"variant {line.instance.variant} of {line.service.model}", line.instance.degree
+    size = size_of(problem, line)
+    if size is None:
+        return f"{name} is no language model"
+    if line.profile is None or not line.profile.iteration:
+        return f"{name} has no profile of iterations on {gpu.type.name}"
+    known = sorted(set(line.profile.iteration) & set(size.degrees))
+    if degree in known:
+        return None
+    return f"{name} was not profiled on {degree} {gpu.type.name}; profiled: {', '.join(map(str, known)) or 'none'}"
+
+
+def gpus_linked(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """its GPUs are in one group of linked GPUs of the node"""
+    if gpu is None or len({gpu.node.link_of(index) for _, index in line.instance.places}) == 1:
+        return None
+    spelled = ", ".join(f"{index:g}" for _, index in line.instance.places)
+    return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
+
+
+def gpus_whole(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """smPercent 100"""
+    if line.instance.sm_percent == WHOLE_PERCENT:
+        return None
+    return f"smPercent {line.instance.sm_percent:g} is not 100: a language model holds whole GPUs"
+
+
+def sequences_counted(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """batch, the requests at once, is a whole number 1..256, and batchTimeoutMs is 0"""
+    instance = line.instance
+    if not (1 <= instance.batch <= MOST_SEQUENCES and instance.batch == int(instance.batch)):
+        return f"batch {instance.batch:g} is not a whole number 1..{MOST_SEQUENCES}"
+    if instance.batch_timeout_ms != 0:
+        return f"batchTimeoutMs {instance.batch_timeout_ms:g} is not 0: a language model does not wait for a batch"
+    return None
+
+
+def tokens_fit(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """(memoryGib - overheadGib) x GPUs - weightsGib holds the tokens of a request as long as the context"""
+    size = size_of(problem, line)
+    if size is None or line.profile is None:
+        return None
+    fit = kv_tokens(line.profile, size, line.instance.degree, line.instance.memory_gib)
+    if fit >= size.context_tokens:
+        return None
+    return (
+        f"beside {size.weights_gib:g} GiB of weights, {line.instance.memory_gib:g} GiB on each of"
+        f" {line.instance.degree} GPUs hold {fit} tokens, fewer than a context of {size.context_tokens}"
+    )
+
+
+RULES = (
+    service_exists,
+    gpus_exist,
+    variant_admitted,
+    gpu_type_admitted,
+    template_offered,
+    cell_admitted,
+    degree_profiled,
+    gpus_linked,
+    gpus_whole,
+    sequences_counted,
+    tokens_fit,
+    clock_offered,
+    rate_positive,
+)
+
+
+def whole_alone(problem: Problem, gpu: JudgedGpu) -> str | None:
+    """an instance of a language model, or on several GPUs => nothing else on any of them"""
+    holders = [line for line in gpu.residents if is_whole(line) or line.instance.gpus]
+    others: Sequence[object] = [*gpu.residents, *gpu.jobs]
+    if not holders or len(others) == 1:
+        return None
+    return f"{holders[0].instance.service} holds the whole GPU, but {len(others) - 1} more run there"
+
+
+def rules_of(line: Resident) -> Rules:
+    """Returns the rules of an instance that holds whole GPUs; none for any other."""
+    if is_whole(line):
+        return RULES
+    return (one_gpu,) if line.instance.gpus else ()
+
+
+def is_sound(problem: Problem, line: Resident) -> bool:
+    """Tells if an instance's tokens can be simulated; one that cannot be breaks another rule."""
+    node = problem.nodes.get(line.instance.node)
+    if node is None or not all(node.has_gpu(index) for _, index in line.instance.places):
+        return False
+    gpu = JudgedGpu(node, problem.gpu_types[node.gpu_type], line.instance.gpu)
+    rules = (gpus_exist, degree_profiled, sequences_counted, tokens_fit, clock_offered, rate_positive)
+    return is_whole(line) and all(rule(problem, line, gpu) is None for rule in rules)

@@ -1,0 +1,27 @@
+"""What a planning problem knows of language models: their memory, and what a service promises of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solvers.llm.iteration import IterationCost as IterationCost
+from solvers.llm.iteration import TokenLengths as TokenLengths
+from solvers.llm.iteration import TokenPromise as TokenPromise
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSize:
+    """What a variant of a language model holds in GPU memory, and over how many GPUs an instance may be spread."""
+
+    weights_gib: float
+    kv_bytes_per_token: float
+    context_tokens: int
+    degrees: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenService:
+    """The promise of a service on a language model, and the lengths of its requests."""
+
+    promise: TokenPromise
+    lengths: TokenLengths

@@ -1,0 +1,132 @@
+"""Follows new rates of language models by the instances that run, and of all else by the replanner of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from solvers.planning.beside import narrowed, nothing_left, wide_of, with_wide
+from solvers.planning.judge import PlanEdit, Verdict
+from solvers.planning.judge import judge as judged
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Changes, Plan, Unserved
+from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.search.promise import keep
+from solvers.planning.wide.services import language_models
+from solvers.planning.wide.shapes import carried_by, predicted
+
+if TYPE_CHECKING:
+    from solvers.planning.parts.follow import WarmReplanner
+    from solvers.planning.replan.replanner import Replanned
+
+FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
+
+
+def rerated(problem: Problem, wide: Sequence[Instance]) -> tuple[list[Instance], dict[str, Unserved]]:
+    """Returns the instances with parts of the present rates, none over what it carries, and what is left."""
+    found: list[Instance] = []
+    rest: dict[str, Unserved] = {}
+    for name, service in sorted(language_models(problem).items()):
+        mine = [line for line in wide if line.service == name]
+        found += _shared(problem, service, mine)
+        left = service.rate_per_second - sum(line.rate_per_second for line in found if line.service == name)
+        if left > NONE_UNSERVED_SHARE * service.rate_per_second:
+            rest[name] = Unserved(name, left, FULL_PLAN_DUE)
+    return found, rest
+
+
+def _shared(problem: Problem, service: Service, mine: Sequence[Instance]) -> list[Instance]:
+    """Returns a service's instances at the same parts of its rate as before, up to what each carries."""
+    most = [carried_by(problem, service, line) for line in mine]
+    before = sum(line.rate_per_second for line in mine)
+    wanted = [service.rate_per_second * line.rate_per_second / before for line in mine] if before > 0 else most
+    if any(rate > limit for rate, limit in zip(wanted, most, strict=True)):
+        served, total = min(service.rate_per_second, sum(most)), sum(most)
+        wanted = [limit * served / total for limit in most] if total > 0 else most
+    return [
+        line if line.rate_per_second == rate else predicted(problem, service, replace(line, rate_per_second=rate))
+        for line, rate in zip(mine, wanted, strict=True)
+        if rate > 0
+    ]
+
+
+@dataclass
+class MixedReplanner:
+    """A valid plan in a warm process: its language models, and a replanner of the rest."""
+
+    problem: Problem
+    base: Plan
+    wide: list[Instance]
+    rest: WarmReplanner | None
+    unserved: dict[str, Unserved]
+
+    @classmethod
+    def of(cls, problem: Problem, plan: Plan) -> MixedReplanner:
+        from solvers.planning.parts.follow import replanner_of
+
+        wide = wide_of(problem, plan.instances)
+        narrow = narrowed(problem, wide)
+        rest = replanner_of(narrow, _without(problem, plan)) if narrow and narrow.services else None
+        return cls(problem, plan, wide, rest, {})
+
+    def change(self, rates: Mapping[str, float]) -> Replanned:
+        """Changes the plan to follow new rates of these services."""
+        before = list(self.wide)
+        self.problem = self.problem.with_rates(rates)
+        of_rest = {name: rate for name, rate in rates.items() if self.problem.services[name].tokens is None}
+        found = self.rest.change(of_rest) if self.rest and of_rest else None
+        self.wide, self.unserved = rerated(self.problem, self.wide)
+        verdict = judged(self.problem, self.plan, simulate=False, keeps=keep)
+        return _replanned(found, before, self.wide, verdict, self.unserved)
+
+    @property
+    def plan(self) -> Plan:
+        """Returns the current plan of everything."""
+        narrow = self.rest.plan if self.rest else replace(_without(self.problem, self.base), changes=Changes())
+        plan, _ = with_wide(self.problem, narrow, self.wide, self.unserved, simulate=False)
+        assert plan.certificate
+        return replace(plan, changes=Changes(), certificate=replace(plan.certificate, bound=None))
+
+
+def _without(problem: Problem, plan: Plan) -> Plan:
+    """Returns the part of a plan that is not of language models."""
+    wide = {line.service for line in wide_of(problem, plan.instances)}
+    models = language_models(problem).keys() | wide
+    return replace(
+        plan,
+        instances=tuple(line for line in plan.instances if line.service not in models),
+        unserved=tuple(entry for entry in plan.unserved if entry.service not in models),
+    )
+
+
+def _replanned(
+    found: Replanned | None, before: Sequence[Instance], after: Sequence[Instance], verdict: Verdict,
+    unserved: Mapping[str, Unserved],
+) -> Replanned:  # fmt: skip
+    from solvers.planning.replan.replanner import Replanned
+
+    was, now = {id(line): line for line in before}, {id(line): line for line in after}
+    edit = PlanEdit(
+        stop=tuple(line for key, line in was.items() if key not in now),
+        start=tuple(line for key, line in now.items() if key not in was),
+        unserved=dict(unserved),
+    )
+    reasons = tuple(f"{entry.rate_per_second:g}/s of {name} stay unserved" for name, entry in unserved.items())
+    if found is None:
+        return Replanned(edit, 0, 0, 0, len(edit.start), 0, verdict, reasons)
+    both = PlanEdit(
+        stop=(*found.change.stop, *edit.stop), start=(*found.change.start, *edit.start),
+        unserved={**found.change.unserved, **edit.unserved},
+    )  # fmt: skip
+    return replace(
+        found, change=both, retuned=found.retuned + len(edit.start), verdict=verdict, reasons=found.reasons + reasons
+    )
+
+
+def beside_wide(problem: Problem, planned: Callable[[Problem], Plan]) -> Plan:
+    """Returns what `planned` answers for the rest of the fleet, with the running language models at present rates."""
+    wide, unserved = rerated(problem, wide_of(problem, problem.state.running if problem.state else ()))
+    narrow = narrowed(problem, wide)
+    rest = planned(narrow) if narrow is not None else nothing_left(problem)
+    plan, _ = with_wide(problem, rest, wide, unserved, simulate=False)
+    return plan

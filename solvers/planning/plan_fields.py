@@ -1,0 +1,92 @@
+"""Reads the fields of a plan's JSON: a wrong one is noted with its path, its value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, TypeAlias
+
+JSON: TypeAlias = Any  # whatever a file may hold
+LARGEST = 1e12  # of any number, as in manifests
+LARGEST_SUM = 1e30  # of what adds up or multiplies such numbers
+SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "perHour"}
+CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
+
+
+class PlanFields:
+    """A mapping of the plan; a wrong field is noted, and a harmless value takes its place."""
+
+    def __init__(self, path: str, value: JSON, faults: list[str]) -> None:
+        self.path = path
+        self.faults = faults
+        self.values: Mapping[str, JSON] = value if isinstance(value, dict) else {}
+        self.is_mapping = isinstance(value, dict)
+        if not self.is_mapping:
+            self.fault("", value, "a mapping")
+
+    def fault(self, field: str, value: JSON, allowed: str) -> None:
+        at = ".".join(part for part in (self.path, field) if part) or "the plan"
+        self.faults.append(f"{at}: {shown(value)} is not allowed (allowed: {allowed})")
+
+    def missing(self, field: str, allowed: str) -> None:
+        if not self.is_mapping:
+            return  # reported already
+        at = f"{self.path}.{field}" if self.path else field
+        self.faults.append(f"{at}: this field is required (allowed: {allowed})")
+
+    def number(self, field: str, default: float | None = None) -> Any:
+        value = self.values.get(field)
+        if value is None and default is not None:
+            return default
+        most = LARGEST_SUM if field in SUMS else LARGEST
+        allowed = "a number from -1e12 to 1e12" if most == LARGEST else "a number from -1e30 to 1e30"
+        if field not in self.values:
+            self.missing(field, allowed)
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not -most <= value <= most:
+            self.fault(field, value, allowed)
+        else:
+            return int(value) if value == int(value) and field in WHOLE else value
+        return 0
+
+    def text(self, field: str, default: str | None = None) -> str:
+        value = self.values.get(field)
+        if value is None and default is not None:
+            return default
+        if field not in self.values:
+            self.missing(field, "a string")
+        elif not isinstance(value, str):
+            self.fault(field, value, "a string")
+        else:
+            return value
+        return ""
+
+    def inner(self, field: str) -> PlanFields:
+        """Reads a mapping that may be left out."""
+        value = self.values.get(field)
+        path = f"{self.path}.{field}" if self.path else field
+        return PlanFields(path, {} if value is None else value, self.faults)
+
+
+WHOLE = {"gpu", "batch", "smPercent", "work", *CHANGES}
+
+
+def shown(value: JSON) -> str:
+    """Writes a value for a sentence: short, on one line, and without terminal control characters."""
+    if isinstance(value, dict):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, float) and not isfinite(value):
+        return "a number that is not finite"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return "a number of many digits"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    text = repr(value) if isinstance(value, str) else f"{value}"
+    text = text.encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= 80 else f"{text[:80]}... ({len(text)} characters)"
+
+
+def held_gpus(line: Mapping[str, Any]) -> list[int]:
+    """Returns every GPU that an instance or a job of a plan's JSON holds on its node."""
+    return list(line.get("gpus") or [line["gpu"]])

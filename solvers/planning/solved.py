@@ -1,0 +1,45 @@
+"""What a search is bounded by, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from solvers.planning.duals import Duals
+from solvers.planning.plan import Plan
+
+Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
+
+
+@dataclass(frozen=True, slots=True)
+class SolveBudget:
+    """Limits a search: by steps of work, which are the same on every machine, by seconds, and by patience."""
+
+    seconds: float | None = 10.0
+    work: int | None = None
+    seed: int = 0
+    patience_seconds: float = inf  # it ends this long after the last better plan; later where the first took long
+
+
+TEN_SECONDS = SolveBudget()
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedPlan:
+    """A plan, and what finds it again on any machine: see `replay_plan`."""
+
+    plan: Plan
+    work: int  # steps to its draft
+    is_exact: bool  # they are the exact planner's steps
+    is_cut: bool  # the seconds ended the search
+    duals: Duals | None = None  # the prices that prove a bound at other rates, too
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBound:
+    """A bound of every valid plan, how it was found, and the prices that prove one at other rates."""
+
+    bound: float | None = None
+    proof: str = ""
+    duals: Duals | None = None

@@ -1,0 +1,72 @@
+"""Groups of nodes alike, and the whole GPUs of each that instances of language models may hold."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from solvers.planning.problem import Node, Place, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedNodes:
+    """Nodes with the same GPUs, links, cores, memory, price and rules."""
+
+    nodes: tuple[Node, ...]
+    links: tuple[tuple[int, ...], ...]  # of each node: the usable GPUs by group of linked ones
+
+    @property
+    def node(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def gpus(self) -> int:
+        """Returns how many GPUs of a node may be used."""
+        return sum(map(len, self.links))
+
+    def slots(self, degree: int) -> int:
+        """Returns how many instances on so many GPUs fit onto a node, if all are alike."""
+        return sum(len(link) // degree for link in self.links)
+
+
+def node_groups(problem: Problem) -> list[LinkedNodes]:
+    """Returns the nodes by group; a GPU that a running job must keep is left out."""
+    held = held_by_jobs(problem)
+    alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
+    for _, node in sorted(problem.nodes.items()):
+        links = links_of(node, held)
+        if links:
+            alike[_kind(node, links)].append(node)
+    return [LinkedNodes(tuple(nodes), links_of(nodes[0], held)) for nodes in alike.values()]
+
+
+def links_of(node: Node, held: set[Place]) -> tuple[tuple[int, ...], ...]:
+    """Returns the GPUs of a node that are not held, by group of linked ones."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for index in node.gpus:
+        if (node.name, index) not in held:
+            found[node.link_of(index)].append(index)
+    return tuple(tuple(link) for _, link in sorted(found.items()))
+
+
+def held_by_jobs(problem: Problem) -> set[Place]:
+    """Returns the GPUs of running jobs that must stay."""
+    running = problem.state.jobs if problem.state else ()
+    return {placed.place for placed in running if not problem.jobs[placed.job].is_preemptible}
+
+
+def busy_places(problem: Problem) -> Counter[Place]:
+    """Returns how many instances and jobs run on each GPU: what is new starts beside them where it can."""
+    state = problem.state
+    found: Counter[Place] = Counter()
+    if state:
+        found.update(place for line in state.running for place in line.places)
+        found.update(placed.place for placed in state.jobs)
+    return found
+
+
+def _kind(node: Node, links: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
+    return (
+        node.gpu_type, tuple(map(len, links)), node.gpu_count, node.cpu_cores, node.host_memory_gib,
+        node.price_per_hour, node.purchase, node.pricing, node.region, node.templates, node.cell,
+    )  # fmt: skip

@@ -1,0 +1,253 @@
+"""The integer programme that counts instances of language models by shape and group of nodes, solved by HiGHS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import highspy
+import numpy as np
+
+from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
+from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.wide.groups import LinkedNodes
+from solvers.planning.wide.shapes import WideShape
+
+MOST_NODES = 5_000  # of branch and bound: the same answer on every machine
+MOST_SECONDS = 20.0  # a guard: the programme of a fleet takes far less
+TIE_SHARE = 1e-7  # of a price: among equal plans, the one with fewer GPUs of preferred types wins
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """So many new instances of a shape on a group of nodes, or a running one that stays; they carry `rate` together."""
+
+    shape: WideShape
+    group: LinkedNodes
+    count: int
+    rate_per_second: float
+    kept: Instance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The best counts found, what they leave unserved, and a bound on the cost of any."""
+
+    choices: tuple[Choice, ...]
+    unserved: Mapping[str, float]
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of a choice: a plan counts churn and what runs, a bound does not."""
+
+    value: Mapping[str, float] = field(default_factory=dict)  # GPU type -> what others would pay beyond its price
+    whole_nodes: bool = True  # instances on a node that is billed whole pay all of it
+    kept: Sequence[tuple[Instance, WideShape, LinkedNodes]] = ()
+    churn: bool = False
+    need_share: float = 1.0  # of the rates
+
+
+class _Rows:
+    """Collects variables and rows of a programme."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.upper: list[float] = []
+        self.whole: list[bool] = []
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+
+    def variable(self, cost: float, upper: float = inf, *, whole: bool = False) -> int:
+        self.cost.append(cost)
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def row(self, terms: Iterable[tuple[int, float]], least: float = -inf, most: float = inf) -> None:
+        added: dict[int, float] = defaultdict(float)
+        for variable, factor in terms:
+            added[variable] += factor
+        self.rows.append((added, least, most))
+
+    def solved(self) -> tuple[list[float], float] | None:
+        """Returns the values and the bound; None if there is no solution in the limits."""
+        h = highspy.Highs()
+        h.setOptionValue("output_flag", False)
+        h.setOptionValue("threads", 1)
+        h.setOptionValue("mip_rel_gap", 1e-6)
+        h.setOptionValue("mip_max_nodes", MOST_NODES)
+        h.setOptionValue("time_limit", MOST_SECONDS)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(self.cost), len(self.rows)
+        lp.col_cost_ = np.array(self.cost)
+        lp.col_lower_, lp.col_upper_ = np.zeros(len(self.cost)), np.array(self.upper)
+        lp.row_lower_ = np.array([least for _, least, _ in self.rows])
+        lp.row_upper_ = np.array([most for _, _, most in self.rows])
+        lp.integrality_ = [
+            highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in self.whole
+        ]
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
+        lp.a_matrix_.index_ = np.array([at for terms, _, _ in self.rows for at in terms], dtype=np.int32)
+        lp.a_matrix_.value_ = np.array([value for terms, _, _ in self.rows for value in terms.values()])
+        h.passModel(lp)
+        h.run()
+        info = h.getInfo()
+        if info.primal_solution_status != 2:
+            return None
+        return list(h.getSolution().col_value), float(info.mip_dual_bound)
+
+
+@dataclass(slots=True)
+class _Column:
+    """A variable of the programme that counts instances, and the one of their rate."""
+
+    shape: WideShape
+    group: LinkedNodes
+    count: int
+    rate: int
+    kept: Instance | None = None
+
+
+def choose(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms) -> Chosen | None:
+    """Returns the cheapest counts; None if the programme has no solution in its limits."""
+    rows = _Rows()
+    columns = _columns(problem, rows, groups, shapes, terms)
+    _pack(problem, rows, groups, columns, terms)
+    unserved = {
+        name: _serve(problem, rows, service, [column for column in columns if column.shape.service == name], terms)
+        for name, service in sorted(problem.services.items())
+        if service.tokens is not None
+    }
+    _limit(problem, rows, columns)
+    solved = rows.solved()
+    if solved is None:
+        return None
+    values, bound = solved
+    choices = [
+        Choice(column.shape, column.group, round(values[column.count]), values[column.rate], column.kept)
+        for column in columns
+        if round(values[column.count])
+    ]
+    return Chosen(tuple(choices), {name: values[at] for name, at in unserved.items()}, bound)
+
+
+def hourly_price(problem: Problem, group: LinkedNodes, shape: WideShape, terms: Terms) -> float:
+    """Returns what one instance adds to the cost by its GPUs, besides what a node billed whole costs."""
+    policy, node = problem.policy, group.node
+    whole = is_billed_whole(node, policy)
+    price = 0.0 if whole and terms.whole_nodes else (node.price_per_hour if whole else gpu_price(node))
+    gpu = problem.gpu_types[shape.gpu_type]
+    energy = (gpu.idle_w + shape.busy_w) / 1000 * policy.energy_price_per_kwh
+    return shape.degree * (price * policy.money_weight + energy)
+
+
+def _columns(
+    problem: Problem, rows: _Rows, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms
+) -> list[_Column]:
+    policy, found = problem.policy, list[_Column]()
+    for group in groups:
+        for shape in shapes:
+            if not admits(problem, group, shape):
+                continue
+            cost = hourly_price(problem, group, shape, terms) + shape.degree * terms.value.get(shape.gpu_type, 0.0)
+            cost += _tie(problem, group, shape)
+            if terms.churn:
+                cost += policy.move_price * shape.degree * group.node.price_per_hour * 60 / policy.horizon_minutes
+            most = group.slots(shape.degree) * len(group.nodes)
+            found.append(_Column(shape, group, rows.variable(cost, most, whole=True), rows.variable(0.0)))
+    for instance, shape, group in terms.kept:
+        cost = hourly_price(problem, group, shape, terms) + shape.degree * terms.value.get(shape.gpu_type, 0.0)
+        found.append(_Column(shape, group, rows.variable(cost, 1, whole=True), rows.variable(0.0), instance))
+    for column in found:
+        rows.row([(column.rate, 1.0), (column.count, -column.shape.rate_per_second)], most=0.0)
+    return found
+
+
+def admits(problem: Problem, group: LinkedNodes, shape: WideShape) -> bool:
+    """Tells if nodes of this group may run an instance of this shape at all."""
+    node, cells = group.node, problem.services[shape.service].cells
+    return (
+        node.gpu_type == shape.gpu_type
+        and group.slots(shape.degree) > 0
+        and (node.templates is None or shape.template is None or shape.template in node.templates)
+        and (cells is None or node.cell in cells)
+        and shape.cpu_cores <= node.cpu_cores
+        and shape.host_memory_gib <= node.host_memory_gib
+    )
+
+
+def _tie(problem: Problem, group: LinkedNodes, shape: WideShape) -> float:
+    preferred = problem.services[shape.service].gpu_types or ()
+    rank = preferred.index(shape.gpu_type) if shape.gpu_type in preferred else 0
+    return TIE_SHARE * group.node.price_per_hour * shape.degree * (1 + rank)
+
+
+def _pack(
+    problem: Problem, rows: _Rows, groups: Sequence[LinkedNodes], columns: Sequence[_Column], terms: Terms
+) -> None:
+    """Adds that each node holds what fits: degrees are powers of two, so counts of at least each degree are exact."""
+    for group in groups:
+        here = [column for column in columns if column.group is group]
+        nodes: list[tuple[int, float]] = []
+        count = float(len(group.nodes))
+        if terms.whole_nodes and is_billed_whole(group.node, problem.policy) and here:
+            cost = whole_price(group.node) * problem.policy.money_weight
+            nodes, count = [(rows.variable(cost, count, whole=True), 1.0)], 0.0
+        for degree in sorted({column.shape.degree for column in here}):
+            taken = [(c.count, c.shape.degree / degree) for c in here if c.shape.degree >= degree]
+            _at_most(rows, taken, group.slots(degree), nodes, count)
+        _at_most(rows, [(c.count, c.shape.cpu_cores) for c in here], group.node.cpu_cores, nodes, count)
+        _at_most(rows, [(c.count, c.shape.host_memory_gib) for c in here], group.node.host_memory_gib, nodes, count)
+
+
+def _at_most(
+    rows: _Rows, taken: list[tuple[int, float]], each: float, nodes: Sequence[tuple[int, float]], count: float
+) -> None:
+    """Adds: what is taken <= what each node has x the nodes, which are a variable or a number."""
+    if any(factor for _, factor in taken):
+        rows.row([*taken, *((node, -each * factor) for node, factor in nodes)], most=each * count)
+
+
+def _serve(problem: Problem, rows: _Rows, service: Service, mine: Sequence[_Column], terms: Terms) -> int:
+    """Adds the rules of a service; returns the variable of its unserved rate."""
+    need = service.rate_per_second * terms.need_share
+    price = problem.policy.unserved_price * service.priority / 100 * service.unserved_weight
+    rest, any_rest = rows.variable(0.0, need), rows.variable(0.0, 1, whole=True)
+    paid = rows.variable(1.0)
+    rows.row([(rest, 1.0), (any_rest, -need)], most=0.0)
+    rows.row([(paid, 1.0), (rest, -price)], least=0.0)
+    rows.row([(paid, 1.0), (any_rest, -price)], least=0.0)
+    rows.row([*((column.rate, 1.0) for column in mine), (rest, 1.0)], least=need, most=need)
+    if service.min_instances > 1 and mine:
+        runs = rows.variable(0.0, 1, whole=True)
+        most = sum(rows.upper[column.count] for column in mine)
+        counts = [(column.count, 1.0) for column in mine]
+        rows.row([*counts, (runs, -float(service.min_instances))], least=0.0)
+        rows.row([*counts, (runs, -most)], most=0.0)
+    if service.mean_accuracy:
+        rows.row([(c.rate, c.shape.accuracy - service.mean_accuracy) for c in mine], least=0.0)
+    share = service.availability.max_spot_share
+    if share < 1:
+        spot = [(c.rate, (1.0 if c.group.node.purchase == "spot" else 0.0) - share) for c in mine]
+        rows.row(spot, most=0.0)
+    return rest
+
+
+def _limit(problem: Problem, rows: _Rows, columns: Sequence[_Column]) -> None:
+    """Adds the limits of tenants and the budget of watts."""
+    for tenant, limit in problem.limits.items():
+        mine = [column for column in columns if problem.services[column.shape.service].tenant == tenant]
+        if limit.gpus is not None:
+            rows.row([(c.count, float(c.shape.degree)) for c in mine], most=limit.gpus)
+        if limit.price_per_hour is not None:
+            prices = [(c.count, c.shape.degree * c.group.node.price_per_hour) for c in mine]
+            rows.row(prices, most=limit.price_per_hour)
+    budget = problem.policy.power_budget_w
+    if budget is not None:
+        idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
+        watts = [(c.count, c.shape.degree * c.shape.busy_w) for c in columns]
+        rows.row(watts, most=max(0.0, budget - idle))

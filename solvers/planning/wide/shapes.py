@@ -1,0 +1,153 @@
+"""The shapes that an instance of a language model may have on each kind of node, and what each carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from solvers.llm.capacity import LlmCapacity, at_rate, capacity
+from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
+from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
+from solvers.planning.language import LlmSize
+from solvers.planning.problem import GpuType, Instance, Problem, Profile, Service, Variant
+from solvers.planning.wide.services import busy_w
+
+BATCHES = (8, 16, 32, 64, 128, MOST_SEQUENCES)
+WORSE_SHARE = 0.999  # of the best rate so far: below it, fewer requests at once are not tried
+MOST_CLOCKS = 4  # tried where watts matter, the highest among them
+
+
+@dataclass(frozen=True, slots=True)
+class WideShape:
+    """A variant on so many GPUs of a type, with its best number of requests at once, at a clock."""
+
+    service: str
+    variant: str
+    accuracy: float
+    gpu_type: str
+    degree: int
+    batch: int
+    clock_mhz: float
+    memory_gib: float  # of each GPU
+    rate_per_second: float  # that it carries
+    ttft_ms: float
+    tpot_ms: float
+    busy_w: float  # above idle, of each GPU
+    cpu_cores: float
+    host_memory_gib: float
+    template: str | None
+
+
+def shapes_of(problem: Problem, service: Service) -> list[WideShape]:
+    """Returns the shapes in which an instance of this service carries any load."""
+    found: list[WideShape] = []
+    for variant in problem.models[service.model]:
+        if variant.name not in service.variants or variant.llm is None:
+            continue
+        for name, gpu in problem.gpu_types.items():
+            profile = problem.profiles.get((service.model, variant.name, name))
+            if profile is not None and (service.gpu_types is None or name in service.gpu_types):
+                for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
+                    found += _on(problem, service, variant, profile, gpu, degree)
+    return found
+
+
+def _on(
+    problem: Problem, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int
+) -> Iterable[WideShape]:
+    assert variant.llm
+    if kv_tokens(profile, variant.llm, degree, gpu.memory_gib) < variant.llm.context_tokens:
+        return
+    for clock in _clocks(problem, gpu):
+        above_idle_w = busy_w(profile, gpu, clock)
+        if not at_most(gpu.idle_w + above_idle_w, gpu.max_w):
+            continue
+        batch, carried = best_batch(problem, service, profile, variant.llm, gpu, degree, clock)
+        if carried.rate_per_second > 0:
+            yield WideShape(
+                service.name, variant.name, variant.accuracy, gpu.name, degree, batch, clock, gpu.memory_gib,
+                carried.rate_per_second, carried.ttft_ms, carried.tpot_ms, above_idle_w, profile.demand.cpu_cores,
+                profile.demand.host_memory_gib, variant.template,
+            )  # fmt: skip
+
+
+def best_batch(
+    problem: Problem, service: Service, profile: Profile, size: LlmSize, gpu: GpuType, degree: int, clock: float
+) -> tuple[int, LlmCapacity]:
+    """Returns the number of requests at once that carries most, and what it carries."""
+    assert service.tokens
+    lengths = replace(service.tokens.lengths, context_tokens=size.context_tokens)
+    best: tuple[int, LlmCapacity] | None = None
+    for batch in reversed(BATCHES):
+        cost, limits = iterations(profile, size, gpu, degree, batch, gpu.memory_gib, clock, problem.policy.exec_margin)
+        carried = carries(cost, limits, lengths, service.tokens.promise)
+        if best is not None and carried.rate_per_second < WORSE_SHARE * best[1].rate_per_second:
+            break  # fewer at once nearly always carry less
+        if best is None or carried.rate_per_second > best[1].rate_per_second:
+            best = batch, carried
+    assert best is not None
+    return best
+
+
+@lru_cache(maxsize=20_000)
+def carries(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise) -> LlmCapacity:
+    """Returns what such a server carries; shapes that are alike are computed once."""
+    return capacity(cost, limits, lengths, promise)
+
+
+def carried_by(problem: Problem, service: Service, instance: Instance) -> float:
+    """Returns the largest rate of an instance in its shape, as plans are made with it."""
+    server = _server(problem, service, instance)
+    return 0.0 if server is None else carries(*server).rate_per_second
+
+
+def predicted(problem: Problem, service: Service, instance: Instance) -> Instance:
+    """Returns the instance with the times of its tokens at its rate, at the promised percentile."""
+    server = _server(problem, service, instance)
+    if server is None:
+        return instance
+    found = at_rate(*server, instance.rate_per_second)
+    return replace(instance, latency_ms=found.ttft_ms, tpot_ms=found.tpot_ms)
+
+
+def _server(
+    problem: Problem, service: Service, instance: Instance
+) -> tuple[IterationCost, BatchingLimits, TokenLengths, TokenPromise] | None:
+    """Returns what an instance's capacity depends on; None where no context fits, or no profile is known."""
+    gpu = problem.type_of(instance.node)
+    profile = problem.profile(service.name, instance.variant, instance.node)
+    size = next((v.llm for v in problem.models[service.model] if v.name == instance.variant), None)
+    if profile is None or size is None or service.tokens is None or instance.degree not in profile.iteration:
+        return None
+    if kv_tokens(profile, size, instance.degree, instance.memory_gib) < size.context_tokens:
+        return None
+    cost, limits = iterations(
+        profile, size, gpu, instance.degree, instance.batch, instance.memory_gib, instance.clock_mhz,
+        problem.policy.exec_margin,
+    )  # fmt: skip
+    lengths = replace(service.tokens.lengths, context_tokens=size.context_tokens)
+    return cost, limits, lengths, service.tokens.promise
+
+
+def keeps_tokens(problem: Problem, service: Service, instance: Instance) -> bool:
+    """Tells if an instance carries its rate, by the capacity that plans are made with."""
+    return instance.rate_per_second <= carried_by(problem, service, instance) * (1 + 1e-9)
+
+
+def _clocks(problem: Problem, gpu: GpuType) -> Sequence[float]:
+    """Returns the clocks worth trying: the highest alone, unless watts cost anything or are limited."""
+    clocks, policy = gpu.clocks_mhz, problem.policy
+    if not policy.energy_price_per_kwh and policy.power_budget_w is None and len(clocks) == 1:
+        return clocks
+    if not policy.energy_price_per_kwh and policy.power_budget_w is None and _is_cool(problem, gpu):
+        return clocks[-1:]
+    steps = min(MOST_CLOCKS, len(clocks))
+    return sorted({clocks[len(clocks) - 1 - (len(clocks) - 1) * step // max(1, steps - 1)] for step in range(steps)})
+
+
+def _is_cool(problem: Problem, gpu: GpuType) -> bool:
+    """Tells if no language model is too hot for this type of GPU at its highest clock."""
+    profiles = [profile for profile in problem.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
+    return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), gpu.max_w) for profile in profiles)

@@ -1,0 +1,145 @@
+"""An allow-list is read strictly: each fault is named, and a file with one fault admits nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agents.admission.reading import AllowList, parse, read_allow_list, user_fault
+from agents.contract.admitted import PatternFault, read_pattern
+from agents.run.doctor.admission import allow_list
+from agents.run.opening import AgentOptions, open_node
+from agents.templates.strict_file import FileRefused
+from tests.agents.admission.lists import IMAGE, write_list
+
+
+def entry(text: str) -> str:
+    return f"user: agent\nadmit:\n  x: {text}\n"
+
+
+WRITABLE = "volumes: {a: {folder: /srv/a, write: true}}\n"
+NESTED = "volumes: {a: {folder: /srv/a, write: true}, b: {folder: /srv/a/b}}\n"
+FAULTS = [
+    ("", "Expected `object`"),
+    ("admit: {}", "length >= 1"),
+    (entry("{argv: [/bin/true], shell: true}"), "shell"),
+    (entry("{about: nothing}"), "exactly one of argv"),
+    (entry(f"{{argv: [/bin/true], image: {IMAGE}}}"), "exactly one of argv"),
+    (entry("{image: 'shop/search:latest'}"), "must be pinned"),
+    (entry("{image: 'shop/search@sha256:12'}"), "must be pinned"),
+    (entry("{argv: [true]}"), "Expected `str`"),
+    (entry("{argv: ['serve']}"), "the program must be fixed"),
+    (entry("{argv: ['{word}']}"), "the program must be fixed"),
+    (entry("{argv: ['/opt/{word}/serve']}"), "the program must be fixed"),
+    (entry("{argv: [/bin/sh, -c, 'echo']}"), "runs whatever its arguments say"),
+    (entry("{argv: [/usr/bin/env, '{word}']}"), "runs whatever its arguments say"),
+    (entry("{argv: ['{python}', -c, '{text}']}"), "takes code"),
+    (entry("{argv: ['{python}', '{path}']}"), "must be fixed"),
+    (entry("{argv: ['{python}', -u]}"), "must be fixed"),
+    (entry("{argv: [/usr/bin/node, '{path}']}"), "must be fixed"),
+    (entry("{argv: [/usr/bin/node, '--require={path}', /srv/x.js]}"), "can hold code"),
+    (entry("{argv: [/usr/bin/perl, '-e{text}', /srv/x.pl]}"), "can hold code"),
+    (entry("{argv: ['{python}', '-c{text}', x]}"), "can hold code"),
+    (entry("{argv: ['{python}', -W, '{word}', /srv/x.py]}"), "can hold code"),
+    (entry("{argv: ['{python}', -W, ignore, '{path}']}"), "must be fixed"),
+    (entry("{argv: [/usr/bin/flock, /tmp/x, '{path}']}"), "runs whatever its arguments say"),
+    (entry("{argv: [/bin/true]}") + NESTED, "volumes.b.folder: /srv/a/b lies in the volume a"),
+    (entry("{argv: [/bin/true]}") + WRITABLE + "secrets: {k: /srv/a/k}", "secrets.k: /srv/a/k lies in the volume a"),
+    (entry("{argv: [/srv/a/serve]}") + WRITABLE, "admit.x.argv[0]: /srv/a/serve lies in the volume a"),
+    (entry("{argv: ['{python}', /srv/a/x.py]}") + WRITABLE, "admit.x.argv[1]: /srv/a/x.py lies in the volume a"),
+    (entry("{argv: [/bin/true, '{regex:.*}']}"), "is not a hole"),
+    (entry("{argv: [/bin/true, '{integer:9..1}']}"), "has no range"),
+    (entry("{argv: [/bin/true, 'a{b']}"), "unmatched brace"),
+    (entry("{argv: [/bin/true, '{word}{word}{word}']}"), "at most 2"),
+    (entry("{argv: [/bin/true, '{volume.models}']}"), "is not one of the entry's volumes"),
+    (entry("{argv: [/bin/true], args: ['a']}"), "belongs to an image"),
+    (entry("{argv: [/bin/true], environment: {LD_PRELOAD: '{text}'}}"), "can never be admitted"),
+    (entry("{argv: [/bin/true], environment: {PYTHONPATH: '/srv'}}"), "can never be admitted"),
+    (entry("{argv: [/bin/true], secrets: {API_KEY: none-such}}"), "none-such is not one of none"),
+    (entry("{argv: [/bin/true], volumes: [none-such]}"), "none-such is not one of none"),
+    (entry("{argv: [/bin/true]}") + "volumes: {etc: {folder: /etc}}", "which no copy may see"),
+    (entry("{argv: [/bin/true]}") + "volumes: {all: {folder: /var}}", "which no copy may see"),
+    (entry("{argv: [/bin/true]}") + "volumes: {engine: {folder: /var/run/docker.sock}}", "which no copy may see"),
+    (entry("{argv: [/bin/true]}") + "volumes: {up: {folder: /srv/../etc}}", "plain absolute path"),
+    (entry("{argv: [/bin/true]}") + "volumes: {two: {folder: '/srv:/etc'}}", "matching regex"),
+    (entry("{argv: [/bin/true]}") + "volumes: {a: {folder: /srv/a, at: /usr/lib}}", "which no copy may see"),
+    ("user: 0\n" + entry("{argv: [/bin/true]}")[12:], ">= 1"),
+    ("user: root\n" + entry("{argv: [/bin/true]}")[12:], "Invalid enum value"),
+    (entry("{argv: [/bin/true]}") + "admit: {y: {argv: [/bin/false]}}", "duplicate keys"),
+    ("admit: &a {x: {argv: [/bin/true]}}\nvolumes: *a", "aliases"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), FAULTS, ids=[fault[1] + str(at) for at, fault in enumerate(FAULTS)])
+def test_a_faulty_list_is_refused_and_the_fault_is_named(text: str, says: str) -> None:
+    with pytest.raises(FileRefused) as refused:
+        parse(text, "allow-list.yaml")
+    assert says in str(refused.value)
+    assert all(fault.startswith("allow-list.yaml: ") for fault in refused.value.faults)
+
+
+def test_what_an_interpreter_runs_may_follow_options_that_a_manifest_fills_in() -> None:
+    listed = entry("{argv: [/usr/bin/java, '-Xmx{integer:1..8}g', -cp, /srv/lib, Main, '{word}']}")
+    assert [admitted.name for admitted in parse(listed, "allow-list.yaml").entries] == ["x"]
+
+
+def test_a_list_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
+    path = write_list(tmp_path)
+    path.chmod(0o666)
+    with pytest.raises(FileRefused, match="writable by everyone"):
+        read_allow_list(path)
+    path.chmod(0o600)
+    tmp_path.chmod(0o777)
+    with pytest.raises(FileRefused, match="writable by everyone"):
+        read_allow_list(path)
+
+
+def test_a_node_whose_list_has_a_fault_admits_nothing(tmp_path: Path) -> None:
+    path = write_list(tmp_path, more="extra: 1\n")
+    options = AgentOptions(tmp_path / "node", device="simulated", simulated_gpus=1, allow_list=path)
+    assert [finding.level for finding in allow_list(path, "process", under_mps=True)] == ["fail"]
+    from agents.devices.simulated.remote import Switches
+
+    try:
+        assert open_node(options).allow_list == AllowList()
+    finally:
+        Switches(tmp_path / "node" / "simulated").quit()
+
+
+def test_an_agent_that_is_root_is_told_whom_commands_run_as() -> None:
+    without, agent, other = AllowList(), AllowList(says_user=True), AllowList(user=20001, says_user=True)
+    if os.geteuid() == 0:
+        assert "name the UID" in user_fault(without, under_mps=False)
+        assert user_fault(other, under_mps=False) == ""
+        assert "an MPS daemon serves its own user only" in user_fault(other, under_mps=True)
+    else:
+        assert user_fault(without, under_mps=False) == ""
+        assert "only an agent that is root" in user_fault(other, under_mps=False)
+    assert user_fault(agent, under_mps=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("--port={port}", ["--port={port}"], ["--port=80", "--port={host}"]),
+        ("{word}", ["a", "A-1_2.b"], ["", "-a", "a b", "a/b", ".a", "\u00e4", "a" * 201]),
+        ("{path}", ["a", "a/b.c", "a/"], ["/a", "../a", "a/../b", "a//b", "a/./b", "~/a"]),
+        ("{integer:-2..8}", ["-2", "8", "007"], ["9", "-3", "1.0", "1e1", "\u0663", " 1", "1\n"]),
+        ("a{choice:x|y.z}b", ["axb", "ay.zb"], ["ayb", "ayxzb", "a|b", "axyb"]),
+        ("{text}", ["", "any thing; $(x)", "a" * 200], ["a\nb", "{port}", "a" * 201]),
+        ("1+1=2.*", ["1+1=2.*"], ["11=2", "1+1=2xx"]),
+    ],
+)
+def test_a_pattern_fits_whole_words_only(pattern: str, fits: list[str], does_not: list[str]) -> None:
+    read = read_pattern(pattern)
+    assert [text for text in fits if not read.matches(text)] == []
+    assert [text for text in does_not if read.matches(text)] == []
+
+
+def test_a_pattern_cannot_keep_a_reader_busy() -> None:
+    """Nodes report their patterns: one that lies must not occupy the control plane."""
+    with pytest.raises(PatternFault):
+        read_pattern("{text}" * 3)
+    assert not read_pattern("{text}a{text}b").matches("a" * 1000)
