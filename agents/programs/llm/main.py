@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import selectors
-import signal
 import sys
-import threading
 from pathlib import Path
 
-# As in gpuwright-serve: loopback needs no TLS, and importing it would cost each server 4 MB.
-_HIDDEN = "ssl" not in sys.modules
-if _HIDDEN:
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-import asyncio  # noqa: E402
-
-if _HIDDEN:
-    del sys.modules["ssl"]
-
-from agents.programs.llm.cost import CostError, StubCost, StubLimits, read_file, read_words  # noqa: E402
-from agents.programs.llm.server import LlmServer, LlmSettings  # noqa: E402
-from agents.programs.serve.backends import Stub  # noqa: E402
-from agents.programs.serve.profile import StubProfile  # noqa: E402
-
-
-def say(text: str) -> None:
-    """Logs a line. The server outlives the reader of its log, and keeps no buffer that could fail at exit."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"gpuwright-llm: {text}\n".encode())
+from agents.programs.lifetime import ServerProcess, new_loop, run
+from agents.programs.llm.cost import CostError, StubCost, StubLimits, read_file, read_words
+from agents.programs.llm.server import LlmServer, LlmSettings
+from agents.programs.serve.backends import Stub
+from agents.programs.serve.profile import StubProfile
 
 
 def main(words: list[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(words)
+    process = ServerProcess("gpuwright-llm", args.host, args.port, args.start_seconds)
     fault = _fault(args)
     if fault:
         parser.error(fault)
@@ -43,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
         if args.cost:
             cost = read_words(args.cost)
     except CostError as error:
-        say(str(error))
+        process.say(str(error))
         return 2
     settings = LlmSettings(
         args.name,
@@ -56,13 +39,9 @@ def main(words: list[str] | None = None) -> int:
         args.request_seconds,
         os.environ.pop("GPUWRIGHT_CONTROL_TOKEN", ""),
     )
-    # select() keeps time to the microsecond, epoll to the millisecond, which is a tenth of a short iteration.
-    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    loop = new_loop()
     device = Stub(loop, StubProfile(), args.memory_gib, os.environ)
-    try:
-        return loop.run_until_complete(serve(loop, args, settings, cost, device))
-    finally:
-        loop.close()
+    return run(loop, process, device, lambda deaf, end: LlmServer(loop, settings, cost, deaf, end, device.note_busy))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,60 +82,6 @@ def _fault(args: argparse.Namespace) -> str:
     )
     return next((f"{name} {value} is outside {low}..{high}" for name, value, low, high in bounds
                  if not low <= value <= high), "")  # fmt: skip
-
-
-async def serve(
-    loop: asyncio.AbstractEventLoop, args: argparse.Namespace, settings: LlmSettings, cost: StubCost, device: Stub
-) -> int:
-    """Serves until drained and returns the exit code."""
-    ended: asyncio.Future[int] = loop.create_future()
-
-    def end(code: int) -> None:
-        if not ended.done():
-            ended.set_result(code)
-
-    def listen_no_more() -> None:
-        listener.close()
-
-    server = LlmServer(loop, settings, cost, listen_no_more, lambda: end(0), device.note_busy)
-    try:
-        listener = await loop.create_server(server.accept, args.host, args.port, backlog=100)
-    except OSError as error:
-        say(f"cannot listen on {args.host}:{args.port}: {error.strerror or error}")
-        return 1
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.drain)
-    say(f"listening on {args.host}:{listener.sockets[0].getsockname()[1]}")
-
-    def load() -> None:
-        problem = ""
-        try:
-            device.load()
-        except Exception as error:
-            problem = f"cannot load: {error}"
-        with contextlib.suppress(RuntimeError):  # drained meanwhile: the loop is closed
-            loop.call_soon_threadsafe(loaded, problem)
-
-    def loaded(problem: str) -> None:
-        if problem:
-            say(problem)
-            end(1)
-        else:
-            loop.call_later(args.start_seconds, ready)
-
-    def ready() -> None:
-        server.loaded()
-        say("ready")
-
-    threading.Thread(target=load, name="load", daemon=True).start()
-    code = await ended
-    listener.close()
-    device.close()
-    did = server.figures
-    answered = did.finished["length"] + did.finished["stop"]
-    totals = f"{answered} answers of {did.generation_tokens} tokens, {did.finished['abort']} more abandoned"
-    say(f"{'drained' if code == 0 else 'failed'} after {totals}")
-    return code
 
 
 if __name__ == "__main__":

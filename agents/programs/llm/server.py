@@ -15,10 +15,9 @@ from agents.programs.llm.figures import TokenFigures
 from agents.programs.llm.openai import CompletionRequest, RequestRefused, Wording, read_request, usage_of
 from agents.programs.llm.scheduler import Iteration, ScheduledRequest, TokenScheduler
 from agents.programs.serve.connections import OpenConnections
+from agents.programs.serve.gentle_end import GentleEnd
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
-LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
-LAST_SECONDS = 1.0
 BEHIND_SECONDS = 0.05  # an iteration that ends later than planned by less does not delay the next one
 RETRY = "Retry-After: 1\r\n"
 EVENTS = "text/event-stream; charset=utf-8"
@@ -64,17 +63,17 @@ class LlmServer:
     ) -> None:
         self.settings = settings
         self.figures = TokenFigures()
-        self.ready = self.draining = False
+        self.ready = False
         self._loop = loop
-        self._deaf = deaf
-        self._finished = finished
         self._busy = busy
         self._requests = TokenScheduler(cost, settings.limits, self._preempted)
-        self._connections = OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end_if_done)
+        self._end = GentleEnd(loop, self._is_working, deaf, finished)
+        self._connections = self._end.watch(
+            OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end.check)
+        )
         self._computing = False
         self._ended_at = float("-inf")  # the planned end of the last iteration
         self._number = 0
-        self._lingered = self._closing = self._ended = False
         self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
             "/health": {"GET": self._health, "HEAD": self._health},
             "/metrics": {"GET": self._metrics},
@@ -198,7 +197,7 @@ class LlmServer:
         iteration = self._requests.next()
         if iteration is None:
             self._ended_at = float("-inf")  # the next iteration has nothing to catch up with
-            self._end_if_done()
+            self._end.check()
             return
         now = self._loop.time()
         begins = self._ended_at if 0 <= now - self._ended_at < BEHIND_SECONDS else now
@@ -261,25 +260,18 @@ class LlmServer:
 
     # The end
 
+    @property
+    def draining(self) -> bool:
+        return self._end.began
+
     def drain(self) -> None:
         """Refuses new requests, lets streams end, then finishes. A second call changes nothing."""
-        if not self.draining:
-            self.draining = True
-            self._loop.call_later(LINGER_SECONDS, self._linger_over)
+        self._end.begin()
 
-    def _linger_over(self) -> None:
-        self._lingered = True
-        self._end_if_done()
+    def _is_working(self) -> bool:
+        return self._computing or self.open_requests > 0
 
-    def _end_if_done(self) -> None:
-        """Stops listening once all is answered, and finishes once all that was written has left."""
-        if not self._lingered or self._ended or self._computing or self.open_requests:
-            return
-        if not self._closing:
-            self._closing = True
-            self._deaf()
-            self._loop.call_later(LAST_SECONDS, self._connections.abort)
-        self._connections.close_idle()
-        if not len(self._connections):
-            self._ended = True
-            self._finished()
+    def summary(self) -> str:
+        did = self.figures
+        answered = did.finished["length"] + did.finished["stop"]
+        return f"{answered} answers of {did.generation_tokens} tokens, {did.finished['abort']} more abandoned"

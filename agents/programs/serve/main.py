@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import selectors
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# asyncio runs without TLS, which no one uses on loopback. Importing it would cost each of a node's forty servers
-# 4 MB and a quarter of its start. A backend may import it afterwards.
-_HIDDEN = "ssl" not in sys.modules
-if _HIDDEN:
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-import asyncio  # noqa: E402
+from agents.devices.simulated.speeds import PlayedLoad
+from agents.programs.lifetime import ServerProcess, new_loop, run
+from agents.programs.serve.backends import Backend, LoadedModel, Stub, Threaded
+from agents.programs.serve.profile import ProfileError, StubProfile, read_file, read_words
+from agents.programs.serve.server import ModelServer, ServerSettings
 
-if _HIDDEN:
-    del sys.modules["ssl"]
-
-from agents.devices.simulated.speeds import PlayedLoad  # noqa: E402
-from agents.programs.serve.backends import Backend, LoadedModel, Stub, Threaded  # noqa: E402
-from agents.programs.serve.profile import ProfileError, StubProfile, read_file, read_words  # noqa: E402
-from agents.programs.serve.server import ModelServer, ServerSettings  # noqa: E402
-
-
-def say(text: str) -> None:
-    """Logs a line. The server outlives the reader of its log, and keeps no buffer that could fail at exit."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"gpuwright-serve: {text}\n".encode())
+PROGRAM = "gpuwright-serve"
 
 
 def main(words: list[str] | None = None) -> int:
@@ -45,7 +28,7 @@ def main(words: list[str] | None = None) -> int:
         if args.latency:
             profile = StubProfile(read_words(args.latency), profile.memory_gib, profile.start_seconds)
     except ProfileError as error:
-        say(str(error))
+        ServerProcess(PROGRAM, args.host, args.port, 0.0).say(str(error))
         return 2
     try:
         shape = [int(size) for size in args.shape.split(",") if size]
@@ -60,9 +43,7 @@ def main(words: list[str] | None = None) -> int:
         args.request_seconds,
         os.environ.pop("GPUWRIGHT_CONTROL_TOKEN", ""),
     )
-    # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
-    # has at most a few hundred connections.
-    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    loop = new_loop()
     if load := _loader(args, shape):
         backend: Backend = Threaded(loop, load)
     else:
@@ -70,14 +51,12 @@ def main(words: list[str] | None = None) -> int:
         played = PlayedLoad(args.name, args.latency, most) if args.latency else None
         backend = Stub(loop, profile, held_gib, os.environ, args.device == "cuda", played)
     start_seconds = 0.0 if load else args.start_seconds or profile.start_seconds
-    try:
-        return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
-    finally:
-        loop.close()
+    process = ServerProcess(PROGRAM, args.host, args.port, start_seconds)
+    return run(loop, process, backend, lambda deaf, end: ModelServer(loop, settings, backend, deaf, end))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("gpuwright-serve", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(PROGRAM, description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=0, help="0: any free port, named in the log")
@@ -108,64 +87,6 @@ def _loader(args: argparse.Namespace, shape: Sequence[int]) -> Callable[[], Load
     if args.kernel:
         return lambda: open_kernel(args.kernel)
     return (lambda: open_model(Path(args.file), shape)) if args.file else None
-
-
-async def serve(
-    loop: asyncio.AbstractEventLoop,
-    host: str,
-    port: int,
-    settings: ServerSettings,
-    backend: Backend,
-    start_seconds: float,
-) -> int:
-    """Serves until drained and returns the exit code."""
-    ended: asyncio.Future[int] = loop.create_future()
-
-    def end(code: int) -> None:
-        if not ended.done():
-            ended.set_result(code)
-
-    def listen_no_more() -> None:
-        listener.close()
-
-    server = ModelServer(loop, settings, backend, listen_no_more, lambda: end(0))
-    try:
-        listener = await loop.create_server(server.accept, host, port, backlog=100)
-    except OSError as error:
-        say(f"cannot listen on {host}:{port}: {error.strerror or error}")
-        return 1
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.drain)
-    say(f"listening on {host}:{listener.sockets[0].getsockname()[1]}")
-
-    def load() -> None:
-        problem = ""
-        try:
-            backend.load()
-        except Exception as error:
-            problem = f"cannot load: {error}"
-        with contextlib.suppress(RuntimeError):  # drained meanwhile: the loop is closed
-            loop.call_soon_threadsafe(loaded, problem)
-
-    def loaded(problem: str) -> None:
-        if problem:
-            say(problem)
-            end(1)
-        else:
-            loop.call_later(start_seconds, ready)
-
-    def ready() -> None:
-        server.loaded()
-        say("ready")
-
-    threading.Thread(target=load, name="load", daemon=True).start()
-    code = await ended
-    listener.close()
-    backend.close()
-    did = server.figures
-    totals = f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
-    say(f"{'drained' if code == 0 else 'failed'} after {totals}")
-    return code
 
 
 def open_model(file: Path, shape: Sequence[int]) -> LoadedModel:

@@ -13,10 +13,9 @@ from agents.programs.serve.backends import Answers, Backend, BadInput
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
 from agents.programs.serve.connections import OpenConnections
 from agents.programs.serve.counters import ServerCounters
+from agents.programs.serve.gentle_end import GentleEnd
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
-LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
-LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 RETRY = "Retry-After: 1\r\n"
 CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
 
@@ -47,20 +46,17 @@ class ModelServer:
     ) -> None:
         self.settings = settings
         self.ready = False  # loaded
-        self.draining = False
         self.figures = ServerCounters()
         self._loop = loop
         self._backend = backend
-        self._deaf = deaf
-        self._finished = finished
         self._waiting = RequestQueue(settings.batch, settings.batch_timeout_ms / 1000)
-        self._connections = OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end_if_done)
+        self._end = GentleEnd(loop, self._is_working, deaf, finished)
+        self._connections = self._end.watch(
+            OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end.check)
+        )
         self._warming: list[HttpConnection] = []
         self._executing: list[QueuedRequest] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._lingered = False
-        self._closing = False
-        self._ended = False
         self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
             "/healthz": {"GET": self._healthz, "HEAD": self._healthz},
             "/metrics": {"GET": self._metrics},
@@ -200,7 +196,7 @@ class ModelServer:
             return
         starts = self._waiting.starts_at(now)
         if starts is None:
-            self._end_if_done()
+            self._end.check()
         elif starts > now and not self.draining:  # while draining, no other request will fill the batch
             self._timer = self._loop.call_at(starts, self._pump)
         else:
@@ -240,26 +236,19 @@ class ModelServer:
 
     # The end
 
+    @property
+    def draining(self) -> bool:
+        return self._end.began
+
     def drain(self) -> None:
         """Refuses new requests, answers those accepted, then finishes. A second call changes nothing."""
         if not self.draining:
-            self.draining = True
-            self._loop.call_later(LINGER_SECONDS, self._linger_over)
+            self._end.begin()
             self._pump()
 
-    def _linger_over(self) -> None:
-        self._lingered = True
-        self._end_if_done()
+    def _is_working(self) -> bool:
+        return self._executing is not None or len(self._waiting) > 0 or bool(self._warming)
 
-    def _end_if_done(self) -> None:
-        """Stops listening once all is answered: partial requests are refused or cut off, written answers leave."""
-        if not self._lingered or self._ended or self._executing is not None or len(self._waiting) or self._warming:
-            return
-        if not self._closing:
-            self._closing = True
-            self._deaf()
-            self._loop.call_later(LAST_SECONDS, self._connections.abort)
-        self._connections.close_idle()
-        if not len(self._connections):
-            self._ended = True
-            self._finished()
+    def summary(self) -> str:
+        did = self.figures
+        return f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
