@@ -39,6 +39,10 @@ class Cgroups:
             return "", ""
         return str(path), ""
 
+    def limiting_group(self, copy: str) -> str:
+        """Returns the folder of the group, besides its own, that limits a copy's CPU time; empty without one."""
+        return ""
+
     @staticmethod
     def folder_of(copy: str) -> str:
         """Returns the name of a copy's group."""

@@ -34,6 +34,9 @@ class CoreGroups(Cgroups):
             raise OSError(f"{group}: {cores:g} cores were requested, but the limit read back is {found}")
         return ("" if self._limits.tracks else tracked), str(group)
 
+    def limiting_group(self, copy: str) -> str:
+        return "" if self._limits.tracks else str(self.root / self.folder_of(copy))
+
     def limited(self) -> frozenset[int]:
         """Returns the processes whose CPU time is limited, by what the kernel says."""
         return frozenset(pid for group in self._groups() if self._limits.cores(group) for pid in members(group))

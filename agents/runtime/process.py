@@ -118,7 +118,8 @@ class ProcessRuntime:
         group = self._cgroups.of(running.pid, running.copy)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         log = self._logs.open(running.copy)
-        marks = (str(write_end), str(group or ""), "", "0", _confinement(filled))
+        limiting = self._cgroups.limiting_group(running.copy)
+        marks = (str(write_end), str(group or ""), limiting, "0", _confinement(filled))
         try:
             argv = _resolved(filled.checkpoint_command, environment.get("PATH", _SYSTEM_PATH))
             child = _launched([*marks, *argv], environment, log, write_end)

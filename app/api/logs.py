@@ -30,6 +30,7 @@ router = APIRouter(prefix="/api/v1", tags=["logs"])
 
 MOST_INSTANCES = 16  # that one request reads
 MOST_WAITING = 500  # requests on their way to nodes
+MOST_WAITING_OF_TENANT = 100  # so that readers of one tenant leave room for those of the others
 LOOK_SECONDS = 1.0
 ID_BYTES = 9
 # COPY@OFFSET, as nodes take it: with anything else a node would refuse its whole assignment.
@@ -93,9 +94,12 @@ async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Response:
     ids = [request.id for _, request in wanted]
 
     def ask(connection: Connection) -> None:
-        if log_requests.waiting(connection) + len(wanted) > MOST_WAITING:
-            raise HttpProblem("unavailable", "too many logs are being read; try again", headers={"Retry-After": "5"})
-        log_requests.ask(connection, wanted, seconds + ANSWER_SECONDS)
+        waiting, more = log_requests.waiting(connection, key.tenant), len(wanted)
+        if waiting.of_tenant + more > MOST_WAITING_OF_TENANT or waiting.of_all + more > MOST_WAITING:
+            whose = f" of tenant {key.tenant}" if waiting.of_tenant + more > MOST_WAITING_OF_TENANT else ""
+            why = f"too many logs{whose} are being read; try again"
+            raise HttpProblem("unavailable", why, headers={"Retry-After": "5"})
+        log_requests.ask(connection, key.tenant, wanted, seconds + ANSWER_SECONDS)
 
     await run_in_threadpool(ctx.database.write, ask)
     try:

@@ -14,6 +14,7 @@ UP = [
     """
     CREATE TABLE log_request (
         id text COLLATE "C" PRIMARY KEY,
+        tenant text COLLATE "C" NOT NULL,
         node text COLLATE "C" NOT NULL,
         instance text COLLATE "C" NOT NULL,
         begins text NOT NULL,

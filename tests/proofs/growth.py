@@ -113,7 +113,7 @@ GROWTH = (
     TableGrowth("traffic_limit", "a row for each limited service", lambda f: f.services / 10),
     TableGrowth("cordon", "a row for each cordoned node or GPU, until its node is deleted", lambda f: f.nodes / 10),
     TableGrowth("campaign", "400 days; one at a time on each node", lambda f: f.nodes * 4),
-    TableGrowth("log_request", "a minute; at most 500 that wait for an answer", lambda f: 0),
+    TableGrowth("log_request", "a minute; at most 500 that wait for an answer, 100 of a tenant", lambda f: 0),
     TableGrowth("campaign_measurement", "with its campaign; at most 256 in one", lambda f: f.nodes * 4 * 16),
     TableGrowth("reclaim_notice", "two rows for each node under notice, until it is withdrawn", lambda f: f.nodes / 10),
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),

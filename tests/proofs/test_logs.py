@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from agents.contract.assignments import Assignment
+from agents.contract.logs import LogWanted
+from app.api.logs import MOST_WAITING_OF_TENANT
 from app.store.database.database import Database
+from app.store.fleet import log_requests
 from tests.support.agents import AgentProcess, running_agent
 from tests.support.caller import until
 from tests.support.forked import ROOT
@@ -78,6 +81,14 @@ def test_a_job_is_read_and_followed_by_its_tenant_and_by_nobody_else(api: Runnin
         agent.end()
         silent = api.request("GET", PATH, timeout_seconds=30).json["items"]
         assert [item["answered"] for item in silent] == [False], "a node that is away is named"
+        wanted = [(agent.node, LogWanted(f"x{number}", "tune-1")) for number in range(MOST_WAITING_OF_TENANT)]
+        database.write(lambda connection: log_requests.ask(connection, "shop", wanted, 60))
+        assert api.request("GET", PATH, timeout_seconds=30).status == 200, "readers of another tenant leave room"
+        database.write(lambda connection: log_requests.remove(connection, [request.id for _, request in wanted]))
+        database.write(lambda connection: log_requests.ask(connection, "lab", wanted, 60))
+        refused = api.request("GET", PATH)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+        assert "too many logs of tenant lab" in refused.text
     database.close()
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from agents.programs.batch.answers import AnswerFile
 from agents.programs.batch.lines import RequestLine, WrongRequests, read_lines, survey
-from agents.programs.batch.sending import BatchConnection, SendingRate, ServerBusy
+from agents.programs.batch.sending import BatchConnection, SendingRate, ServerBusy, url_fault
 from agents.programs.progress import VARIABLE, write_progress
 
 DONE, BROKEN, WRONG, STOPPED = 0, 1, 2, 3
@@ -93,7 +93,10 @@ class BatchRun:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if fault := url_fault(args.url):
+        parser.error(f"--url {fault}")
     stops = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stops.set())

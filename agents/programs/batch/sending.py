@@ -28,12 +28,24 @@ class ServerBusy(Exception):
         self.seconds = seconds
 
 
+def url_fault(url: str) -> str:
+    """Returns what is wrong with the address of a model server; empty if nothing is."""
+    try:
+        parts = urlsplit(url)
+        is_known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_known = False
+    return "" if is_known else f"{url!r} is no address of a server; it must look like http://127.0.0.1:8080/v1/x"
+
+
 class BatchConnection:
     """One connection to the model server, for one thread."""
 
     def __init__(self, url: str, seconds: float) -> None:
         parts = urlsplit(url)
-        self._address = (parts.hostname or "localhost", parts.port or 80)
+        is_safe = parts.scheme == "https"
+        self._kind = http.client.HTTPSConnection if is_safe else http.client.HTTPConnection
+        self._address = (parts.hostname or "localhost", parts.port or (443 if is_safe else 80))
         self._path = parts.path or "/"
         self._seconds = seconds
         self._open: http.client.HTTPConnection | None = None
@@ -43,7 +55,7 @@ class BatchConnection:
         headers = {"Content-Type": "application/json", "X-Gpuwright-Priority": "batch"}
         try:
             if self._open is None:
-                self._open = http.client.HTTPConnection(*self._address, timeout=self._seconds)
+                self._open = self._kind(*self._address, timeout=self._seconds)
             self._open.request("POST", self._path, body, headers)
             answer = self._open.getresponse()
             text = answer.read(MOST_ANSWER_BYTES)

@@ -33,12 +33,18 @@ CURRENT = statement(
     """,
 )
 FORGET = statement("forget_log_requests", "DELETE FROM log_request WHERE until < moment() - interval '1 minute'")
-WAITING = statement("waiting_log_requests", "SELECT count(*) FROM log_request WHERE answered_at IS NULL")
+WAITING = statement(
+    "waiting_log_requests",
+    """
+    SELECT count(*) AS of_all, count(*) FILTER (WHERE tenant = :tenant) AS of_tenant
+    FROM log_request WHERE answered_at IS NULL
+    """,
+)
 ASK = statement(
     "ask_for_logs",
     """
-    INSERT INTO log_request (id, node, instance, begins, version, until)
-    SELECT id, node, instance, begins, :version, moment() + make_interval(secs => :seconds)
+    INSERT INTO log_request (id, tenant, node, instance, begins, version, until)
+    SELECT id, :tenant, node, instance, begins, :version, moment() + make_interval(secs => :seconds)
     FROM unnest(CAST(:ids AS text[]), CAST(:nodes AS text[]), CAST(:instances AS text[]), CAST(:begins AS text[]))
         AS wanted (id, node, instance, begins)
     """,
@@ -85,6 +91,14 @@ class DueLog:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingLogs:
+    """How many requests wait for an answer."""
+
+    of_all: int
+    of_tenant: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogPart:
     """The answer of one node, or none so far."""
 
@@ -104,18 +118,20 @@ def instances(connection: Connection, tenant: str, service: str, job: str, most:
     return [LoggedInstance(row.node, row.instance) for row in rows]
 
 
-def waiting(connection: Connection) -> int:
-    """Returns how many requests wait for an answer, after it has deleted those that expired a minute ago."""
+def waiting(connection: Connection, tenant: str) -> WaitingLogs:
+    """Counts the requests that wait for an answer, after it has deleted those that expired a minute ago."""
     connection.execute(FORGET)
-    return int(connection.scalar(WAITING) or 0)
+    row = connection.execute(WAITING, {"tenant": tenant}).one()
+    return WaitingLogs(row.of_all, row.of_tenant)
 
 
-def ask(connection: Connection, wanted: Sequence[tuple[str, LogWanted]], seconds: float) -> None:
-    """Stores requests, each with its node, and wakes the servers at which the nodes wait."""
+def ask(connection: Connection, tenant: str, wanted: Sequence[tuple[str, LogWanted]], seconds: float) -> None:
+    """Stores requests for a tenant's logs, each with its node, and wakes the servers at which the nodes wait."""
     version = versions.lock(connection, STREAM) + 1
     connection.execute(
         ASK,
         {
+            "tenant": tenant,
             "ids": [request.id for _, request in wanted],
             "nodes": [node for node, _ in wanted],
             "instances": [request.instance for _, request in wanted],

@@ -118,6 +118,26 @@ def test_the_kernel_holds_a_copy_to_its_share(tmp_path: Path) -> None:
     assert shares.state(gpu.uuid) is MpsState.IDLE and not list(groups.root.glob("*"))
 
 
+@pytest.mark.skipif(bool(limits_here()), reason=limits_here())
+def test_a_command_beside_a_copy_shares_its_limit(tmp_path: Path) -> None:
+    groups = CoreGroups((tmp_path / "copies").resolve(), find_limits())
+    runtime = ProcessRuntime(tmp_path / "copies", groups)
+    (gpu,) = CoresDevice(groups, 1, tmp_path).gpus()
+    told = tmp_path / "group"
+    saves = ("/bin/sh", "-c", f"cat /proc/self/cgroup > {told}")
+    filled = Filled("train", ("/bin/sleep", "600"), {}, checkpoint_command=saves)
+    shares = CoreShares(groups, 1)
+    running = runtime.start(Launch("train-1", gpu.uuid, filled, 0, shares.environment(gpu.uuid, 20.0, 1.0)))
+    try:
+        assert runtime.run_beside(running, filled, 30)
+        assert told.read_text() == Path(f"/proc/{running.pid}/cgroup").read_text(), "both are in the same groups"
+    finally:
+        runtime.end(running, force=True)
+    while runtime.alive(running):
+        time.sleep(0.02)
+    runtime.tidy(())
+
+
 def test_a_copy_without_a_limit_does_not_start(tmp_path: Path) -> None:
     groups = CoreGroups(tmp_path / "copies", find_limits(delegated(tmp_path / "unit")))
     runtime = ProcessRuntime(tmp_path / "copies", groups)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -225,6 +227,26 @@ def test_a_line_that_no_server_takes_is_answered_with_its_error(tmp_path: Path) 
     (answer,) = results(requests)
     assert answer["status"] == 0
     assert answer["error"].startswith("not answered in 2 attempts")
+
+
+@pytest.mark.parametrize("url", ["ftp://models/v1", "models:8080", "http://", "http://models:eighty/"])
+def test_an_address_of_no_server_is_refused_before_a_line_is_read(tmp_path: Path, url: str) -> None:
+    process = start(write_requests(tmp_path / "day.jsonl", 1), url)
+    said, _ = process.communicate()
+    assert process.returncode == 2 and "must look like http://127.0.0.1:8080/v1/x" in said.decode()
+
+
+def test_an_https_address_is_never_asked_in_plain_text() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = BatchConnection(f"https://127.0.0.1:{listener.getsockname()[1]}/", 5)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(connection.ask, b'{"secret": 1}')
+            client, _ = listener.accept()
+            with client:
+                first = client.recv(1)
+            with pytest.raises(ServerBusy):
+                asked.result()
+    assert first == b"\x16", "the first byte of a TLS handshake"
 
 
 def test_a_busy_server_gets_fewer_at_once_and_later_more() -> None:
