@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from random import Random
 
@@ -56,7 +57,13 @@ def measured(setting: Setting, law: Law, noise: float = 0.0, seed: int = 0) -> M
 
 
 def campaign(law: Law, most: int = 16, noise: float = 0.0, seed: int = 0, accuracy: float = 0.0) -> list[Measurement]:
+    """Returns what a campaign measures, in its order."""
+    return list(_campaign(law, most, noise, seed, accuracy))
+
+
+@cache  # each setting is chosen by fits to all before it
+def _campaign(law: Law, most: int, noise: float, seed: int, accuracy: float) -> tuple[Measurement, ...]:
     done: list[Measurement] = []
     while (setting := next_setting(done, SETTINGS, accuracy, most)) is not None:
         done.append(measured(setting, law, noise, seed))
-    return done
+    return tuple(done)
