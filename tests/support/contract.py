@@ -61,9 +61,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
     """Returns the paths, those without parameters first."""
     order = sorted(_paths(), key=lambda path: path.count("{"))
     last = "/api/v1/explain/instances/{instance}"  # the id of an instance has slashes
-    return [
-        (re.compile(re.sub(r"\{[^}]*\}", ".+" if path == last else "[^/]+", path)), path) for path in order
-    ]
+    return [(re.compile(re.sub(r"\{[^}]*\}", ".+" if path == last else "[^/]+", path)), path) for path in order]
 
 
 def _operation(method: str, path: str) -> str | None:

@@ -149,7 +149,10 @@ RECORDS: Mapping[str, Schema] = {
     },
     "ReportItem": record(
         "A row of a report: its dimensions in `properties`, and its figures by name",
-        {"name": TEXT, "properties": {"type": "object", "additionalProperties": nullable(TEXT)}},
+        {
+            "name": TEXT,
+            "properties": {"type": "object", "additionalProperties": {"type": ["string", "integer", "null"]}},
+        },
         {"start": TEXT},
     )
     | {"additionalProperties": FIGURE},
