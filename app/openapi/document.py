@@ -11,10 +11,20 @@ from fastapi.routing import APIRoute
 from app.api import campaigns, cordons, endpoints, logs, nodes
 from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
+from app.openapi.answers import table
 from app.problem import TITLES
 
 OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
-ALWAYS = ("bad-request", "unauthorized", "request-timeout", "too-large", "rate-limited", "internal", "unavailable")
+ALWAYS = (
+    "bad-request",
+    "unauthorized",
+    "request-timeout",
+    "too-large",
+    "rate-limited",
+    "head-too-large",
+    "internal",
+    "unavailable",
+)
 # Routes that answer with something other than JSON.
 PLAIN = {"/metrics": "text/plain", "/api/v1/watch": "text/event-stream"}
 GONE_PATHS = {  # they read what is kept for a while only
@@ -23,13 +33,6 @@ GONE_PATHS = {  # they read what is kept for a while only
     "/api/v1/explain/services/{tenant}/{name}",
     "/api/v1/explain/jobs/{tenant}/{name}",
     "/api/v1/explain/instances/{instance}",
-}
-# Answered before the request is parsed, so it has no path and no id yet.
-HEAD_TOO_LARGE = {
-    "description": "The head of the request is too large",
-    "content": {
-        "application/problem+json": {"schema": {"type": "object", "required": ["type", "title", "status", "detail"]}}
-    },
 }
 OF_METHOD = {
     "get": ("forbidden", "not-found", "invalid"),
@@ -63,10 +66,10 @@ ONLY_NEW = IF_NONE_MATCH | {
     "description": "* creates the object, and is answered 412 if there is one",
     "schema": {"type": "string", "pattern": r"^\*$"},
 }
-OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
 DESCRIPTION = """\
 Control plane of a GPU fleet: declared objects, plans, events, money. Errors are problems (RFC 9457) that name every
 fault; lists are paged by `metadata.next`; writes take an Idempotency-Key."""
+YAML = {"type": "string", "format": "binary", "description": "Manifests as YAML"}  # sent as it is, not as a JSON string
 IF_MATCH = {
     "name": "If-Match",
     "in": "header",
@@ -96,16 +99,15 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     for kind in STORED:
         schemas.update(known.of_kind(kind))
     schemas |= {
-        "Problem": known.PROBLEM,
-        "Condition": known.CONDITION,
-        "Applied": known.APPLIED,
-        "Files": known.FILES,
+        **known.SHARED,
         **nodes.schemas(),
         **endpoints.schemas(),
         **cordons.schemas(),
         **campaigns.schemas(),
         **logs.schemas(),
     }
+    schemas |= table.schemas(schemas)
+    components["responses"] = _problems()
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
     document["security"] = [{"bearer": []}]
     document["info"]["description"] = DESCRIPTION
@@ -123,13 +125,11 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     responses.pop("422", None)
     for slug in (*ALWAYS, *OF_METHOD[method]):
         responses[str(TITLES[slug][0])] = _problem(slug)
-    responses["431"] = HEAD_TOO_LARGE
     if path in PLAIN:
         responses["200"] = {"description": "Done", "content": {PLAIN[path]: {"schema": {"type": "string"}}}}
-    for reply in responses.values():
-        for content in reply.get("content", {}).values():
-            if content.get("schema") == {}:  # an object whose fields its page in docs tells
-                content["schema"] = OBJECT
+    if answer := table.answer_of(operation["operationId"]):
+        responses.pop("200", None)  # which FastAPI assumes
+        responses[answer[0]] = answer[1]
     if path in GONE_PATHS:
         responses["410"] = _problem("gone")
     kind = next((k for k in STORED if path.startswith(f"/api/v1/{k.plural}")), None)
@@ -140,7 +140,6 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
         _complete_object_route(kind, method, bool(names), operation)
     elif path == "/api/v1/apply":
         operation["requestBody"] = _manifest_body()
-        _returns(operation, 200, "Applied")
     elif path == "/api/v1/whatif":
         operation["requestBody"] = {**_manifest_body(), "required": False}
     if (
@@ -152,8 +151,17 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
 
 
 def _problem(slug: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/responses/{_response_name(slug)}"}
+
+
+def _response_name(slug: str) -> str:
+    return "".join(word.capitalize() for word in slug.split("-"))
+
+
+def _problems() -> dict[str, Any]:
+    """Returns the answers of refused requests, which operations refer to."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {"description": TITLES[slug][1], "content": content}
+    return {_response_name(slug): {"description": title, "content": content} for slug, (_, title) in TITLES.items()}
 
 
 def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[str, Any]) -> None:
@@ -162,12 +170,12 @@ def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[s
         operation["requestBody"] = _body(
             {
                 "application/json": {"$ref": f"#/components/schemas/{kind}Manifest"},
-                "application/yaml": {"type": "string"},
+                "application/yaml": YAML,
             }
         )
         _returns(operation, 201, str(kind))
     if method == "patch":
-        operation["requestBody"] = _body({"application/merge-patch+json": {"type": "object"}})
+        operation["requestBody"] = _body({"application/merge-patch+json": {"$ref": "#/components/schemas/MergePatch"}})
     operation.setdefault("parameters", []).extend(_conditions(method, one))
     if one and method == "get":
         operation["responses"]["304"] = {"description": "The caller has this version already"}
@@ -204,14 +212,12 @@ def _body(media: dict[str, Any]) -> dict[str, Any]:
 
 
 def _manifest_body() -> dict[str, Any]:
-    return _body(
+    # An array of manifests is not in the schema: generated clients cannot tell its type from that of a single object.
+    body = _body(
         {
-            "application/yaml": {"type": "string", "description": "Manifests, several documents"},
-            "application/json": {"anyOf": [_manifests(), {"type": "array", "items": _manifests()}]},
+            "application/yaml": YAML,
+            "application/json": {"anyOf": [{"$ref": f"#/components/schemas/{kind}Manifest"} for kind in STORED]},
             "application/vnd.gpuwright.files+json": {"$ref": "#/components/schemas/Files"},
         }
     )
-
-
-def _manifests() -> dict[str, Any]:
-    return {"anyOf": [{"$ref": f"#/components/schemas/{kind}Manifest"} for kind in STORED]}
+    return {"description": "A manifest, or several: as YAML documents, as files, or as a JSON array of them", **body}

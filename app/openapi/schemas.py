@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.manifests import kinds
@@ -28,10 +29,23 @@ CONDITION = {
         "observedGeneration": {"type": "integer"},
     },
 }
+FAULT = {
+    "type": "object",
+    "description": "What is wrong with a field of a manifest",
+    "required": ["document", "field", "message"],
+    "properties": {
+        "document": {"type": "string"},
+        "field": {"type": "string"},
+        "message": {"type": "string"},
+        "allowed": {"type": "string"},
+        "value": {"description": "The value that was sent"},
+        "suggestion": {"type": "string"},
+    },
+}
 PROBLEM = {
     "type": "object",
     "description": "RFC 9457",
-    "required": ["type", "title", "status", "detail", "instance", "requestId"],
+    "required": ["type", "title", "status", "detail"],  # a head that cannot be read has neither path nor id
     "properties": {
         "type": {"type": "string", "pattern": "^urn:gpuwright:problem:"},
         "title": {"type": "string"},
@@ -39,70 +53,99 @@ PROBLEM = {
         "detail": {"type": "string"},
         "instance": {"type": "string"},
         "requestId": {"type": "string"},
-        "faults": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["document", "field", "message"],
-                "properties": {
-                    "document": {"type": "string"},
-                    "field": {"type": "string"},
-                    "message": {"type": "string"},
-                    "allowed": {"type": "string"},
-                    "value": {},
-                    "suggestion": {"type": "string"},
-                },
-            },
-        },
-        "referrers": {"type": "array", "items": {"type": "object"}},
+        "faults": {"type": "array", "items": {"$ref": "#/components/schemas/ManifestFault"}},
+        "referrers": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+    },
+}
+FIELD_CHANGE = {
+    "type": "object",
+    "description": "A field before and after",
+    "required": ["path", "before", "after"],
+    "properties": {
+        "path": {"type": "string"},
+        "before": {"description": "The value before; null if it was absent"},
+        "after": {"description": "The value after; null if it is absent"},
+    },
+}
+APPLIED_CHANGE = {
+    "type": "object",
+    "description": "What an apply did to an object",
+    "required": ["kind", "name", "action", "resourceVersion", "diff"],
+    "properties": {
+        "kind": {"enum": [str(kind) for kind in STORED]},
+        "tenant": {"type": "string"},
+        "name": {"type": "string"},
+        "action": {"enum": ["created", "updated", "unchanged", "deleted"]},
+        "resourceVersion": {"type": "integer"},
+        "diff": {"type": "array", "items": {"$ref": "#/components/schemas/FieldChange"}},
     },
 }
 APPLIED = {
     "type": "object",
+    "description": "What an apply did, and what it warns of",
     "required": ["dryRun", "resourceVersion", "changes", "warnings"],
     "properties": {
         "dryRun": {"type": "boolean"},
         "resourceVersion": {"type": "integer"},
-        "changes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["kind", "name", "action", "resourceVersion", "diff"],
-                "properties": {
-                    "kind": {"enum": [str(kind) for kind in STORED]},
-                    "tenant": {"type": "string"},
-                    "name": {"type": "string"},
-                    "action": {"enum": ["created", "updated", "unchanged", "deleted"]},
-                    "resourceVersion": {"type": "integer"},
-                    "diff": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["path", "before", "after"],
-                            "properties": {"path": {"type": "string"}, "before": {}, "after": {}},
-                        },
-                    },
-                },
-            },
-        },
+        "changes": {"type": "array", "items": {"$ref": "#/components/schemas/AppliedChange"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
     },
 }
+FILE = {
+    "type": "object",
+    "description": "A file of manifests",
+    "required": ["name", "text"],
+    "additionalProperties": False,
+    "properties": {"name": {"type": "string"}, "text": {"type": "string"}},
+}
 FILES = {
     "type": "object",
+    "description": "Files of manifests, whose names faults then give",
     "required": ["files"],
     "additionalProperties": False,
-    "properties": {
-        "files": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["name", "text"],
-                "additionalProperties": False,
-                "properties": {"name": {"type": "string"}, "text": {"type": "string"}},
-            },
-        }
+    "properties": {"files": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ManifestFile"}}},
+}
+MERGE_PATCH = {
+    "type": "object",
+    "description": "The fields to change, null for those to remove (RFC 7396)",
+    "additionalProperties": True,
+}
+LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+CHOSEN = {"name": NAME, "labels": {"$ref": "#/components/schemas/Labels"}}
+CHOSEN_BY_TENANTS = {**CHOSEN, "tenant": NAME}
+
+
+def _metadata(about: str, required: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "description": about, "required": [*required], "properties": {**properties}}
+
+
+SHARED: Mapping[str, Any] = {
+    "Problem": PROBLEM,
+    "ManifestFault": FAULT,
+    "Condition": CONDITION,
+    "Applied": APPLIED,
+    "AppliedChange": APPLIED_CHANGE,
+    "FieldChange": FIELD_CHANGE,
+    "Files": FILES,
+    "ManifestFile": FILE,
+    "MergePatch": MERGE_PATCH,
+    "Labels": LABELS,
+    "ManifestMetadata": _metadata("The name of an object to declare", ["name"], CHOSEN),
+    "TenantedManifestMetadata": _metadata("The name of a tenant's object to declare", ["name"], CHOSEN_BY_TENANTS),
+    "ObjectMetadata": _metadata("The name and versions of an object", ["name", *KEPT], {**CHOSEN, **KEPT}),
+    "TenantedObjectMetadata": _metadata(
+        "The name and versions of a tenant's object", ["name", "tenant", *KEPT], {**CHOSEN_BY_TENANTS, **KEPT}
+    ),
+    "ObjectListMetadata": _metadata(
+        "The version of a list, and the cursor of its next page; null on the last",
+        ["resourceVersion", "next"],
+        {"resourceVersion": {"type": "integer"}, "next": {"type": ["string", "null"]}},
+    ),
+    "ObjectStatus": {
+        "type": "object",
+        "description": "What the server knows of an object",
+        "additionalProperties": True,
+        "properties": {"conditions": {"type": "array", "items": {"$ref": "#/components/schemas/Condition"}}},
     },
 }
 
@@ -113,40 +156,24 @@ def of_kind(kind: Kind) -> dict[str, Any]:
     parts = {f"{kind}{name}": schema for name, schema in spec.pop("$defs", {}).items()}
     for part in (spec, *parts.values()):
         part.pop("title", None)  # generated clients would name two parts of different kinds by it
-    named = {"name": NAME, "labels": {"type": "object", "additionalProperties": {"type": "string"}}}
-    required = ["name"]
-    if kind.tenanted:
-        named["tenant"] = NAME
     spec_reference = {"$ref": f"#/components/schemas/{kind}Spec"}
+    prefix = "#/components/schemas/" + ("Tenanted" if kind.tenanted else "")
     envelope = {"apiVersion": {"const": API_VERSION}, "kind": {"const": str(kind)}}
     return parts | {
         f"{kind}Spec": spec,
         f"{kind}Manifest": {
             "type": "object",
             "required": ["apiVersion", "kind", "metadata", "spec"],
-            "properties": {
-                **envelope,
-                "metadata": {"type": "object", "required": required, "properties": named},
-                "spec": spec_reference,
-            },
+            "properties": {**envelope, "metadata": {"$ref": f"{prefix}ManifestMetadata"}, "spec": spec_reference},
         },
         str(kind): {
             "type": "object",
             "required": ["apiVersion", "kind", "metadata", "spec", "status"],
             "properties": {
                 **envelope,
-                "metadata": {
-                    "type": "object",
-                    "required": [*required, *KEPT],
-                    "properties": {**named, **KEPT},
-                },
+                "metadata": {"$ref": f"{prefix}ObjectMetadata"},
                 "spec": spec_reference,
-                "status": {
-                    "type": "object",
-                    "properties": {
-                        "conditions": {"type": "array", "items": {"$ref": "#/components/schemas/Condition"}}
-                    },
-                },
+                "status": {"$ref": "#/components/schemas/ObjectStatus"},
             },
         },
         f"{kind}List": {
@@ -155,14 +182,7 @@ def of_kind(kind: Kind) -> dict[str, Any]:
             "properties": {
                 "apiVersion": {"const": API_VERSION},
                 "kind": {"const": f"{kind}List"},
-                "metadata": {
-                    "type": "object",
-                    "required": ["resourceVersion", "next"],
-                    "properties": {
-                        "resourceVersion": {"type": "integer"},
-                        "next": {"type": ["string", "null"], "description": "Cursor of the next page"},
-                    },
-                },
+                "metadata": {"$ref": "#/components/schemas/ObjectListMetadata"},
                 "items": {"type": "array", "items": {"$ref": f"#/components/schemas/{kind}"}},
             },
         },

@@ -19,6 +19,7 @@ from typing import Any
 from app import tokens
 from app.store.access import tokens as token_rows
 from app.store.database.database import Database
+from tests.support.contract import check_answer
 from tests.support.forked import ROOT, Forked
 from tests.support.postgres import free_port
 
@@ -87,6 +88,8 @@ class RunningServer:
     ) -> Reply:
         """One request on a connection of its own; as the admin, unless a token (or "" for none) is given.
 
+        Its answer must be as the API's document says.
+
         `peer` is the address it comes from: limits on who has failed are kept by that.
         """
         sent = dict(headers or {})
@@ -103,9 +106,12 @@ class RunningServer:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
             text = answer.read().decode()
-            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
+            reply = Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
         finally:
             connection.close()
+        if self.code == ROOT:
+            check_answer(method, path, reply.status, reply.headers.get("content-type", ""), text)
+        return reply
 
     def kill(self) -> None:
         """SIGKILL: nothing is tidied up."""

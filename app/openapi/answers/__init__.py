@@ -1,0 +1,1 @@
+"""Schemas of what the API answers, by the noun that an answer is about."""
