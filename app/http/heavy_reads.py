@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from app.access import Principal
-from app.http import logs
+from app.http import cookies, logs
 from app.http.bodies import Receive
 from app.http.errors import unavailable
 from app.http.gate import ASGIApp
@@ -30,6 +30,7 @@ from app.worker.process import WorkerProcess
 
 MODULE = "app.reader"
 EXPLAIN = "/api/v1/explain/"  # has a process of its own
+ASKING = ("/explain", "/price")  # pages of the console that ask the same process
 MOST_AT_ONCE = 4  # and connections to the database
 WINDOW_SECONDS = 10.0
 MOST_SECONDS = 1.0  # that the heavy reads of a window take in this process; with more the other one starts
@@ -234,6 +235,7 @@ def _is_heavy(scope: Scope) -> bool:
         scope["method"] == "GET"
         and lane_of("GET", path).heavy
         and not path.startswith(EXPLAIN)
+        and not path.endswith(ASKING)
         and scope["state"]["principal"] is not None
     )
 
@@ -241,5 +243,6 @@ def _is_heavy(scope: Scope) -> bool:
 def _order(number: int, scope: Scope) -> ReadOrder:
     passed_on = {name: scope[name] for name in PASSED_ON if name in scope}
     headers = [(name, value) for name, value in scope["headers"] if name in HEADERS]
+    headers += [(b"cookie", f"{cookies.ZONE}={zone}".encode())] if (zone := cookies.zone_of(scope)) else []
     state = scope["state"]
     return ReadOrder(number, passed_on | {"headers": headers}, state["principal"], state["request_id"])
