@@ -119,6 +119,7 @@ def assemble(settings: Settings) -> FastAPI:
     _watch_pools(database, reserved)
     _route(app)
     errors.install(app)
+    console.install(app)
     document.install(app)
     return app
 
@@ -134,7 +135,6 @@ def _route(app: FastAPI) -> None:
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
-    app.include_router(console.router)
 
 
 def _watch_pools(database: Database, reserved: Database) -> None:

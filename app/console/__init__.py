@@ -1,1 +1,1 @@
-"""The web console: a single read-only page, rendered on the server, usable without scripts."""
+"""The web console: pages that the server renders, usable without scripts."""

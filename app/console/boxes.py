@@ -64,15 +64,10 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
 
 
 def assign_hues(names: Iterable[str]) -> dict[str, str]:
-    """Returns the colour of each service: its usual one, or the next free one if another service has that already."""
-    found: dict[str, str] = {}
-    free = set(range(HUES))
-    for name in sorted(names):
-        usual = crc32(name.encode()) % HUES
-        at = next((hue for step in range(HUES) if (hue := (usual + step) % HUES) in free), usual)
-        free.discard(at)
-        found[name] = f"c{at}"
-    return found
+    """Returns the colour of each service: the first ones get one of their own, in order; the others share."""
+    return {
+        name: f"c{at if at < HUES else crc32(name.encode()) % HUES}" for at, name in enumerate(sorted(names))
+    }  # fmt: skip
 
 
 def draw(

@@ -1,9 +1,8 @@
-"""Reads what the page shows at one moment; a tenant sees its own, by the same rules as over the API."""
+"""Reads what pages show at one moment; a tenant sees its own, by the same rules as over the API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,29 +11,26 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
-from app.console.page_request import PageRequest
-from app.control.tell.token_shares import TokenShares, token_shares
 from app.store.database import lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map, loads, observed, telemetry
+from app.store.fleet import fleet_map, observed, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
 from app.store.plans import outlook, plan_reads
-from app.store.world import events, job_list
+from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
 EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # warnings and alarms
 MOST_INFO = 100  # other events
 RECENT_PLANS = 20  # in which the last bound is searched
-MOST_JOBS = 50
 MINUTES = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """Everything that the page shows, of one moment."""
+    """What a page shows, of one moment; each page reads the part that it needs."""
 
     at: datetime
     tenant: str = ""  # who looks; empty: sees everything
@@ -49,44 +45,57 @@ class ConsoleData:
     cycle: dict[str, Any] | None = None  # the last one
     held_per_hour: float | None = None  # the price of the GPUs that hold copies of services
     waiting: int = 0  # the plan that waits for approval
-    jobs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # tenant/name, and its status
-    minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
-    shares: TokenShares = field(default_factory=TokenShares)  # of the chosen service, if its SLO is of tokens
 
 
-def shown_tenant(who: Principal) -> str:
-    """Returns the tenant whose part of the page the caller sees; empty where it sees everything."""
-    return who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
-
-
-def read_data(connection: Connection, who: Principal, request: PageRequest, counted: WindowSums) -> ConsoleData:
-    """Reads everything in one transaction, but for what was counted of each service."""
-    tenant = shown_tenant(who)
+def read_planned(connection: Connection, tenant: str) -> ConsoleData:
+    """Reads the plan in force, or the tenant's part of it."""
     at = observed.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.read_head(connection, generation) if generation else None
     body = plan_wire.body(connection, generation) if generation else None
-    services = overview.services(connection, generation, body or {}, tenant, counted)
     shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}
-    nodes = _of_tenant(connection, shown) if tenant else fleet_map.nodes(connection)
-    return ConsoleData(
-        at=at,
-        tenant=tenant,
-        services=services,
-        nodes=nodes,
+    return ConsoleData(at=at, tenant=tenant, plan=plan_wire.head(row, tenant) if row else None, body=shown)
+
+
+def read_services(connection: Connection, tenant: str, counted: WindowSums) -> ConsoleData:
+    """Reads the services, with what the plan has for them, but for what was counted of each."""
+    data = read_planned(connection, tenant)
+    generation = data.plan["generation"] if data.plan else 0
+    rows = overview.services(connection, generation, data.body, tenant, counted)
+    return replace(data, services=rows)
+
+
+def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> ConsoleData:
+    """Reads the fleet with its services and what happened lately, in one transaction."""
+    data = read_services(connection, tenant, counted)
+    data = replace(
+        data,
+        nodes=_of_tenant(connection, data.body) if tenant else fleet_map.nodes(connection),
         memory_gib=fleet_map.memory_gib(connection),
-        plan=plan_wire.head(row, tenant) if row else None,
-        body=shown,
-        proved=None if tenant else _proved(connection),
-        events=_events(connection, at, tenant),
-        leader=None if tenant else lease.current(connection),
-        cycle=None if tenant else next(iter(plan_reads.cycles(connection, 1)), None),
-        held_per_hour=None if tenant else outlook.get(connection, outlook.MONEY).get("heldPerHour"),
-        waiting=0 if tenant else plan_reads.newest_waiting(connection),
-        jobs=job_list.listed(connection, tenant, MOST_JOBS),
-        minutes=_minutes(connection, at, request.node) if request.node and not tenant else {},
-        shares=_shares(connection, services, request.service),
+        events=_events(connection, data.at, tenant),
     )
+    if tenant:
+        return data
+    return replace(
+        data,
+        proved=_proved(connection),
+        leader=lease.current(connection),
+        cycle=next(iter(plan_reads.cycles(connection, 1)), None),
+        held_per_hour=outlook.get(connection, outlook.MONEY).get("heldPerHour"),
+        waiting=plan_reads.newest_waiting(connection),
+    )
+
+
+def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleData, dict[int, dict[str, Any]]]:
+    """Reads a node with what is planned on it, and by GPU its last minute; a tenant reads neither minutes nor others'.
+
+    Without such a node, or for a tenant that does not run on it, `nodes` is empty.
+    """
+    data = read_planned(connection, tenant)
+    nodes = _of_tenant(connection, data.body) if tenant else fleet_map.named_nodes(connection, [name])
+    found = [node for node in nodes if node.name == name]
+    data = replace(data, nodes=found, memory_gib=fleet_map.memory_gib(connection))
+    return data, _minutes(connection, data.at, name) if found and not tenant else {}
 
 
 def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
@@ -120,15 +129,6 @@ def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedE
     information = EventFilter(tenant=tenant, severities=["info"], since=since)
     found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, information, MOST_INFO)]
     return sorted(found, key=lambda event: (event.last_at, event.id), reverse=True)
-
-
-def _shares(connection: Connection, services: Sequence[Mapping[str, Any]], chosen: str) -> TokenShares:
-    service = next((line for line in services if line["service"] == chosen), None)
-    if service is None or not service["tpotMs"]:
-        return TokenShares()
-    tenant, _, name = chosen.partition("/")
-    window = loads.WINDOWS[overview.SLO_WINDOW]
-    return token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
 
 
 def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:

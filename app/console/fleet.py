@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
-from app.console.page_request import PageRequest
+from app.console.page_request import FleetQuery
 from app.console.wording import age, ahead
 from app.nodes.reporting_condition import PATIENCE
 from app.store.fleet.fleet_map import MapNode
@@ -49,7 +49,7 @@ class FleetPicture:
     page: int
 
 
-def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
+def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(data.body)
     hues = assign_hues(service["service"] for service in data.services)
@@ -58,7 +58,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
     wrong = {node.name for node in data.nodes if silence[node.name] or ailing[node.name]}
     order = sorted(data.nodes, key=lambda node: (node.gpu_type, node.name not in wrong, _key(node.name)))
     pages = _pages(order)
-    page = min(request.fleet, len(pages)) if pages else 1
+    page = min(query.fleet, len(pages)) if pages else 1
     shown = {line.name for line in (pages[page - 1] if pages else ())}
     boxes = sum(min(max(node.gpus, 1), MOST_BOXES) for node in order if node.name in shown)
     room = TOOLTIP_CHARACTERS // max(boxes, 1)
@@ -72,7 +72,7 @@ def draw_fleet(data: ConsoleData, request: PageRequest) -> FleetPicture:
         drawn = tuple(
             draw(
                 node, prefix, residents.get(node.name, {}), memory_gib, silence[node.name], sorted(ailing[node.name]),
-                room, hues, request.service,
+                room, hues, query.service,
             )
             for node in nodes
             if node.name in shown

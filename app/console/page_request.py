@@ -1,9 +1,10 @@
-"""Reads what the address of the page asks for: service or node, order, page. Ignores what makes no sense."""
+"""Reads what the address of a page asks for: filter, order, page. Ignores what makes no sense."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 from urllib.parse import urlencode
 
 SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
@@ -13,48 +14,63 @@ LAST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class PageRequest:
-    """The parameters of the page; an empty one asks for nothing in particular."""
+class PageQuery:
+    """The parameters of a page, each a field; one with its default value is left out of the address."""
 
-    service: str = ""  # shown in full, and the only one coloured on the map
-    node: str = ""
-    find: str = ""  # part of tenant/name
-    state: str = ""
-    sort: str = "worst"
-    page: int = 1  # of services
-    fleet: int = 1  # page of the map
+    PATH: ClassVar[str] = "/"
+
+    def part(self, **changes: object) -> str:
+        """Returns the part of the address from the question mark on, with these parameters changed."""
+        wanted = replace(self, **changes)
+        given = {field.name: value for field in fields(self) if (value := getattr(wanted, field.name)) != field.default}
+        return f"{'?' if given else ''}{urlencode(given, safe='/')}"
 
     def url(self, anchor: str = "", **changes: object) -> str:
         """Returns the address of the page with these parameters changed."""
-        wanted = asdict(replace(self, **changes))  # type: ignore[arg-type]
-        given = {name: value for name, value in wanted.items() if value != getattr(DEFAULT, name)}
-        return f"/{'?' if given else ''}{urlencode(given, safe='/')}{'#' if anchor else ''}{anchor}"
+        return f"{self.PATH}{self.part(**changes)}{'#' if anchor else ''}{anchor}"
 
 
-DEFAULT = PageRequest()
+@dataclass(frozen=True, slots=True)
+class FleetQuery(PageQuery):
+    service: str = ""  # the only one coloured on the map
+    fleet: int = 1  # page of the map
 
 
-def read_page_request(query: Mapping[str, str]) -> PageRequest:
-    """Returns the parameters that make sense."""
-    return PageRequest(
-        service=_text(query.get("service", "")),
-        node=_text(query.get("node", "")),
-        find=_text(query.get("find", "")).lower(),
-        state=_choice(query.get("state", ""), STATES, ""),
-        sort=_choice(query.get("sort", ""), SORTS, "worst"),
-        page=_number(query.get("page", "")),
-        fleet=_number(query.get("fleet", "")),
+@dataclass(frozen=True, slots=True)
+class ServicesQuery(PageQuery):
+    PATH: ClassVar[str] = "/services"
+
+    find: str = ""  # part of tenant/name
+    state: str = ""
+    sort: str = "worst"
+    page: int = 1
+
+
+def read_fleet_query(query: Mapping[str, str]) -> FleetQuery:
+    return FleetQuery(service=read_text(query, "service"), fleet=read_number(query, "fleet"))
+
+
+def read_services_query(query: Mapping[str, str]) -> ServicesQuery:
+    return ServicesQuery(
+        find=read_text(query, "find").lower(),
+        state=read_choice(query, "state", STATES),
+        sort=read_choice(query, "sort", SORTS, "worst"),
+        page=read_number(query, "page"),
     )
 
 
-def _text(value: str) -> str:
-    value = value.strip()
+def read_text(query: Mapping[str, str], name: str) -> str:
+    """Returns the text without spaces around it; an empty one for what is too long or cannot be printed."""
+    value = query.get(name, "").strip()
     return value if len(value) <= LONGEST_NAME and value.isprintable() else ""
 
 
-def _choice(value: str, known: tuple[str, ...], default: str) -> str:
+def read_choice(query: Mapping[str, str], name: str, known: tuple[str, ...], default: str = "") -> str:
+    value = query.get(name, "")
     return value if value in known else default
 
 
-def _number(value: str) -> int:
+def read_number(query: Mapping[str, str], name: str) -> int:
+    """Returns the number of a page, from 1 on."""
+    value = query.get(name, "")
     return int(value) if value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= LAST_PAGE else 1

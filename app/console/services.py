@@ -8,7 +8,7 @@ from typing import Any
 
 from app.console.boxes import assign_hues
 from app.console.data import ConsoleData
-from app.console.page_request import PageRequest
+from app.console.page_request import ServicesQuery
 from app.control.domain.events import Reason
 
 PAGE_ROWS = 40
@@ -52,7 +52,6 @@ class ServicePage:
     page: int
     pages: int
     counts: Mapping[str, int]
-    served: int  # services whose whole load is planned, and of which a copy answers
 
 
 ORDER = ("unserved", "late", "kept", "quiet")
@@ -78,16 +77,23 @@ def make_rows(data: ConsoleData) -> list[ServiceRow]:
     ]
 
 
-def make_page(found: Sequence[ServiceRow], request: PageRequest) -> ServicePage:
+def make_page(found: Sequence[ServiceRow], query: ServicesQuery) -> ServicePage:
     """Returns the requested page."""
-    counts = {state: sum(row.state == state for row in found) for state in ORDER}
-    wanted = [row for row in found if request.find in row.name.lower() and request.state in ("", row.state)]
-    wanted.sort(key=SORTED[request.sort])
+    wanted = [row for row in found if query.find in row.name.lower() and query.state in ("", row.state)]
+    wanted.sort(key=SORTED[query.sort])
     pages = max(1, -(-len(wanted) // PAGE_ROWS))
-    page = min(request.page, pages)
-    served = sum(row.routed > 0 and row.state != "unserved" for row in found)
+    page = min(query.page, pages)
     shown = tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
-    return ServicePage(shown, len(wanted), page, pages, counts, served)
+    return ServicePage(shown, len(wanted), page, pages, count_states(found))
+
+
+def count_states(rows: Sequence[ServiceRow]) -> dict[str, int]:
+    return {state: sum(row.state == state for row in rows) for state in ORDER}
+
+
+def count_served(rows: Sequence[ServiceRow]) -> int:
+    """Returns how many services have their whole load planned and a copy that answers."""
+    return sum(row.routed > 0 and row.state != "unserved" for row in rows)
 
 
 def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: str) -> ServiceRow:

@@ -8,11 +8,13 @@ from datetime import timedelta
 
 from app.console.data import ConsoleData
 from app.console.fleet import FleetPicture
-from app.console.page_request import DEFAULT
+from app.console.links import node_link, plan_link
+from app.console.page_request import ServicesQuery
 from app.console.services import ServiceRow
 from app.console.wording import age, number
 from app.control.domain.events import Reason, reason_of
 
+PLANS = "/plans"
 NAMED_OBJECTS = 3
 ALARM_BURN_RATE = 6.0  # times as fast as the allowance of a month lasts
 CYCLE_LATE = timedelta(minutes=15)
@@ -42,9 +44,7 @@ def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
         lost = sum(row.unserved for row in short)
         text = f"{_count(len(short), 'service is', 'services are')} not fully served"
         text += f", {number(lost)} requests a second short" if lost else ""
-        yield TroubleLine(
-            "alarm", text, _listed([row.name for row in short]), DEFAULT.url("services", state="unserved")
-        )
+        yield TroubleLine("alarm", text, _listed([row.name for row in short]), ServicesQuery(state="unserved").url())
 
 
 def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
@@ -53,7 +53,7 @@ def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
         late.sort(key=lambda row: -(row.burn or 0.0))
         burning = [row for row in late if (row.burn or 0.0) >= ALARM_BURN_RATE]
         text = f"{_count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
-        link = DEFAULT.url("services", state="late")
+        link = ServicesQuery(state="late").url()
         yield TroubleLine("alarm" if burning else "warning", text, _listed([row.name for row in late]), link)
 
 
@@ -66,42 +66,43 @@ def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
         severity = "warning" if never == len(fleet.silent) else "alarm"
         text = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
         named = [f"{name} ({duration})" for name, duration in fleet.silent]
-        yield TroubleLine(severity, text, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
+        yield TroubleLine(severity, text, _listed(named), node_link(fleet.silent[0][0]))
     if fleet.reclaimed:
         named = [f"{name} ({when})" for name, when in fleet.reclaimed]
         text = f"{_count(len(fleet.reclaimed), 'node is', 'nodes are')} to be reclaimed"
-        yield TroubleLine("warning", text, _listed(named), DEFAULT.url("node", node=fleet.reclaimed[0][0]))
+        yield TroubleLine("warning", text, _listed(named), node_link(fleet.reclaimed[0][0]))
     if fleet.ailing:
         named = [f"{node}/{index} ({why.replace('_', ' ')})" for node, index, why in fleet.ailing]
         text = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} unhealthy"
-        yield TroubleLine("alarm", text, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
+        yield TroubleLine("alarm", text, _listed(named), node_link(fleet.ailing[0][0]))
 
 
 def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
     if data.tenant:
         return
     if data.leader is None:
-        yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", "#plan")
+        yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", PLANS)
     elif not data.leader.held:
         silent = age((data.at - data.leader.renewed_at).total_seconds())
-        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {data.leader.holder}", "#plan")
+        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {data.leader.holder}", PLANS)
     reason = reason_of(data.cycle["reason"]) if data.cycle else None
     if reason in FAILED and reason is not None:
-        yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
+        yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, PLANS)
     elif data.cycle and data.at - data.cycle["at"] > CYCLE_LATE:
         late = age((data.at - data.cycle["at"]).total_seconds())
-        yield TroubleLine("warning", f"the last cycle was {late} ago", "", "#plan")
+        yield TroubleLine("warning", f"the last cycle was {late} ago", "", PLANS)
     state = data.plan["state"] if data.plan else ""
     if data.plan and state in ("stopped", "paused"):
         text = f"the rollout of plan {data.plan['generation']} is {state}"
-        yield TroubleLine("warning", text, str(data.plan.get("message") or ""), "#plan")
+        message = str(data.plan.get("message") or "")
+        yield TroubleLine("warning", text, message, plan_link(data.plan["generation"]))
     if data.waiting:
         text = f"plan {data.waiting} waits for approval"
-        yield TroubleLine("warning", text, f"gpuwright plan approve {data.waiting}", "#plan")
+        yield TroubleLine("warning", text, f"gpuwright plan approve {data.waiting}", plan_link(data.waiting))
     lost = len(data.body.get("unplaced", ()))
     if lost:
         names = _listed([line["job"] for line in data.body["unplaced"]])
-        yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
+        yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "/jobs")
 
 
 def _count(count: int, singular: str, many: str) -> str:

@@ -46,8 +46,12 @@ def ahead(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Returns the time of day in UTC."""
+    """Returns the time of day."""
     return moment.strftime("%H:%M:%S")
+
+
+def day_and_clock(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def words(reason: str) -> str:

@@ -1,27 +1,35 @@
-"""The only cookie: the session of the console. Only pages read it, never the API."""
+"""The cookies of the console: its session and the time zone. Only pages read them, never the API."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 Scope = Mapping[str, Any]
 
 NAME = "gpuwright"
+ZONE = "gpuwright-zone"
+ZONE_FORM = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
+ZONE_SECONDS = 366 * 86400
 LONGEST = 200
 ATTRIBUTES = "Path=/; HttpOnly; SameSite=Strict"
 
 
 def session_of(scope: Scope) -> str | None:
     """Returns the session that the browser sends; over TLS only one that no other host and no plain HTTP can set."""
-    wanted = _name(scope)
-    for name, value in scope["headers"]:
-        if name == b"cookie":
-            for part in value.decode("latin-1").split(";"):
-                key, _, text = part.strip().partition("=")
-                if key == wanted and 0 < len(text) <= LONGEST:
-                    return str(text)
-    return None
+    return _find(scope, _name(scope))
+
+
+def zone_of(scope: Scope) -> str:
+    """Returns the name of the time zone that the browser's user has chosen; empty if there is none."""
+    text = _find(scope, ZONE) or ""
+    return text if ZONE_FORM.fullmatch(text) else ""
+
+
+def keep_zone(scope: Scope, zone: str) -> str:
+    """Returns the Set-Cookie of a time zone."""
+    return f"{ZONE}={zone}; Max-Age={ZONE_SECONDS}; {ATTRIBUTES}{'; Secure' if is_secure(scope) else ''}"
 
 
 def keep(scope: Scope, session: str, seconds: int) -> str:
@@ -46,3 +54,13 @@ def is_secure(scope: Scope) -> bool:
 
 def _name(scope: Scope) -> str:
     return f"__Host-{NAME}" if is_secure(scope) else NAME
+
+
+def _find(scope: Scope, wanted: str) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            for part in value.decode("latin-1").split(";"):
+                key, _, text = part.strip().partition("=")
+                if key == wanted and 0 < len(text) <= LONGEST:
+                    return str(text)
+    return None

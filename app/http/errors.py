@@ -59,11 +59,12 @@ def install(app: FastAPI) -> None:
         DBAPIError,
         psycopg.Error,
     ):
-        app.add_exception_handler(kind, _answer)
-    app.add_exception_handler(Exception, _answer)
+        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(Exception, answer)
 
 
-async def _answer(request: Request, error: Exception) -> Response:
+async def answer(request: Request, error: Exception) -> Response:
+    """Answers an exception of a route with its problem."""
     problem = problem_of(error)
     if problem.status == 405:
         problem.headers["Allow"] = ", ".join(_allowed(request))

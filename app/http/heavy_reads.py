@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from app.access import Principal
-from app.http import logs
+from app.http import cookies, logs
 from app.http.bodies import Receive
 from app.http.errors import unavailable
 from app.http.gate import ASGIApp
@@ -241,5 +241,6 @@ def _is_heavy(scope: Scope) -> bool:
 def _order(number: int, scope: Scope) -> ReadOrder:
     passed_on = {name: scope[name] for name in PASSED_ON if name in scope}
     headers = [(name, value) for name, value in scope["headers"] if name in HEADERS]
+    headers += [(b"cookie", f"{cookies.ZONE}={zone}".encode())] if (zone := cookies.zone_of(scope)) else []
     state = scope["state"]
     return ReadOrder(number, passed_on | {"headers": headers}, state["principal"], state["request_id"])

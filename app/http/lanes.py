@@ -53,8 +53,6 @@ _BY_PATH = {
     "/readyz": PROBE,
     "/openapi.json": PROBE,
     "/favicon.ico": PROBE,
-    "/": CONSOLE,
-    "/sign-out": CONSOLE,
     "/sign-in": SIGN_IN,
 }
 
@@ -65,15 +63,7 @@ _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/"
 def lane_of(method: str, path: str) -> RequestLane:
     """Returns the lane of a request."""
     if path.startswith("/api/v1/nodes/"):
-        if path.endswith("/report"):
-            return REPORT
-        if path.endswith("/assignment"):
-            return ASSIGNMENT
-        if path.endswith("/profiling"):
-            return PROFILING
-        if path.endswith("/logs") and method == "POST":
-            return PRINTED
-        return GENERAL
+        return _lane_of_node(method, path)
     if path.startswith("/api/v1/gateways/") and path.endswith("/counts"):
         return COUNTS
     if path.startswith("/api/v1/logs/"):
@@ -85,6 +75,20 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
+    if not path.startswith("/api"):
+        return CONSOLE  # also what does not exist: people get a page that says so
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY
+    return GENERAL
+
+
+def _lane_of_node(method: str, path: str) -> RequestLane:
+    if path.endswith("/report"):
+        return REPORT
+    if path.endswith("/assignment"):
+        return ASSIGNMENT
+    if path.endswith("/profiling"):
+        return PROFILING
+    if path.endswith("/logs") and method == "POST":
+        return PRINTED
     return GENERAL

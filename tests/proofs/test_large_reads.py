@@ -12,8 +12,7 @@ import pytest
 from app.access import Principal, Scope
 from app.api import overview, plan_wire
 from app.api.recent import Recent
-from app.console.data import read_data
-from app.console.page_request import PageRequest
+from app.console.data import read_fleet
 from app.control.tell.window_cache import WindowCache
 from app.store.database import lease
 from app.store.database.database import Database
@@ -102,7 +101,7 @@ def test_case_20_a_tenants_page_reads_its_own_part_of_the_loads(database: Databa
     who = Principal("viewer", Scope.VIEWER, tenant="t7")
     with rows_read(database) as found:
         counted = WindowCache().read(database, who.tenant)
-        data = database.read(lambda connection: read_data(connection, who, PageRequest(), counted))
+        data = database.read(lambda connection: read_fleet(connection, who.tenant, counted))
     assert len(data.services) == len(data.nodes) == SERVICES_EACH
     assert data.services[0]["attained"] is not None
     assert found.total < 4 * OWN, found.rows

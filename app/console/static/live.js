@@ -31,7 +31,7 @@ async function refresh() {
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (busy()) return;
     const restore = focused();
-    for (const part of ["main", "header time"]) document.querySelector(part).replaceWith(next.querySelector(part));
+    for (const part of ["main", "#at"]) document.querySelector(part).replaceWith(next.querySelector(part));
     restore();
     document.title = next.title;
     stale.textContent = "";

@@ -17,6 +17,10 @@ from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+PAGES = (
+    "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/plans", "/money", "/events", "/audit",
+    "/jobs", "/what-if",
+)  # fmt: skip
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 
 
@@ -58,16 +62,17 @@ def test_nobody_is_shut_out_in_either_light_by_eye_by_ear_or_by_hand(
     browser: Browser, server: RunningServer, cookie: str, light: str
 ) -> None:
     with opened(browser, server, cookie, color_scheme=light) as page:
-        for path in ("/", "/?node=node-0&service=shop/a", "/sign-in"):
+        for path in (*PAGES, "/sign-in"):
             page.goto(path)
             assert violations(page) == [], path
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, server: RunningServer, cookie: str) -> None:
     with opened(browser, server, cookie, **PHONE) as page:
-        page.goto("/?node=node-0&service=shop/a")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert violations(page) == []
+        for path in PAGES:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+            assert violations(page) == [], path
 
 
 def test_without_scripts_everything_is_there_and_works(browser: Browser, server: RunningServer) -> None:
@@ -77,8 +82,10 @@ def test_without_scripts_everything_is_there_and_works(browser: Browser, server:
         page.get_by_label("Token").fill(server.admin_token)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"{server.url}/")
+        page.get_by_role("link", name="Services").click()
         page.get_by_role("link", name="shop/a").first.click()
-        page.get_by_text("is coloured").wait_for()
+        page.get_by_role("heading", name="shop/a").wait_for()
+        page.get_by_role("link", name="Services").first.click()
         page.get_by_label("Tenant or name").fill("lab")
         page.get_by_role("button", name="Show").click()
         page.get_by_role("row", name="lab/x").wait_for()
@@ -90,16 +97,16 @@ def test_a_link_opens_the_page_by_itself(browser: Browser, server: RunningServer
     with opened(browser, server) as page:
         page.goto(f"/sign-in?link={link(server, server.admin_token)}")
         page.wait_for_url(f"{server.url}/")
-        page.get_by_role("heading", name="Services").wait_for()
+        page.get_by_role("heading", name="GPUs", exact=True).wait_for()
 
 
-def test_by_keyboard_the_first_stop_leads_past_the_fleet(browser: Browser, server: RunningServer, cookie: str) -> None:
+def test_by_keyboard_the_first_stop_leads_to_the_content(browser: Browser, server: RunningServer, cookie: str) -> None:
     with opened(browser, server, cookie) as page:
         page.goto("/")
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to services"
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
         page.keyboard.press("Enter")
-        page.wait_for_url("**/#services")
+        page.wait_for_url("**/#content")
 
 
 def test_a_node_is_read_aloud_in_words(browser: Browser, server: RunningServer, cookie: str) -> None:
@@ -121,11 +128,11 @@ def test_it_stays_live_while_it_is_watched_and_leaves_who_is_at_work_alone(
             "INSERT INTO event (at, last_at, reason, kind, name, message, fingerprint) "
             "VALUES (moment(), moment(), 'operator', 'Plan', 'p1', 'somebody was here', 'live')"
         )
-        page.get_by_label("Tenant or name").focus()
+        page.get_by_label("Times in").focus()
         page.clock.run_for(16_000)
         assert page.get_by_text("somebody was here").count() == 0
         page.get_by_text("Paused while you type or select").wait_for()
-        page.get_by_label("Tenant or name").blur()
+        page.get_by_label("Times in").blur()
         page.clock.run_for(16_000)
         page.get_by_text("somebody was here").wait_for()
         connection.execute("DELETE FROM event WHERE fingerprint = 'live'")
@@ -140,14 +147,14 @@ def test_a_link_that_has_the_focus_keeps_it_while_the_page_goes_on(
     ):
         page.clock.install()
         page.goto("/")
-        page.get_by_role("link", name="shop/a").first.focus()
+        page.get_by_role("link", name="node-0").first.focus()
         connection.execute(
             "INSERT INTO event (at, last_at, reason, kind, name, message, fingerprint) "
             "VALUES (moment(), moment(), 'operator', 'Plan', 'p1', 'somebody was there', 'focus')"
         )
         page.clock.run_for(16_000)
         page.get_by_text("somebody was there").wait_for()
-        assert page.evaluate("document.activeElement.textContent") == "shop/a"
+        assert page.evaluate("document.activeElement.getAttribute('href')") == "/nodes/node-0"
         connection.execute("DELETE FROM event WHERE fingerprint = 'focus'")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import psycopg
 import pytest
 
@@ -30,14 +32,14 @@ def test_who_has_no_session_is_sent_to_the_door(server: RunningServer) -> None:
 
 
 def test_a_link_into_the_console_survives_signing_in_and_leads_nowhere_else(server: RunningServer) -> None:
-    asked = "/?service=shop/a"
-    sent = visit(server, "", asked)
-    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?service=shop/a")
-    form = visit(server, "", sent.headers["location"]).text
-    assert '<form method="post" action="/sign-in?service=shop/a">' in form
-    assert sign_in(server, server.admin_token, query="?service=shop/a").headers["location"] == asked
-    for away in ("?to=//evil.example", "?service=a%0d%0aX:y", "?//evil.example"):
-        assert sign_in(server, server.admin_token, query=away).headers["location"] == "/"
+    for asked in ("/?service=shop/a", "/services/shop/a", "/plans?state=done&page=2", "/nowhere"):
+        sent = visit(server, "", asked)
+        door = sent.headers["location"]
+        assert (sent.status, door) == (303, f"/sign-in?to={quote(asked, safe='/')}")
+        assert f'<form method="post" action="{door}">' in visit(server, "", door).text
+        assert sign_in(server, server.admin_token, query=door.removeprefix("/sign-in")).headers["location"] == asked
+    for away in ("//evil.example", "/%5Cevil.example", "https://evil.example", "/a%0d%0aX:y", "evil", "/sign-in", ""):
+        assert sign_in(server, server.admin_token, query=f"?to={away}").headers["location"] == "/"
 
 
 def test_a_session_that_has_ended_is_reported_at_the_sign_in(server: RunningServer) -> None:

@@ -12,11 +12,14 @@ from app.console.boxes import HUES, assign_hues, draw
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
+from app.console.fleet_page import fleet_values
+from app.console.frame import PageFrame
 from app.console.money import Money, summarize_money
-from app.console.page_request import PageRequest, read_page_request
-from app.console.services import make_page, make_rows
+from app.console.node_page import describe_node
+from app.console.page_request import FleetQuery, ServicesQuery, read_fleet_query, read_services_query
+from app.console.rendering import render
+from app.console.services import ServiceRow, count_served, make_page, make_rows
 from app.console.trouble import find_troubles
-from app.console.view import page
 from app.console.wording import THIN, age, money, number, percent
 from app.control.tell.token_shares import TokenShares
 from app.store.database.lease import Lease
@@ -24,9 +27,12 @@ from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
-NOW = PageRequest()
+NOW = FleetQuery()
+TABLE = ServicesQuery()
+FRAME = PageFrame(AT)
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
+NO_SHARES = TokenShares()
 
 
 def node(name: str, gpus: int = 4, silent_seconds: float = 3.0, ailing: tuple[int, ...] = ()) -> MapNode:
@@ -55,6 +61,20 @@ def seen(services: list[dict[str, Any]], nodes: list[MapNode], **body: Any) -> C
     return ConsoleData(
         at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=body, leader=LEADER
     )  # fmt: skip
+
+
+def page(data: ConsoleData, booked: Money, query: FleetQuery) -> str:
+    return render("fleet_page.html", frame=FRAME, **fleet_values(data, booked, query))
+
+
+def table(data: ConsoleData, query: ServicesQuery = TABLE) -> str:
+    rows = make_rows(data)
+    values: dict[str, Any] = {"services": make_page(rows, query), "total": len(rows), "money": Money()}
+    return render("services.html", frame=FRAME, query=query, **values)
+
+
+def service_page(row: ServiceRow, shares: TokenShares = NO_SHARES) -> str:
+    return render("service.html", frame=FRAME, service=row, shares=shares, instances=[], more=0)
 
 
 def said(whole: ConsoleData) -> list[tuple[str, str]]:
@@ -96,7 +116,8 @@ def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silen
         ("n-3", f"80{THIN}s ago"), ("n-4", f"in 20{THIN}s"), ("n-2", f"in 50{THIN}s")
     )  # fmt: skip
     assert said(whole) == [("alarm", "1 node is silent"), ("warning", "3 nodes are to be reclaimed")]
-    assert f"to be reclaimed in 50{THIN}s" in page(whole, Money(), replace(NOW, node="n-2"))
+    chosen = describe_node(replace(whole, nodes=[node for node in nodes if node.name == "n-2"]), {})
+    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen)
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
@@ -134,24 +155,23 @@ def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
 
 def test_an_slo_of_tokens_is_shown_with_both_promises_and_in_full_with_the_share_that_kept_each() -> None:
     services = [service("shop/chat", sloMs=2000.0, tpotMs=60.0, percentile=95.0), service("shop/a", tpotMs=None)]
-    whole = replace(seen(services, []), shares=TokenShares(0.9625, 0.981))
-    html = page(whole, Money(), replace(NOW, service="shop/chat")).replace(THIN, " ")
+    data = seen(services, [])
+    html = table(data).replace(THIN, " ")
     assert "95 % in 2 000 ms, 60 ms a token</td>" in html
     assert "98 % in 80 ms</td>" in html
-    assert "SLO 95 % within 2 000 ms, 60 ms a token · planned" in html
-    assert "96.25 % of first tokens came within 2 000 ms, and 98.10 % of answers kept 60 ms a token" in html
-    assert "of first tokens" not in page(whole, Money(), replace(NOW, service="shop/a"))
+    chat, other = (service_page(row, TokenShares(0.9625, 0.981)).replace(THIN, " ") for row in make_rows(data))
+    assert "SLO 95 % within 2 000 ms, 60 ms a token · planned" in chat
+    assert "96.25 % of first tokens came within 2 000 ms, and 98.10 % of answers kept 60 ms a token" in chat
+    assert "of first tokens" not in other
 
 
 def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:
     services = [service(f"shop/s{n:03}") for n in range(100)]
     services += [service("shop/late", attained=0.5), service("shop/quiet", attained=None, ratePerSecond=None)]
-    found = make_page(make_rows(seen(services, [])), NOW)
+    found = make_page(make_rows(seen(services, [])), TABLE)
     assert (found.rows[0].name, found.found, found.pages, len(found.rows)) == ("shop/late", 102, 3, 40)
-    assert (
-        make_page(make_rows(seen(services, [])), read_page_request({"page": "99", "sort": "name"})).rows[-1].name
-        == "shop/s099"
-    )
+    last = read_services_query({"page": "99", "sort": "name"})
+    assert make_page(make_rows(seen(services, [])), last).rows[-1].name == "shop/s099"
 
 
 def test_a_service_whose_rules_the_fleet_cannot_keep_now_says_so() -> None:
@@ -160,7 +180,7 @@ def test_a_service_whose_rules_the_fleet_cannot_keep_now_says_so() -> None:
     held += [{"service": "shop/b", "reason": "cordoned", "message": "elsewhere"}]
     whole = seen([service("shop/a"), service("shop/b")], [node("n1")], heldBack=held)
     assert {row.name: row.short for row in make_rows(whole)} == {"shop/a": why, "shop/b": ""}
-    assert why in page(whole, Money(), read_page_request({"service": "shop/a"}))
+    assert why in service_page(make_rows(whole)[0])
 
 
 def test_the_same_that_befell_many_is_one_line() -> None:
@@ -218,33 +238,34 @@ def large(nodes: int, gpus: int) -> ConsoleData:
 def test_a_page_is_small_however_large_the_fleet() -> None:
     for nodes, gpus in ((125, 8), (1000, 1), (1250, 8), (10_000, 1), (2, 5000)):
         whole = large(nodes, min(gpus, 64))
-        drawn = page(
-            whole,
-            Money(),
-            read_page_request({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}),
-        )
-        assert len(drawn.encode()) <= MOST_BYTES, (nodes, gpus, len(drawn))
+        chosen = read_fleet_query({"service": "tenant-01/service-with-a-long-name-0001"})
+        one_node = describe_node(replace(whole, nodes=whole.nodes[:1]), {})
+        for name, drawn in (
+            ("fleet", page(whole, Money(), chosen)),
+            ("services", table(whole)),
+            ("node", render("node.html", frame=FRAME, node=one_node)),
+        ):
+            assert len(drawn.encode()) <= MOST_BYTES, (name, nodes, gpus, len(drawn))
 
 
 def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
     services = [service("shop/a"), service("shop/b", routed=0, attained=None), service("shop/c", unservedPerSecond=4.0)]
-    found = make_page(make_rows(seen(services, [node("n-1")])), NOW)
-    assert found.served == 1
-    assert {row.name: row.status for row in found.rows}["shop/b"] == "no copy answers yet"
+    rows = make_rows(seen(services, [node("n-1")]))
+    assert count_served(rows) == 1
+    assert {row.name: row.status for row in rows}["shop/b"] == "no copy answers yet"
 
 
-def test_no_two_services_share_a_colour_while_one_is_left() -> None:
-    names = [f"shop/s{number}" for number in range(HUES)]
-    assert len(set(assign_hues(names).values())) == HUES
-    few = assign_hues(names[:3])
-    assert {name: assign_hues(reversed(names[:3]))[name] for name in few} == few
-    assert len(assign_hues([*names, "shop/more"])) == HUES + 1
+def test_colours_are_given_out_in_order_and_shared_only_when_none_is_left() -> None:
+    names = [f"shop/s{number:02}" for number in range(HUES)]
+    assert list(assign_hues(reversed(names)).values()) == [f"c{number}" for number in range(HUES)]
+    more = assign_hues([*names, "shop/t"])
+    assert {name: more[name] for name in names} == assign_hues(names)
+    assert more["shop/t"] in more.values()
 
 
-def test_an_unknown_name_is_reported_without_being_repeated() -> None:
+def test_an_unknown_service_to_colour_is_reported_without_being_repeated() -> None:
     whole = seen([service("shop/a")], [node("n-1")])
-    for query, what in (({"service": "lab/secret"}, "service"), ({"node": "hidden"}, "node")):
-        text = page(whole, Money(), read_page_request(query))
-        assert f"There is no {what} of the name in this address" in text
-        assert "secret</" not in text and "hidden</" not in text
-    assert "There is no" not in page(whole, Money(), read_page_request({"service": "shop/a", "node": "n-1"}))
+    text = page(whole, Money(), read_fleet_query({"service": "lab/secret"}))
+    assert "There is no service of the name in this address" in text
+    assert "secret</" not in text
+    assert "There is no" not in page(whole, Money(), read_fleet_query({"service": "shop/a"}))

@@ -16,6 +16,7 @@ from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+PAGES = ("/", "/services", "/plans", "/money", "/events", "/jobs")
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +44,12 @@ def test_what_is_unserved_is_said_first_with_the_service_that_is_short(server: R
 def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cost(
     server: RunningServer, viewer: str
 ) -> None:
-    page = visit(server, viewer).text
+    page = visit(server, viewer, "/plans").text
     plan = server.request("GET", "/api/v1/plans/current").json
     assert f"plan {plan['generation']}, {plan['state']}" in words(page)
     assert plan["unserved"][0]["reason"] in words(page)
-    assert "4 of 4 GPUs in use" in words(page)
+    assert "4 of 4 GPUs in use" in words(visit(server, viewer).text)
+    page = visit(server, viewer, "/services").text
     for one in server.request("GET", "/api/v1/overview").json["services"]:
         row = page[page.index(f">{one['service']}</a></th>") :]
         assert f'<td class="n">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
@@ -76,52 +78,66 @@ def test_a_silent_node_and_a_failed_gpu_are_said_in_words(planned: Planned, serv
     assert "silent" not in visit(server, viewer).text
 
 
-def test_a_node_and_a_service_are_shown_in_full_when_asked_for(server: RunningServer, viewer: str) -> None:
-    page = words(visit(server, viewer, "/?node=node-0&service=shop/a").text)
-    assert "Node node-0" in page
-    assert "only shop/a is coloured" in page
+def test_a_node_and_a_service_have_pages_of_their_own(server: RunningServer, viewer: str) -> None:
+    assert "Node node-0" in words(visit(server, viewer, "/nodes/node-0").text)
+    assert "only shop/a is coloured" in words(visit(server, viewer, "/?service=shop/a").text)
     placed = next(
         one for one in server.request("GET", "/api/v1/plans/current").json["instances"] if one["service"] == "shop/a"
     )
-    assert f"{placed['node']}/{placed['gpu']}" in page
+    assert f"{placed['node']}/{placed['gpu']}" in words(visit(server, viewer, "/services/shop/a").text)
 
 
 def test_services_are_found_by_name_state_and_order(server: RunningServer, viewer: str) -> None:
     def listed(query: str) -> list[str]:
-        return re.findall(r'<tr class="\w+"><th scope="row"><a [^>]+>([^<]+)</a>', visit(server, viewer, query).text)
+        page = visit(server, viewer, f"/services{query}").text
+        return re.findall(r'<tr class="\w+"><th scope="row"><a [^>]+>([^<]+)</a>', page)
 
-    assert set(listed("/")) == {"shop/a", "shop/b", "shop/c", "lab/x"}
-    assert listed("/")[0] == "lab/x"
-    assert listed("/?find=SHOP&sort=name") == ["shop/a", "shop/b", "shop/c"]
-    assert listed("/?state=unserved") == ["lab/x"]
-    assert listed("/?find=none") == []
+    assert set(listed("")) == {"shop/a", "shop/b", "shop/c", "lab/x"}
+    assert listed("")[0] == "lab/x"
+    assert listed("?find=SHOP&sort=name") == ["shop/a", "shop/b", "shop/c"]
+    assert listed("?state=unserved") == ["lab/x"]
+    assert listed("?find=none") == []
 
 
 def test_nonsense_in_the_address_is_as_if_it_were_not_there(server: RunningServer, viewer: str) -> None:
-    for query in ("page=-1", "page=99999999999999999999", "fleet=x", "sort=drop", "state=%00x", "node=" + "n" * 500):
-        assert visit(server, viewer, f"/?{query}").status in (200, 400), query
-    assert visit(server, viewer, "/?page=2").status == 200
+    for query in ("page=-1", "page=99999999999999999999", "fleet=x", "sort=drop", "state=%00x", "find=" + "n" * 500):
+        for path in PAGES:
+            assert visit(server, viewer, f"{path}?{query}").status in (200, 400), query
+    assert visit(server, viewer, "/services?page=2").status == 200
+
+
+def test_what_does_not_exist_is_a_page_that_says_so(server: RunningServer, viewer: str) -> None:
+    for path in ("/nowhere", "/services/shop/nosuch", "/services/shop", "/nodes/nosuch", "/plans/999999", "/plans/x"):
+        reply = visit(server, viewer, path)
+        assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+        assert "Not found There is no " in words(reply.text)
+        assert '<nav aria-label="Pages">' in reply.text
+        assert visit(server, "", path).headers["location"] == f"/sign-in?to={path}"
+    assert visit(server, viewer, "/api/v1/nowhere").headers["content-type"] == "application/problem+json"
 
 
 def test_a_tenants_viewer_sees_its_own_and_nothing_by_which_another_could_be_named(server: RunningServer) -> None:
     cookie = session(server, server.token("viewer", tenant="shop"))
-    whole = visit(server, session(server, server.token("viewer"))).text
+    whole = visit(server, session(server, server.token("viewer")), "/services").text
     assert "lab/x" in whole
     nodes = {one["node"] for one in server.request("GET", "/api/v1/plans/current").json["instances"]}
-    for path in ("/", "/?service=lab/x", "/?find=lab", "/?sort=cost", *(f"/?node={node}" for node in nodes)):
+    asked = ("/?service=lab/x", "/services?find=lab", "/services?sort=cost", *(f"/nodes/{node}" for node in nodes))
+    for path in (*PAGES, *asked):
         reply = visit(server, cookie, path)
-        assert reply.status == 200
+        assert reply.status in (200, 404), path
         assert not re.search(r"\blab\b", words(reply.text)), path
         assert ("lab/x" in reply.text) is ("lab/x" in path)  # the address itself comes back, and nothing else
         for of_fleet in ("Leader", "Nodes that could be given back", "Nodes reporting", "Above the cheapest"):
             assert of_fleet not in reply.text
+    assert visit(server, cookie, "/services/lab/x").status == 404
     page = words(visit(server, cookie).text)
     assert "tenant shop" in page
     assert "Services served 0 of 3" in page  # planned, and no copy answers here
 
 
 def test_a_tenants_operator_has_a_session_of_the_tenant(server: RunningServer) -> None:
-    assert "lab/x" not in visit(server, session(server, server.token("operator", tenant="shop"))).text
+    cookie = session(server, server.token("operator", tenant="shop"))
+    assert "lab/x" not in visit(server, cookie, "/services").text
 
 
 def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: RunningServer, viewer: str) -> None:
@@ -136,10 +152,9 @@ def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: Runn
             "'index', 0, 'health', 'failed', 'reason', CAST(%s AS text)))) WHERE node = 'node-0'",
             [HOSTILE],
         )
-        pages = [
-            visit(server, viewer, path).text
-            for path in ("/", "/?node=node-0", *(f"/?{name}={quote(HOSTILE)}" for name in ("find", "service", "node")))
-        ]
+        hostile = quote(HOSTILE)
+        asked = (f"/services?find={hostile}", f"/?service={hostile}", f"/nodes/{hostile}", f"/{hostile}")
+        pages = [visit(server, viewer, path).text for path in ("/", "/nodes/node-0", "/events", *asked)]
         connection.execute("UPDATE node_detail SET detail = detail - 'gpus' WHERE node = 'node-0'")
         connection.execute("DELETE FROM event WHERE fingerprint = 'x'")
     for page in pages:
@@ -150,7 +165,7 @@ def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: Runn
 
 
 def test_what_goes_wrong_is_said_on_a_page(server: RunningServer, viewer: str) -> None:
-    reply = visit(server, viewer, "/?find=%00")
+    reply = visit(server, viewer, "/services?find=%00")
     assert reply.status == 400
     assert reply.headers["content-type"].startswith("text/html")
     assert reply.headers["content-security-policy"]

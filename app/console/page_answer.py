@@ -1,0 +1,54 @@
+"""Answers with a page: the frame around its content, the security policy, compression."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime
+
+from fastapi import Request, Response
+
+from app.access import AccessVerb, Noun, Principal, Reach, require
+from app.console.frame import PageFrame, known_zone
+from app.console.rendering import render
+from app.http import cookies
+from app.http.answers import PAGE_HEADERS
+
+SMALL = 1400  # bytes: a single packet, which compression makes no faster
+
+
+def shown_tenant(who: Principal) -> str:
+    """Returns the tenant whose part of the pages the caller sees; empty where it sees everything."""
+    return who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
+
+
+def frame_of(request: Request, who: Principal, at: datetime) -> PageFrame:
+    """Returns the frame of the page that is asked for."""
+    path, query = request.url.path, request.url.query
+    zone = known_zone(cookies.zone_of(request.scope) or "UTC")
+    return PageFrame(at, shown_tenant(who), zone, path, f"{path}{'?' if query else ''}{query}")
+
+
+def show(
+    request: Request, who: Principal, template: str, at: datetime, *, status: int = 200, cookie: str = "",
+    **values: object,
+) -> Response:  # fmt: skip
+    """Answers with a page that extends `layout.html`; `at` is the moment of its data."""
+    return html_answer(request, render(template, frame=frame_of(request, who, at), **values), status, cookie)
+
+
+def html_answer(request: Request, html: str, status: int = 200, cookie: str = "") -> Response:
+    """Returns HTML under the policy of every page. It holds no secret, so compression leaks nothing."""
+    content = html.encode()
+    headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
+    if cookie:
+        headers["Set-Cookie"] = cookie
+    if len(content) > SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        content = gzip.compress(content, 3)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, status, headers, "text/html; charset=utf-8")
+
+
+def to_page(path: str, cookie: str = "") -> Response:
+    """Leads the browser to another page."""
+    headers = {**PAGE_HEADERS, "Location": path} | ({"Set-Cookie": cookie} if cookie else {})
+    return Response(status_code=303, headers=headers)
