@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-PLANNER = "not the policy's planner: joint chooses everything together, hetsev and mudi follow published systems"
-COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
+PLANNER = "not the policy's planner: joint chooses everything together, hetsev, mudi and inss follow published systems"
+COMPARED = (
+    "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
+    " gpulet, gslice and igniter share GPUs"
+)
 
 
 def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = False) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
+from solvers.planners.names import GPULET, GSLICE, HETSEV, HPA, HPA_CHEAPEST, IGNITER, INSS, MUDI, UnknownPlanner
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
@@ -105,6 +105,12 @@ def _mudi() -> PlanDrafter:
     return plan
 
 
+def _inss() -> PlanDrafter:
+    from solvers.inss.fleet import plan
+
+    return plan
+
+
 def _hpa() -> PlanDrafter:
     from solvers.baselines.hpa import plan_random
 
@@ -117,11 +123,33 @@ def _hpa_cheapest() -> PlanDrafter:
     return plan_cheapest
 
 
+def _gpulet() -> PlanDrafter:
+    from solvers.baselines.sharing import plan_gpulet
+
+    return plan_gpulet
+
+
+def _gslice() -> PlanDrafter:
+    from solvers.baselines.sharing import plan_gslice
+
+    return plan_gslice
+
+
+def _igniter() -> PlanDrafter:
+    from solvers.baselines.sharing import plan_igniter
+
+    return plan_igniter
+
+
 DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
     HETSEV: _hetsev,
     MUDI: _mudi,
+    INSS: _inss,
     HPA: _hpa,
     HPA_CHEAPEST: _hpa_cheapest,
+    GPULET: _gpulet,
+    GSLICE: _gslice,
+    IGNITER: _igniter,
 }
 
 

@@ -5,10 +5,25 @@ from __future__ import annotations
 JOINT = "joint"
 HETSEV = "hetsev"
 MUDI = "mudi"
-PLANNERS = (JOINT, HETSEV, MUDI)
+INSS = "inss"
+PLANNERS = (
+    JOINT,
+    HETSEV,
+    MUDI,
+    INSS,
+)
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
-BASELINES = (HPA, HPA_CHEAPEST)  # what planners are compared with; a policy cannot name them
+GPULET = "gpulet"
+GSLICE = "gslice"
+IGNITER = "igniter"
+BASELINES = (  # what planners are compared with; a policy cannot name them
+    HPA,
+    HPA_CHEAPEST,
+    GPULET,
+    GSLICE,
+    IGNITER,
+)
 
 
 class UnknownPlanner(ValueError):

@@ -133,6 +133,10 @@ class FleetRooms:
         """Returns whether nothing runs on some GPU of the fleet."""
         return bool((self._clients == 0).any())
 
+    def can_hold(self, place: Place, shape: FleetShape, service: Service) -> bool:
+        """Returns whether this GPU has room for an instance."""
+        return bool(self._tenant_room(shape, service)) and bool(self._able(shape, service)[self._at[place]])
+
     def put_on(self, place: Place, shape: FleetShape, service: Service) -> None:
         """Places an instance on this GPU, which has room for it."""
         self._take(self._at[place], shape, service)

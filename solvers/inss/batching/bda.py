@@ -45,27 +45,6 @@ def bda(problem: BatchingProblem) -> Decided:
     return decided
 
 
-def printed_listing(problem: BatchingProblem) -> Decided:
-    """Follows Algorithm 1 as published, as a baseline: it stops at a too slow batch and sets its flag on failure."""
-    decided = _start(problem)
-    for model in problem.models:
-        decided.found[model.name] = False
-        low, high = 1, len(model.options)
-        while low <= high:
-            middle = (low + high) // 2
-            if _is_too_large(problem, model, middle, decided.batches):
-                high = middle - 1
-                decided.found[model.name] = True  # line 7
-            elif _is_too_slow(model, middle):
-                break  # line 10
-            else:
-                decided.batches[model.name] = middle
-                low = middle + 1
-        if not decided.found[model.name]:
-            break
-    return decided
-
-
 def _start(problem: BatchingProblem) -> Decided:
     return Decided({model.name: model.batch for model in problem.models}, {})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from solvers.inss.throughput import subsets
 from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
 
@@ -23,7 +25,7 @@ def upper_bound(problem: ThroughputProblem) -> float:
             ]
             if worths:
                 choices.append((step, max(worths)))
-        after = list(best)
+        after = [worth - (problem.penalty or 0.0) for worth in best]  # left out
         for step, worth in choices:
             for percent in range(step, pool + 1):
                 after[percent] = max(after[percent], best[percent - step] + worth)
@@ -32,6 +34,6 @@ def upper_bound(problem: ThroughputProblem) -> float:
 
 
 def _alone(problem: ThroughputProblem, kind: ThroughputGpuType, model: ThroughputModel, step: int) -> float | None:
-    narrowed = ThroughputProblem((model,), (kind,), {kind.name: 1}, (step,), problem.is_normalised)
+    narrowed = replace(problem, models=(model,), gpu_types=(kind,), gpus={kind.name: 1}, sm_steps=(step,))
     filling = subsets.best(narrowed, kind, (model,))
     return None if filling is None else filling.worth

@@ -11,7 +11,10 @@ MOST_MODELS = 8  # 255 subsets; each further model doubles them
 
 
 def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
-    """Returns the answer of most worth among those that serve most models, and that worth."""
+    """Returns the answer of most worth among those that serve most models, and that worth.
+
+    With a penalty for what is not served, only the worth counts.
+    """
     models = tuple(sorted(problem.models, key=lambda model: model.name))
     count = len(models)
     best_of: dict[tuple[str, int], subsets.Filling] = {}
@@ -43,8 +46,16 @@ def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
                 if known is None or total > known[0]:
                     after[served | mask] = (total, (*steps, (number, mask)))
         reached = after
-    served = max(reached, key=lambda mask: (mask.bit_count(), reached[mask][0], -mask))
+    penalty = problem.penalty
+
+    def rank(mask: int) -> tuple[float, float, int]:
+        worth = reached[mask][0]
+        return (mask.bit_count(), worth, -mask) if penalty is None else (worth + penalty * mask.bit_count(), 0.0, -mask)
+
+    served = max(reached, key=rank)
     worth, steps = reached[served]
+    if penalty is not None:
+        worth -= penalty * (count - served.bit_count())
     answer: dict[str, ServedModel] = {}
     for number, mask in steps:
         name, gpu = problem.places[number]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from solvers.inss.throughput.problem import Answer, ThroughputProblem
 
 TOLERANCE = 1e-9  # relative: the rounding of floating-point sums
@@ -35,13 +37,30 @@ def throughput(problem: ThroughputProblem, answer: Answer, name: str) -> float:
     return answer[name].batch / exec_ms(problem, answer, name) * 1000
 
 
+def served_per_second(problem: ThroughputProblem, answer: Answer, name: str) -> float:
+    """Returns the part of h that keeps the SLO, linear between the points of the shape's curve."""
+    model = next(model for model in problem.models if model.name == name)
+    curve, at_ms = model.shapes[answer[name].batch].usable, exec_ms(problem, answer, name)
+    h = throughput(problem, answer, name)
+    if not curve:
+        return h
+    for (low_ms, low), (high_ms, high) in pairwise(curve):
+        if low_ms <= at_ms <= high_ms:
+            return h * (low + (high - low) * (at_ms - low_ms) / (high_ms - low_ms))
+    return h * (curve[0][1] if at_ms < curve[0][0] else curve[-1][1])
+
+
 def objective(problem: ThroughputProblem, answer: Answer) -> float:
-    """Returns the sum of h, or of h / H."""
+    """Returns the sum of h, or of h / H, less the penalty for the shares of rates that are not served."""
     total = 0.0
     for model in problem.models:
+        missed = 1.0
         if model.name in answer:
             per_second = throughput(problem, answer, model.name)
             total += per_second / model.norm_per_second if problem.is_normalised else per_second
+            missed = max(0.0, 1 - served_per_second(problem, answer, model.name) / model.rate_per_second)
+        if problem.penalty is not None:
+            total -= problem.penalty * missed
     return total
 
 
@@ -61,15 +80,21 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
         here = [name for name, served in answer.items() if (served.gpu_type, served.gpu) == place]
         percent = sum(answer[name].sm_percent for name in here)
         memory = sum(models[name].shapes[answer[name].batch].memory_gib for name in here)
+        families = [models[name].family for name in here if models[name].family]
+        if len(set(families)) < len(families):
+            found.append(f"{place[0]} {place[1]}: two models of one family share it")
+        if len(here) > 1 and any(models[name].is_dedicated for name in here):
+            found.append(f"{place[0]} {place[1]}: a model that needs the GPU alone shares it")
         if percent > 100:  # (1a)
             found.append(f"{place[0]} {place[1]}: {percent} % of the SMs are assigned")
         if memory > kinds[place[0]].memory_gib * (1 + TOLERANCE):  # (1b)
             found.append(f"{place[0]} {place[1]}: {memory:g} GiB are used of {kinds[place[0]].memory_gib:g}")
-    for name, served in sorted(answer.items()):
+    for name, chosen in sorted(answer.items()):
         late = exec_ms(problem, answer, name)
-        most = models[name].shapes[served.batch].most_exec_ms
+        most = models[name].shapes[chosen.batch].most_exec_ms
         if late > most * (1 + TOLERANCE):  # (1c)
             found.append(f"{name}: a batch takes {late:g} ms; its SLO allows {most:g} ms")
-        if throughput(problem, answer, name) < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
+        carried = served_per_second(problem, answer, name)
+        if problem.penalty is None and carried < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
             found.append(f"{name}: it serves fewer than its {models[name].rate_per_second:g} requests a second")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +33,7 @@ class ThroughputShape:
 
     memory_gib: float
     most_exec_ms: float  # the longest batch that keeps (1c), queueing included
+    usable: tuple[tuple[float, float], ...] = ()  # (exec ms, share of h that keeps the SLO); none: all of h, as in (1d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class ThroughputModel:
     shapes: Mapping[int, ThroughputShape]
     speeds: Mapping[str, Speed]
     norm_per_second: float = 1.0  # H: throughput at 100 % SM and batch 1, for the normalised objective
+    family: str = ""  # at most one model of a family runs on a GPU; "": any number
+    is_dedicated: bool = False  # nothing else runs on its GPU
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class ThroughputProblem:
     gpus: Mapping[str, int]  # by type
     sm_steps: tuple[int, ...] = tuple(range(10, 101, 10))
     is_normalised: bool = False
+    penalty: float | None = None  # omega of reward (3), for the share of a rate that is not served; None: (1d) is hard
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
@@ -101,6 +105,11 @@ class ThroughputProblem:
     def places(self) -> tuple[tuple[str, int], ...]:
         """The type and number of every GPU."""
         return tuple((name, number) for name in sorted(self.gpus) for number in range(self.gpus[name]))
+
+    def may_share(self, models: Sequence[ThroughputModel]) -> bool:
+        """Returns whether a GPU may run these models at once."""
+        families = [model.family for model in models if model.family]
+        return len(set(families)) == len(families) and not (len(models) > 1 and any(m.is_dedicated for m in models))
 
     def worth(self, model: ThroughputModel, per_second: float) -> float:
         """Returns the worth of a throughput: h, or h / H."""

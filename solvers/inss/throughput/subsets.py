@@ -45,7 +45,7 @@ def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[Thro
     count = len(models)
     if not models:
         return Filling(0.0, ())
-    if any(kind.name not in model.speeds for model in models):
+    if any(kind.name not in model.speeds for model in models) or not problem.may_share(models):
         return None
     ways = splits(count, problem.sm_steps)
     if len(ways) == 0:
@@ -71,10 +71,14 @@ def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[Thro
                 + alone * (1 + speed.cache_sensitivity * (together - uses[i]))
             )
             per_second = batch / exec_ms * 1000
-            right = (exec_ms <= model.shapes[batch].most_exec_ms * (1 + SLACK)) & (
-                per_second >= model.rate_per_second * (1 - SLACK)
-            )
-            columns.append(np.where(right, problem.worth(model, 1.0) * per_second, -np.inf))
+            right = exec_ms <= model.shapes[batch].most_exec_ms * (1 + SLACK)
+            worth = problem.worth(model, 1.0) * per_second
+            served = per_second * _usable_share(model.shapes[batch].usable, exec_ms)
+            if problem.penalty is None:
+                right &= served >= model.rate_per_second * (1 - SLACK)
+            else:
+                worth -= problem.penalty * np.maximum(0.0, 1 - served / model.rate_per_second)
+            columns.append(np.where(right, worth, -np.inf))
         if not columns:
             return None
         worths.append(np.column_stack(columns))
@@ -89,6 +93,12 @@ def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[Thro
             shapes = zip(steps[ways[row]].tolist(), chosen[1], strict=True)
             found = Filling(chosen[0], tuple((int(percent), batch) for percent, batch in shapes))
     return found
+
+
+def _usable_share(curve: tuple[tuple[float, float], ...], exec_ms: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not curve:
+        return np.ones_like(exec_ms)
+    return np.interp(exec_ms, [at for at, _ in curve], [share for _, share in curve])
 
 
 def _fit_memory(

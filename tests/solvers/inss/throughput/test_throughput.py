@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -40,10 +41,14 @@ def speed(scale: float, sensitivity: float = 0.2) -> Speed:
     )
 
 
-def model(name: str, scale: float, rate: float, most_ms: float = 50.0, memory_gib: float = 2.0) -> ThroughputModel:
-    shapes = {b: ThroughputShape(memory_gib + 0.5 * b, most_ms) for b in BATCHES}
+def model(
+    name: str, scale: float, rate: float, most_ms: float = 50.0, memory_gib: float = 2.0, family: str = "",
+    is_dedicated: bool = False,
+) -> ThroughputModel:  # fmt: skip
+    usable = ((most_ms / 4, 0.9), (most_ms / 2, 0.8), (most_ms, 0.2)) if is_dedicated else ()
+    shapes = {b: ThroughputShape(memory_gib + 0.5 * b, most_ms, usable) for b in BATCHES}
     return ThroughputModel(
-        name, rate, shapes, {"big": speed(scale), "small": speed(2 * scale)}, norm_per_second=500 / scale
+        name, rate, shapes, {"big": speed(scale), "small": speed(2 * scale)}, 500 / scale, family, is_dedicated
     )
 
 
@@ -56,24 +61,26 @@ def problems(draw: st.DrawFn, most: int = 3) -> ThroughputProblem:
         model(
             f"m{i}", draw(st.sampled_from([0.5, 1.0, 2.0])), float(draw(st.integers(1, 300))),
             draw(st.sampled_from([5.0, 12.0, 40.0])), draw(st.sampled_from([1.0, 2.5, 4.0])),
+            draw(st.sampled_from(["", "", "x"])), draw(st.integers(0, 3)) == 0,
         )
         for i in range(draw(st.integers(1, most)))
     )  # fmt: skip
     gpus = {"big": draw(st.integers(0, 1)), "small": draw(st.integers(0, 1))}
-    return ThroughputProblem(models, TYPES, gpus, STEPS, draw(st.booleans()))
+    penalty = draw(st.sampled_from([None, 0.5, 100.0]))
+    return ThroughputProblem(models, TYPES, gpus, STEPS, draw(st.booleans()), penalty)
 
 
 def best(problem: ThroughputProblem) -> tuple[int, float]:
-    """(models served, objective) by trying every choice of every model."""
+    """(models served, objective) by trying every choice of every model; with a penalty only the objective counts."""
     choices = [
         None,
         *(ServedModel(kind, gpu, s, b) for (kind, gpu) in problem.places for s in problem.sm_steps for b in BATCHES),
     ]
-    found = (0, 0.0)
+    found = (0, -inf)
     for picks in product(choices, repeat=len(problem.models)):
         pairs = zip(problem.models, picks, strict=True)
         answer = {model.name: pick for model, pick in pairs if pick is not None}
-        value = (len(answer), judge.objective(problem, answer))
+        value = (0 if problem.penalty else len(answer), judge.objective(problem, answer))
         if value > found and not judge.violations(problem, answer):
             found = value
     return found
@@ -85,7 +92,7 @@ def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None
     outcome = serve(problem)
     assert judge.violations(problem, outcome.answer) == []
     served, worth = best(problem)
-    assert served == len(outcome.answer)
+    assert problem.penalty or served == len(outcome.answer)
     assert outcome.proof.value == pytest.approx(worth)
     assert outcome.proof.value == pytest.approx(judge.objective(problem, outcome.answer))
     assert serve(problem) == outcome
@@ -98,7 +105,8 @@ def test_the_heuristic_is_valid_and_its_bound_is_above_the_best(problem: Through
     assert judge.violations(problem, greedy.answer) == []
     assert greedy.proof.method == "greedy, moves"
     here, there = exact.proof, greedy.proof
-    assert (len(greedy.answer), there.value) <= (len(exact.answer), here.value + 1e-9)
+    served = (0, 0) if problem.penalty else (len(greedy.answer), len(exact.answer))
+    assert (served[0], there.value) <= (served[1], here.value + 1e-9)
     assert known(there.bound) >= here.value - 1e-9
 
 
@@ -129,9 +137,26 @@ def test_every_constraint_is_judged_on_its_own() -> None:
     assert "a: a batch takes" in judge.violations(strict, fine)[0]
     busy = replace(problem, models=(model("a", 1.0, 1000.0), problem.models[1]))
     assert judge.violations(busy, fine) == ["a: it serves fewer than its 1000 requests a second"]
+    related = replace(problem, models=tuple(replace(model, family="x") for model in problem.models))
+    assert judge.violations(related, fine) == ["big 0: two models of one family share it"]
+    closed = replace(problem, models=(replace(problem.models[0], is_dedicated=True), problem.models[1]))
+    assert judge.violations(closed, fine) == ["big 0: a model that needs the GPU alone shares it"]
     assert judge.violations(problem, {"a": ServedModel("big", 1, 40, 1)}) == ["a: there is no GPU 1 of type big"]
     assert judge.violations(problem, {"a": ServedModel("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is not an option"]
     assert judge.violations(problem, {"c": ServedModel("big", 0, 40, 1)}) == ["c on big was never measured"]
+
+
+def test_reward_punishes_the_share_of_a_rate_that_is_not_served() -> None:
+    usable = ((1.0, 1.0), (100.0, 0.5))
+    slow = replace(model("a", 1.0, 200.0), shapes={1: ThroughputShape(1.0, 50.0, usable)})
+    problem = ThroughputProblem((slow, model("b", 1.0, 1.0, 0.1)), TYPES, {"big": 1}, STEPS, penalty=100.0)
+    answer = {"a": ServedModel("big", 0, 100, 1)}
+    h = judge.throughput(problem, answer, "a")
+    served = judge.served_per_second(problem, answer, "a")
+    assert served == pytest.approx(h * (1 - 0.5 * (1000 / h - 1) / 99))
+    assert judge.violations(problem, answer) == []  # (1d) is not hard
+    missed = max(0.0, 1 - served / 200)
+    assert judge.objective(problem, answer) == pytest.approx(h - 100 * missed - 100)  # b cannot keep its SLO
 
 
 def test_neighbours_slow_a_model_by_their_number_and_their_cache_use() -> None:

@@ -1,0 +1,146 @@
+"""A fleet whose GPUs are filled by SM%, one instance after the other, and what each shape carries there alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeAlias
+
+from solvers.latency import max_rate
+from solvers.planning.carried import carry, is_admitted
+from solvers.planning.judge.readings import value_at
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerDraft
+from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Profile, Service
+from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.whole_gpus import whole_gpu_shapes
+
+MOVED_SHARE = 0.1  # of a rate, since the last placement
+LEAST_SHARE = 1e-6  # of a rate that is worth an instance
+NO_PLACE = "no GPU has SMs, memory and watts left for another instance"
+FillFleet: TypeAlias = Callable[["SharingFleet"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedShape:
+    """A batch and SM% of a service on a kind of GPU, its time alone, and the rate that this carries."""
+
+    profile: Profile
+    batch: int
+    sm_percent: int
+    exec_ms: float
+    per_second: float
+
+
+class SharingFleet:
+    """The GPUs while instances are placed."""
+
+    def __init__(self, problem: Problem, jobs: Sequence[PlacedJob]) -> None:
+        self.problem = problem
+        self.rooms = FleetRooms(problem, (), jobs)
+        self.seats: list[Instance] = []
+        self.shape_of = cache(self._shape)
+
+    @property
+    def places(self) -> list[Place]:
+        return self.rooms.places
+
+    def free_percent(self, place: Place) -> int:
+        return int(self.rooms.free_sm[self.places.index(place)])
+
+    def profile_at(self, name: str, place: Place) -> Profile | None:
+        """Returns the profile of the first variant of a service that this GPU may run."""
+        service, node = self.problem.services[name], self.problem.nodes[place[0]]
+        pool = GpuPool(node.gpu_type, node.price_per_hour, node.templates)
+        if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
+            return None
+        templates = {variant.name: variant.template for variant in self.problem.models[service.model]}
+        for variant in service.variants:
+            profile = self.problem.profiles.get((service.model, variant, pool.gpu_type))
+            if profile and pool.offers(templates.get(variant)):
+                return profile
+        return None
+
+    def batches(self, name: str, place: Place) -> list[int]:
+        profile = self.profile_at(name, place)
+        return sorted(profile.latency_ms) if profile else []
+
+    def _shape(self, name: str, place: Place, batch: int, sm_percent: int, slower: float = 1.0) -> SharedShape | None:
+        """Returns a shape, `slower` by its neighbours; None where its SM% or its batch were not profiled."""
+        profile, policy, service = self.profile_at(name, place), self.problem.policy, self.problem.services[name]
+        if profile is None or sm_percent < profile.latency_ms[batch][0][0]:
+            return None
+        exec_ms = value_at(profile.latency_ms[batch], sm_percent) * slower
+        judged_ms = exec_ms * (1 + policy.exec_margin)
+        most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
+        return SharedShape(
+            profile, batch, sm_percent, exec_ms, min(most, policy.utilization * batch * 1000 / exec_ms)
+        )  # fmt: skip
+
+    def can_put(self, place: Place, name: str, shape: SharedShape) -> bool:
+        return self.rooms.can_hold(place, self._as_fleet(shape, name, place), self.problem.services[name])
+
+    def put(self, place: Place, name: str, shape: SharedShape) -> None:
+        self.rooms.put_on(place, self._as_fleet(shape, name, place), self.problem.services[name])
+        self.seats.append(
+            Instance(
+                f"{name}/new-{place[0]}-{place[1]}", name, *place, shape.profile.variant, shape.batch, 0.0,
+                shape.sm_percent, shape.profile.memory_gib[shape.batch],
+                self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+            )
+        )  # fmt: skip
+
+    def parts(self, service: Service) -> list[float]:
+        """Returns the rates of the instances of a service, none above what a whole GPU of the best type carries."""
+        most = max((s.rate_per_second for s in whole_gpu_shapes(self.problem, service, self.rooms.pools)), default=0.0)
+        if most <= 0:
+            return []
+        count = max(service.min_instances, min(len(self.places), -int(-service.rate_per_second // most)))
+        return [service.rate_per_second / count] * count
+
+    def _as_fleet(self, shape: SharedShape, name: str, place: Place) -> FleetShape:
+        demand, node = shape.profile.demand, self.problem.nodes[place[0]]
+        return FleetShape(
+            GpuPool(node.gpu_type, node.price_per_hour, node.templates), shape.profile.variant, shape.batch,
+            shape.sm_percent, shape.profile.memory_gib[shape.batch], value_at(demand.pressure, shape.sm_percent),
+            value_at(demand.power_w, shape.sm_percent), demand.cpu_cores, demand.host_memory_gib, shape.exec_ms,
+            shape.profile.start_seconds, shape.per_second,
+            1.0 if self.problem.services[name].is_dedicated else shape.sm_percent / 100,
+        )  # fmt: skip
+
+
+def shared(problem: Problem, knowledge: Knowledge, fill: FillFleet, method: str) -> PlannerDraft:
+    """Returns the plan that runs while it is good enough, else the one that `fill` makes of an empty fleet."""
+    state = problem.state
+    jobs = state.jobs if state else ()
+    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    placed_for, rates = knowledge.get("rates", {}), {n: s.rate_per_second for n, s in problem.services.items()}
+    instances, rests = carry(problem, running, jobs)
+    is_near = all(abs(placed_for.get(name, 0.0) / rate - 1) <= MOVED_SHARE for name, rate in rates.items())
+    if rests and not is_near:
+        fleet = SharingFleet(problem, jobs)
+        fill(fleet)
+        known = {(line.service, line.place): line.id for line in running}
+        seats = [_renamed(seat, known.get((seat.service, seat.place), seat.id)) for seat in fleet.seats]
+        instances, rests = carry(problem, seats, jobs)
+        placed_for = rates
+    unserved = tuple(Unserved(name, rate, NO_PLACE) for name, rate in sorted(rests.items()))
+    return PlannerDraft(tuple(instances), unserved, method, {"rates": placed_for})
+
+
+def _renamed(seat: Instance, name: str) -> Instance:
+    return replace(seat, id=name)
+
+
+def leftovers(fleet: SharingFleet, name: str, step: int) -> Iterator[tuple[Place, SharedShape]]:
+    """Yields the GPUs with most free SMs first, each with the shape that carries most in what is left there."""
+    for place in sorted(fleet.places, key=lambda place: (-fleet.free_percent(place), place)):
+        free = fleet.free_percent(place) // step * step
+        found = [
+            shape
+            for batch in fleet.batches(name, place)
+            if free and (shape := fleet.shape_of(name, place, batch, free)) and fleet.can_put(place, name, shape)
+        ]
+        if found:
+            yield place, max(found, key=lambda shape: shape.per_second)

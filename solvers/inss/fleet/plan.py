@@ -1,0 +1,120 @@
+"""Plans a fleet as InSS does: other batches as long as they are enough, else placement and SM% as one knapsack (I3).
+
+The paper trains SAC-D for the second layer, which maximises reward (3). Here the same reward is maximised by search,
+with a bound: exactly up to eight parts, by a heuristic beyond.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from solvers.inss.fleet.batches import rebatched
+from solvers.inss.fleet.parts import FleetLayout
+from solvers.inss.fleet.seats import seated
+from solvers.inss.throughput import serve
+from solvers.planning.carried import carry, is_admitted
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
+from solvers.planning.rooms import FleetRooms, GpuPool
+from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.proof import Proof
+
+MOST_ROUNDS = 3  # of dividing services into more parts
+WORTHWHILE_SHARE = 0.02  # of all rates, normalised: a new placement must serve so much more
+NOWHERE = "no GPU type of the fleet keeps its SLO in any profiled shape"
+NO_ROOM = "the most throughput within InSS's constraints leaves this part of its rate out"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedFleet:
+    """Instances with their rates, what none of them carries by service, and how they were found."""
+
+    instances: list[Instance]
+    rests: Mapping[str, float]
+    method: str
+    reasons: Mapping[str, str]
+
+    def missing(self, problem: Problem) -> float:
+        """Returns the unserved shares of all rates, added up."""
+        return sum(rest / problem.services[name].rate_per_second for name, rest in self.rests.items())
+
+
+def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
+    """Returns InSS's next plan; it depends on what runs and on the rates alone."""
+    state = problem.state
+    jobs = state.jobs if state else ()
+    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    found = _batched(problem, running, jobs)
+    if found.rests:
+        placed = _placed(problem, running, jobs)
+        if not running or placed.missing(problem) < found.missing(problem) - WORTHWHILE_SHARE:
+            found = placed
+    unserved = tuple(
+        Unserved(name, rate, found.reasons.get(name, NO_ROOM)) for name, rate in sorted(found.rests.items())
+    )
+    return PlannerDraft(tuple(found.instances), unserved, found.method)
+
+
+def _batched(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> CarriedFleet:
+    """Returns case 1: everything stays where it is, at the batches of most throughput."""
+    decided = rebatched(problem, running, jobs)
+    instances, rests = carry(problem, decided.seats, jobs)
+    method = f"batches by BDA on {decided.bda} GPUs, exact on {decided.exact}"
+    return CarriedFleet(instances, rests, method, decided.reasons)
+
+
+def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> CarriedFleet:
+    """Returns case 2: placement, SM% and batches of most reward, with more parts for what stays short."""
+    layout = _layout(problem, jobs)
+    parts = {name: layout.least_parts(name) for name in layout.speeds if layout.most_parts(name)}
+    best: CarriedFleet | None = None
+    for _ in range(MOST_ROUNDS):
+        outcome = serve(layout.as_throughput(parts))
+        seats, without = seated(layout, outcome.answer, running, jobs)
+        instances, rests = carry(problem, rebatched(problem, seats, jobs).seats, jobs)
+        reasons = {name: NOWHERE for name in problem.services if name not in parts}
+        reasons |= _why(layout, without, seats, jobs)
+        found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)
+        if best is None or found.missing(problem) < best.missing(problem):
+            best = found
+        more = {name for name in rests if name in parts and parts[name] < layout.most_parts(name)}
+        if not more:
+            break
+        parts = {name: count + (name in more) for name, count in parts.items()}
+    assert best
+    return best
+
+
+def _method(proof: Proof) -> str:
+    most = "" if proof.bound is None else f" of at most {proof.bound:.4g}"
+    return f"placement and SM% by {proof.method}, reward {proof.value:.4g}{most}"
+
+
+def _layout(problem: Problem, jobs: Sequence[PlacedJob]) -> FleetLayout:
+    """Returns the GPUs without jobs, by pool: InSS knows no training beside inference."""
+    rooms = FleetRooms(problem, (), jobs)
+    busy = {job.place for job in jobs}
+    places: dict[GpuPool, list[Place]] = defaultdict(list)
+    for place in rooms.places:
+        node = problem.nodes[place[0]]
+        if place not in busy:
+            places[GpuPool(node.gpu_type, node.price_per_hour, node.templates)].append(place)
+    return FleetLayout(problem, rooms.pools, places)
+
+
+def _why(
+    layout: FleetLayout, without: Sequence[str], seats: Sequence[Instance], jobs: Sequence[PlacedJob]
+) -> dict[str, str]:
+    """Names the limit that kept a part of each of these services out."""
+    if not without:
+        return {}
+    rooms = FleetRooms(layout.problem, seats, jobs)
+    found = {}
+    for name in without:
+        service = layout.problem.services[name]
+        if shapes := whole_gpu_shapes(layout.problem, service, rooms.pools):
+            found[name] = rooms.why_not(shapes[0], service)
+    return found
