@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-PLANNER = "not the policy's planner: joint chooses everything together, hetsev and mudi follow published systems"
-COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
+PLANNER = (
+    "not the policy's planner: joint chooses everything together, hetsev, mudi and oltunes follow published systems"
+)
+COMPARED = (
+    "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest); "
+    "orion; reserve-and-pack"
+)
 
 
 def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = False) -> None:

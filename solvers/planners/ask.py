@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
+from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, OLTUNES, ORION, RESERVE, UnknownPlanner
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
@@ -105,6 +105,24 @@ def _mudi() -> PlanDrafter:
     return plan
 
 
+def _oltunes() -> PlanDrafter:
+    from solvers.oltunes.fleet import plan
+
+    return plan
+
+
+def _orion() -> PlanDrafter:
+    from solvers.baselines.orion import plan
+
+    return plan
+
+
+def _reserve() -> PlanDrafter:
+    from solvers.baselines.reserve import plan
+
+    return plan
+
+
 def _hpa() -> PlanDrafter:
     from solvers.baselines.hpa import plan_random
 
@@ -120,8 +138,11 @@ def _hpa_cheapest() -> PlanDrafter:
 DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
     HETSEV: _hetsev,
     MUDI: _mudi,
+    OLTUNES: _oltunes,
     HPA: _hpa,
     HPA_CHEAPEST: _hpa_cheapest,
+    ORION: _orion,
+    RESERVE: _reserve,
 }
 
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 JOINT = "joint"
 HETSEV = "hetsev"
 MUDI = "mudi"
-PLANNERS = (JOINT, HETSEV, MUDI)
+OLTUNES = "oltunes"
+PLANNERS = (
+    JOINT,
+    HETSEV,
+    MUDI,
+    OLTUNES,
+)
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
-BASELINES = (HPA, HPA_CHEAPEST)  # what planners are compared with; a policy cannot name them
+ORION = "orion"
+RESERVE = "reserve-and-pack"
+BASELINES = (
+    HPA,
+    HPA_CHEAPEST,
+    ORION,
+    RESERVE,
+)  # what planners are compared with; a policy cannot name them
 
 
 class UnknownPlanner(ValueError):
