@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-PLANNER = "not the policy's planner: joint chooses everything together, hetsev, mudi and inss follow published systems"
+PLANNER = (
+    "not the policy's planner: joint chooses everything together; hetsev, mudi, inss, morak and oltunes follow"
+    " published systems"
+)
 COMPARED = (
     "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
-    " gpulet, gslice and igniter share GPUs"
+    " gpulet, gslice and igniter share GPUs by their own models; orion; reserve-and-pack"
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
+from solvers.interference.affinity import workload_affinity
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
@@ -81,7 +82,7 @@ def fit_affinity(observations: Sequence[SlowdownObservation], traits: Traits) ->
     def features(run: SharedRun) -> Floats:
         own = ratios.get(run.model, middle)
         gaps = [abs(own - ratios.get(each.model, middle)) for each in run.neighbours]
-        affinity = float(np.mean([1 / (1 + np.exp(-gap)) for gap in gaps])) if gaps else 1.0
+        affinity = float(np.mean([workload_affinity(own, own + gap) for gap in gaps])) / 100 if gaps else 1.0
         return np.array([1.0, len(gaps), len(gaps) * (1 - affinity), own * bool(gaps)])
 
     return _regression(observations, features)

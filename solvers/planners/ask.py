@@ -7,10 +7,25 @@ than keeps their SLO, and the rest of a service's rate is unserved, at its price
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 
-from solvers.planners.names import GPULET, GSLICE, HETSEV, HPA, HPA_CHEAPEST, IGNITER, INSS, MUDI, UnknownPlanner
+from solvers.planners.names import (
+    GPULET,
+    GSLICE,
+    HETSEV,
+    HPA,
+    HPA_CHEAPEST,
+    IGNITER,
+    INSS,
+    MORAK,
+    MUDI,
+    OLTUNES,
+    ORION,
+    RESERVE,
+    UnknownPlanner,
+)
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
@@ -22,6 +37,21 @@ from solvers.planning.search.promise import keep
 from solvers.planning.solve import FoundBound, SolveBudget, find_bound
 
 MOST_NAMED = 3  # broken rules, in a message
+# Module and function; imported when they are asked, for each brings libraries that the others do not need.
+DRAFTERS: Mapping[str, tuple[str, str]] = {
+    HETSEV: ("solvers.hetsev.fleet", "plan"),
+    MUDI: ("solvers.mudi.fleet", "plan"),
+    INSS: ("solvers.inss.fleet", "plan"),
+    MORAK: ("solvers.morak.fleet", "plan"),
+    OLTUNES: ("solvers.oltunes.fleet", "plan"),
+    HPA: ("solvers.baselines.hpa", "plan_random"),
+    HPA_CHEAPEST: ("solvers.baselines.hpa", "plan_cheapest"),
+    GPULET: ("solvers.baselines.sharing", "plan_gpulet"),
+    GSLICE: ("solvers.baselines.sharing", "plan_gslice"),
+    IGNITER: ("solvers.baselines.sharing", "plan_igniter"),
+    ORION: ("solvers.baselines.orion", "plan"),
+    RESERVE: ("solvers.baselines.reserve", "plan"),
+}
 BOUND_SHARE = 0.3  # of the seconds of a question: the plan itself takes much less than a second
 
 
@@ -90,67 +120,9 @@ def drafter_of(planner: str) -> PlanDrafter:
     """Returns the planner of this name."""
     if planner not in DRAFTERS:
         raise UnknownPlanner(planner)
-    return DRAFTERS[planner]()
-
-
-def _hetsev() -> PlanDrafter:
-    from solvers.hetsev.fleet import plan  # each planner brings libraries that the others do not need
-
-    return plan
-
-
-def _mudi() -> PlanDrafter:
-    from solvers.mudi.fleet import plan
-
-    return plan
-
-
-def _inss() -> PlanDrafter:
-    from solvers.inss.fleet import plan
-
-    return plan
-
-
-def _hpa() -> PlanDrafter:
-    from solvers.baselines.hpa import plan_random
-
-    return plan_random
-
-
-def _hpa_cheapest() -> PlanDrafter:
-    from solvers.baselines.hpa import plan_cheapest
-
-    return plan_cheapest
-
-
-def _gpulet() -> PlanDrafter:
-    from solvers.baselines.sharing import plan_gpulet
-
-    return plan_gpulet
-
-
-def _gslice() -> PlanDrafter:
-    from solvers.baselines.sharing import plan_gslice
-
-    return plan_gslice
-
-
-def _igniter() -> PlanDrafter:
-    from solvers.baselines.sharing import plan_igniter
-
-    return plan_igniter
-
-
-DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
-    HETSEV: _hetsev,
-    MUDI: _mudi,
-    INSS: _inss,
-    HPA: _hpa,
-    HPA_CHEAPEST: _hpa_cheapest,
-    GPULET: _gpulet,
-    GSLICE: _gslice,
-    IGNITER: _igniter,
-}
+    module, function = DRAFTERS[planner]
+    drafter: PlanDrafter = getattr(import_module(module), function)
+    return drafter
 
 
 def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:

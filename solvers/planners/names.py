@@ -6,24 +6,18 @@ JOINT = "joint"
 HETSEV = "hetsev"
 MUDI = "mudi"
 INSS = "inss"
-PLANNERS = (
-    JOINT,
-    HETSEV,
-    MUDI,
-    INSS,
-)
+MORAK = "morak"
+OLTUNES = "oltunes"
+PLANNERS = (JOINT, HETSEV, MUDI, INSS, MORAK, OLTUNES)
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
 GPULET = "gpulet"
 GSLICE = "gslice"
 IGNITER = "igniter"
-BASELINES = (  # what planners are compared with; a policy cannot name them
-    HPA,
-    HPA_CHEAPEST,
-    GPULET,
-    GSLICE,
-    IGNITER,
-)
+ORION = "orion"
+RESERVE = "reserve-and-pack"
+# What planners are compared with; a policy cannot name them.
+BASELINES = (HPA, HPA_CHEAPEST, GPULET, GSLICE, IGNITER, ORION, RESERVE)
 
 
 class UnknownPlanner(ValueError):

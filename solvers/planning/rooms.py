@@ -122,6 +122,19 @@ class FleetRooms:
             return None
         return self._take(int(np.where(able, self.free_gib, -1.0).argmax()), shape, service)
 
+    def places_for(self, shape: FleetShape, service: Service) -> list[Place]:
+        """Returns the GPUs of the shape's pool with room for an instance."""
+        if not self._tenant_room(shape, service):
+            return []
+        return [self.places[at] for at in np.flatnonzero(self._able(shape, service))]
+
+    def used_percent(self, place: Place) -> int:
+        """Returns the SM% of a GPU that are taken."""
+        return 100 - int(self.free_sm[self._at[place]])
+
+    def pool_of(self, place: Place) -> GpuPool:
+        return self.pools[self._pool[self._at[place]]]
+
     def idle_places(self, shape: FleetShape, service: Service) -> list[Place]:
         """Returns the GPUs of the shape's pool on which nothing runs and an instance fits."""
         if not self._tenant_room(shape, service):

@@ -1,0 +1,125 @@
+"""A fleet to which a planner adds instances one after the other; what runs stays where it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from solvers.planning.carried import accepted_rates, carry, is_admitted
+from solvers.planning.knee_shapes import SHARED_PRESSURE, knee_shapes
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerDraft
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
+from solvers.planning.rooms import FleetRooms, FleetShape
+
+SPARE_SHARE = 1.25  # of the load: what must remain before an instance stops
+EXACTLY = 1e-9
+
+
+class GrowingFleet:
+    """The instances while a plan is made, with what each carries among its neighbours."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        state = problem.state
+        self._jobs: Sequence[PlacedJob] = state.jobs if state else ()
+        self.seats = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+        self.rooms = self._rooms()
+        self.shapes = {
+            service.name: knee_shapes(problem, service, self.rooms.pools) for service in problem.services.values()
+        }
+        self.rates: dict[str, float] = {}  # by instance
+        self._made: Counter[str] = Counter()
+        self.count()
+
+    def of(self, service: str) -> list[Instance]:
+        return [seat for seat in self.seats if seat.service == service]
+
+    def at(self, place: Place) -> list[Instance]:
+        return [seat for seat in self.seats if seat.place == place]
+
+    def short(self, service: Service) -> float:
+        """Returns the rate that the service's instances do not carry."""
+        rest = service.rate_per_second - sum(self.rates[seat.id] for seat in self.of(service.name))
+        return rest if rest > EXACTLY * service.rate_per_second else 0.0
+
+    def is_lacking(self, service: Service) -> bool:
+        return bool(self.short(service)) or len(self.of(service.name)) < service.min_instances
+
+    def accuracy(self, service: Service, variant: str) -> float:
+        return next((known.accuracy for known in self.problem.models[service.model] if known.name == variant), 0.0)
+
+    def accurate_shapes(self, service: Service) -> list[FleetShape]:
+        """Returns the shapes of variants that keep the service's mean accuracy by themselves."""
+        return [
+            shape
+            for shape in self.shapes[service.name]
+            if self.accuracy(service, shape.variant) >= service.mean_accuracy
+        ]
+
+    def add(self, service: Service, shape: FleetShape, place: Place) -> Instance:
+        """Places an instance on a GPU with room for it."""
+        self._made[service.name] += 1
+        self.rooms.put_on(place, shape, service)
+        seat = Instance(
+            f"{service.name}/new-{self._made[service.name]}", service.name, *place, shape.variant, shape.batch, 0.0,
+            shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+        )  # fmt: skip
+        self.seats.append(seat)
+        self.rates[seat.id] = shape.rate_per_second
+        return seat
+
+    def retune(self, seat: Instance, shape: FleetShape) -> None:
+        """Gives an instance another batch; its GPU has memory for it."""
+        changed = replace(seat, batch=shape.batch, memory_gib=shape.memory_gib)
+        self.seats = [changed if line.id == seat.id else line for line in self.seats]
+        self.rooms = self._rooms()
+        self.rates[seat.id] = shape.rate_per_second
+
+    def stop_spare(self, worth: Callable[[Instance], float]) -> None:
+        """Stops instances, those of the least worth first, while the others of their service carry a quarter more."""
+        for service in self.problem.services.values():
+            for seat in sorted(self.of(service.name), key=lambda line: (worth(line), line.id)):
+                rest = [line for line in self.of(service.name) if line is not seat]
+                carried = sum(self.rates[line.id] for line in rest)
+                if len(rest) >= max(1, service.min_instances) and carried >= SPARE_SHARE * service.rate_per_second:
+                    self.seats.remove(seat)
+        self.rooms = self._rooms()
+        self.count()
+
+    def count(self) -> None:
+        """Finds what each instance carries among its neighbours."""
+        rates = accepted_rates(self.problem, self.seats, self._jobs)
+        self.rates = {seat.id: rate for seat, rate in zip(self.seats, rates, strict=True)}
+
+    def draft(self, method: str, waits: str) -> PlannerDraft:
+        """Returns the plan; `waits` says why a service that would fit somewhere is not served whole."""
+        instances, rests = carry(self.problem, self.seats, self._jobs)
+        if inaccurate := self._inaccurate(instances):
+            self.seats = [seat for seat in self.seats if seat.id not in inaccurate]
+            instances, rests = carry(self.problem, self.seats, self._jobs)
+        unserved = tuple(Unserved(name, rate, self._why(name, waits)) for name, rate in sorted(rests.items()))
+        return PlannerDraft(tuple(instances), unserved, method)
+
+    def _inaccurate(self, instances: Sequence[Instance]) -> set[str]:
+        """Returns the instances of too small variants, of services whose mean accuracy they would break."""
+        found: set[str] = set()
+        for service in self.problem.services.values():
+            mine = [line for line in instances if line.service == service.name]
+            over = [self.accuracy(service, line.variant) - service.mean_accuracy for line in mine]
+            if sum(line.rate_per_second * gap for line, gap in zip(mine, over, strict=True)) < 0:
+                found |= {line.id for line, gap in zip(mine, over, strict=True) if gap < 0}
+        return found
+
+    def _why(self, name: str, waits: str) -> str:
+        service, shapes = self.problem.services[name], self.shapes[name]
+        if not shapes:
+            return "no GPU type of the fleet keeps its SLO in any profiled shape"
+        if any(self.rooms.room_for(shape, service) for shape in shapes):
+            return waits
+        smallest = min(shapes, key=lambda shape: (shape.sm_percent, shape.memory_gib))
+        return self.rooms.why_not(smallest, service)
+
+    def _rooms(self) -> FleetRooms:
+        return FleetRooms(self.problem, self.seats, self._jobs, SHARED_PRESSURE)
