@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-PLANNER = "not the policy's planner: joint chooses everything together, hetsev and mudi follow published systems"
+PLANNER = "not the policy's planner: joint chooses everything together, hetsev, mudi and morak follow published systems"
 COMPARED = "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest)"
 
 

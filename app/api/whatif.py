@@ -36,7 +36,7 @@ class WhatIfRequest(BaseModel):
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
     planner: Annotated[
-        Literal["", "joint", "hetsev", "mudi"],
+        Literal["", "joint", "hetsev", "mudi", "morak"],
         Field(description="Planner of the changed fleet, not the policy's"),
     ] = ""
     price_slo: Annotated[

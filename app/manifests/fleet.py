@@ -121,7 +121,7 @@ class PolicySpec(Spec):
     )
     carbon: CarbonSpec | None = Field(None, description="Price and intensity of the carbon that energy emits")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
-    planner: Literal["joint", "hetsev", "mudi"] = Field(
+    planner: Literal["joint", "hetsev", "mudi", "morak"] = Field(
         "joint", description="The planner: `joint` chooses everything together, the others follow published systems"
     )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")

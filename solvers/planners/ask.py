@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MUDI, UnknownPlanner
+from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, MORAK, MUDI, UnknownPlanner
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
@@ -105,6 +105,12 @@ def _mudi() -> PlanDrafter:
     return plan
 
 
+def _morak() -> PlanDrafter:
+    from solvers.morak.fleet import plan
+
+    return plan
+
+
 def _hpa() -> PlanDrafter:
     from solvers.baselines.hpa import plan_random
 
@@ -120,6 +126,7 @@ def _hpa_cheapest() -> PlanDrafter:
 DRAFTERS: Mapping[str, Callable[[], PlanDrafter]] = {
     HETSEV: _hetsev,
     MUDI: _mudi,
+    MORAK: _morak,
     HPA: _hpa,
     HPA_CHEAPEST: _hpa_cheapest,
 }

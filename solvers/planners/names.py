@@ -5,7 +5,13 @@ from __future__ import annotations
 JOINT = "joint"
 HETSEV = "hetsev"
 MUDI = "mudi"
-PLANNERS = (JOINT, HETSEV, MUDI)
+MORAK = "morak"
+PLANNERS = (
+    JOINT,
+    HETSEV,
+    MUDI,
+    MORAK,
+)
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
 BASELINES = (HPA, HPA_CHEAPEST)  # what planners are compared with; a policy cannot name them
