@@ -13,7 +13,7 @@ from app.manifests.faults import ManifestFault
 from app.manifests.model import JSON, Kind, Manifest
 
 FIELD = "shareAcrossTenants"
-PLANNERS = ("joint", "hetsev")
+PLANNERS = ("joint", "hetsev", "morak")
 
 
 def keeps_apart(policy: Mapping[str, JSON] | None) -> bool:

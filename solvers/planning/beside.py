@@ -54,6 +54,7 @@ def narrowed(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
             tuple(i for i in state.running if _stays(problem, i, nodes, taken)),
             tuple(job for job in state.jobs if job.node in nodes and job.place not in taken),
             state.knowledge,
+            state.repartition,
         )
     return replace(
         problem,

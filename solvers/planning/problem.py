@@ -208,6 +208,7 @@ class RunningState:
     running: tuple[Instance, ...] = ()
     jobs: tuple[PlacedJob, ...] = ()
     knowledge: Knowledge = field(default_factory=dict)  # by planner: what it remembers from its last question
+    repartition: tuple[Place, ...] = ()  # GPUs whose nodes keep no limit by clock and batch alone, and ask for others
 
 
 @dataclass(frozen=True)

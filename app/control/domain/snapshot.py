@@ -45,6 +45,7 @@ class NodeStatus:
     cordoned_gpus: tuple[int, ...] = ()  # nothing new is placed there
     draining_gpus: tuple[int, ...] = ()  # everything has to leave
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
+    repartition_gpus: tuple[int, ...] = ()  # where the node cannot keep cap and SLOs by clock and batch alone
     uuids: tuple[str, ...] = ()  # by index
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
     admitted: tuple[AdmittedEntry, ...] = ()  # of users' own runtimes, as reported

@@ -32,6 +32,7 @@ from solvers.planning.problem import (
     Demand,
     Limit,
     Node,
+    Place,
     Problem,
     Profile,
     ProfileKey,
@@ -82,7 +83,7 @@ def pose(
         state=RunningState(now=snapshot.at),
     )
     running, placed = running_instances(snapshot.in_force, problem)
-    problem = replace(problem, state=RunningState(snapshot.at, running, placed))
+    problem = replace(problem, state=RunningState(snapshot.at, running, placed, repartition=_repartition(snapshot)))
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))
     return Question(replace(problem, services=services), pinned, {**without, **short})
@@ -153,6 +154,12 @@ def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
     counts = {item.name: gpu_count(item.spec) for item in snapshot.declared if item.kind == "Node"}
     usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     return {node: gpus for node, gpus in usable.items() if gpus}
+
+
+def _repartition(snapshot: Snapshot) -> tuple[Place, ...]:
+    """Returns the GPUs that their nodes ask to divide anew."""
+    nodes = snapshot.nodes.values()
+    return tuple((facts.name, gpu) for facts in nodes for gpu in facts.repartition_gpus)
 
 
 def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ def _node_status(
         failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
+        repartition_gpus=tuple(row.repartition or ()),
         uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
         admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),

@@ -24,7 +24,7 @@ NODES = statement(
     "nodes_as_they_are",
     """
     SELECT object.name, object.status, node_state.received_at, node_state.generation,
-           node_detail.detail -> 'gpus' AS ailing
+           node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition
     FROM object
     LEFT JOIN node_state ON node_state.node = object.name
     LEFT JOIN node_detail ON node_detail.node = object.name
@@ -76,6 +76,7 @@ class ObservedNode:
     received_at: datetime | None
     generation: int | None
     ailing: Sequence[dict[str, Any]] | None
+    repartition: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

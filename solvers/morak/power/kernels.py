@@ -15,8 +15,8 @@ BINS = 4096  # of watts, to drop early an option that draws more for less worth
 
 
 @njit(
-    "int64(int64[:], float64[:, :], float64[:, :], float64, float64[:], float64[:, :], float64[:], int64, float64,"
-    " int64[:], float64[:], int64[:])",
+    "int64(int64[:], float64[:, :], float64[:, :], float64, float64[:], float64[:, :], float64[:], float64[:], int64,"
+    " float64, int64[:], float64[:], int64[:])",
     makes_arrays=True,
     inner=True,
 )
@@ -27,6 +27,7 @@ def fit_batches(
     gpu_memory_gib: float,
     limit_ms: Numbers,
     batch_worth: Table,
+    most_worth: Numbers,
     slowed: Numbers,
     count: int,
     tolerance: float,
@@ -47,7 +48,7 @@ def fit_batches(
         for batch in range(batches):
             took = exec_ms[item, batch] * slowed[place]
             if took <= limit_ms[item] * (1.0 - tolerance):
-                gain = batch_worth[item, batch] / took
+                gain = min(batch_worth[item, batch] / took, most_worth[item])
                 if gain > best_worth:
                     best, best_worth = batch, gain
         if best < 0:
@@ -69,7 +70,7 @@ def fit_batches(
             took = exec_ms[item, batch] * slowed[place]
             if took <= limit_ms[item] * (1.0 - tolerance):
                 least = min(least, memory_gib[item, batch])
-                most = max(most, batch_worth[item, batch] / took)
+                most = max(most, min(batch_worth[item, batch] / took, most_worth[item]))
         rest_worth[place] = rest_worth[place + 1] + most
         rest_memory[place] = rest_memory[place + 1] + least
     taken_worth = np.zeros(count + 1, np.float64)
@@ -87,7 +88,7 @@ def fit_batches(
         if took > limit_ms[item] * (1.0 - tolerance):
             continue
         memory = taken_memory[place] + memory_gib[item, trial[place]]
-        total = taken_worth[place] + batch_worth[item, trial[place]] / took
+        total = taken_worth[place] + min(batch_worth[item, trial[place]] / took, most_worth[item])
         if memory + rest_memory[place + 1] > gpu_memory_gib or total + rest_worth[place + 1] <= worth[0]:
             continue
         if place + 1 < count:
@@ -103,24 +104,29 @@ def fit_batches(
 
 
 @njit(
-    "int64(int64[:], float64[:, :], float64[:, :], float64[:], float64[:], float64[:], float64[:, :], float64[:, :],"
-    " float64[:, :], float64, float64, float64, int64, int64, float64, int64[:, :], int64[:], float64[:, :])",
+    "int64(int64[:], int64[:], float64[:, :], float64[:, :], float64[:], float64[:], float64[:], float64[:, :],"
+    " float64[:], float64[:, :], float64[:, :], float64, float64, float64, int64, int64, int64[:], int64, float64,"
+    " int64[:, :], int64[:], float64[:, :])",
     makes_arrays=True,
 )
 def enumerate_splits(
     share: Whole,
+    kind: Whole,
     exec_ms: Table,
     memory_gib: Table,
     pressure: Numbers,
     sensitivity: Numbers,
     limit_ms: Numbers,
     batch_worth: Table,
+    most_worth: Numbers,
     slower: Table,
     power_w: Table,
     gpu_memory_gib: float,
     idle_w: float,
     cap_w: float,
     most: int,
+    most_alike: int,
+    fixed: Whole,
     budget: int,
     tolerance: float,
     out_items: Whole,
@@ -131,7 +137,8 @@ def enumerate_splits(
 
     It writes those that no earlier one beats at fewer watts: items and batches, then clock, watts and worth. It
     returns how many it wrote, or -1 if `budget` sets were examined and more remain. More residents only mean more
-    pressure, watts and memory, so a set that fails at every clock is not extended."""
+    pressure, watts and memory, so a set that fails at every clock is not extended. The items of `fixed` are in every
+    set; no item is added to `most_alike` of its kind."""
     items = share.shape[0]
     clocks = slower.shape[1]
     stack = np.full(most, -1, np.int64)
@@ -141,23 +148,38 @@ def enumerate_splits(
     worth = np.zeros(1, np.float64)
     entered = np.zeros(most, np.bool_)  # whether this depth's item counts in `used`
     beaten = np.full(BINS + 1, -1.0)  # most worth seen at or below this bin of watts
-    depth = 0
+    kept = fixed.shape[0]
+    depth = kept
     used = 0
     written = 0
     visited[0] = 0
-    stack[0] = -1
-    while depth >= 0:
-        # Take the next item at this depth; items are in rising order, so each set occurs once.
-        if entered[depth]:
-            used -= share[stack[depth]]
-        stack[depth] += 1
-        if stack[depth] >= items:
-            entered[depth] = False
-            depth -= 1
-            continue
-        item = stack[depth]
-        used += share[item]
-        entered[depth] = True
+    for place in range(kept):
+        stack[place] = fixed[place]
+        used += int(share[fixed[place]])
+    begins = kept > 0  # with the fixed items alone
+    while depth >= kept:
+        item = 0
+        if begins:
+            begins = False
+            depth = kept - 1
+        else:
+            # Take the next item at this depth; items are in rising order, so each set occurs once.
+            if entered[depth]:
+                used -= int(share[stack[depth]])
+            stack[depth] += 1
+            if stack[depth] >= items:
+                entered[depth] = False
+                depth -= 1
+                continue
+            item = int(stack[depth])
+            used += int(share[item])
+            entered[depth] = True
+            alike = 1
+            for place in range(depth):
+                if kind[stack[place]] == kind[item]:
+                    alike += 1
+            if alike > most_alike:
+                continue
         if used > 100:
             continue
         if visited[0] >= budget:
@@ -177,8 +199,8 @@ def enumerate_splits(
             if watts > cap_w * (1.0 - tolerance):
                 continue
             if fit_batches(
-                stack, exec_ms, memory_gib, gpu_memory_gib, limit_ms, batch_worth, slowed, count, tolerance,
-                chosen, worth, trial,
+                stack, exec_ms, memory_gib, gpu_memory_gib, limit_ms, batch_worth, most_worth, slowed, count,
+                tolerance, chosen, worth, trial,
             ) == 0:  # fmt: skip
                 continue
             grows = True

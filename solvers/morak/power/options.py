@@ -16,6 +16,7 @@ Whole = NDArray[np.int64]
 
 LET_GO = 1e-10  # relative, above each limit: less than the judge tolerates, so that any order of adding passes it
 MOST_WRITTEN = 200_000
+UNLIMITED = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,18 @@ class PowerTables:
     sensitivity: Numbers
     limit_ms: Numbers
     batch_worth: Numbers  # weight x batch x 1000
+    most_worth: Numbers  # of an item, per second
     slower: Numbers  # [item, clock]
     power_w: Numbers
+    kind: Whole  # of an item; a GPU has at most `most_alike` of each
+    most_alike: int = UNLIMITED
 
     def only(self, items: Whole) -> PowerTables:
         """Returns the same tables with fewer items."""
         rows = {
             name: getattr(self, name)[items]
             for name in ("model", "share", "exec_ms", "memory_gib", "pressure", "sensitivity", "limit_ms",
-                         "batch_worth", "slower", "power_w")
+                         "batch_worth", "most_worth", "slower", "power_w", "kind")
         }  # fmt: skip
         return replace(self, **rows)
 
@@ -67,9 +71,8 @@ class PowerTables:
         """Returns, by [item, clock], the worth of an item alone on the GPU; with neighbours it is worth less."""
         took = self.exec_ms[:, None, :] * self.slower[:, :, None]
         right = (took <= self.limit_ms[:, None, None] * (1 + LET_GO)) & self.fits_memory()[:, None, :]
-        best: Numbers = np.where(right, self.batch_worth[:, None, :] / np.where(right, took, 1.0), 0.0).max(
-            axis=2, initial=0.0
-        )
+        worth = np.where(right, self.batch_worth[:, None, :] / np.where(right, took, 1.0), 0.0)
+        best: Numbers = np.minimum(worth.max(axis=2, initial=0.0), self.most_worth[:, None])
         return best
 
 
@@ -108,15 +111,20 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
         sensitivity=columns[2].copy(),
         limit_ms=columns[3].copy(),
         batch_worth=columns[4][:, None] * np.array(batches, np.float64)[None, :] * 1000,
+        most_worth=np.full(len(items), np.inf),
         slower=slower,
         power_w=power_w,
+        kind=np.array([place for place, _ in items], np.int64),
     )
 
 
-def enumerated(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int] | None:
+def enumerated(
+    items: PowerTables, cap_w: float, most: int, budget: int, fixed: tuple[int, ...] = ()
+) -> tuple[list[PowerOption], int] | None:
     """Returns the options of a GPU by rising watts and worth, and the number of sets examined.
 
-    Returns None if more than `budget` sets would have to be examined."""
+    The `fixed` items are part of every option but the idle one. Returns None if more than `budget` sets would have to
+    be examined."""
     visited = np.zeros(1, np.int64)
     if not len(items.share) or items.gpu_type.idle_w > cap_w * (1 + LET_GO):
         return [IDLE], 0
@@ -124,9 +132,10 @@ def enumerated(items: PowerTables, cap_w: float, most: int, budget: int) -> tupl
     out_items = np.zeros((room, 2 * most + 2), np.int64)
     out_values = np.zeros((room, 2))
     written = enumerate_splits(
-        items.share, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
-        items.batch_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
-        items.gpu_type.idle_w, cap_w, most, budget, -LET_GO, out_items, visited, out_values,
+        items.share, items.kind, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
+        items.batch_worth, items.most_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
+        items.gpu_type.idle_w, cap_w, most, items.most_alike, np.array(fixed, np.int64), budget, -LET_GO, out_items,
+        visited, out_values,
     )  # fmt: skip
     if written < 0:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.control.answer.replay import from_json, record_of, replay, to_json
 from app.control.domain.decision import RecipeKind, SolveOutcome
 from app.control.formulate.formulate import formulate
@@ -13,6 +15,7 @@ from simulation.shapes import steps
 from tests.simulation.worlds import all_noisy, small
 
 RISES_AT = 240.0
+RISEN_AT = 120.0
 
 
 def generations(simulation: Simulation) -> list[int]:
@@ -76,6 +79,37 @@ def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(da
         assert record
         assert record.recipe["planner"] == "mudi"
         assert replay(from_json(to_json(record)), Inline()).is_identical
+
+
+def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), planner="morak", cycleSeconds=30)
+    shapes = {"shop/a": steps([1.0, 6.0], RISEN_AT), "shop/b": steps([1.0, 1.0], RISEN_AT)}
+    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.advance(RISEN_AT, 5.0)
+        before = shares(simulation)
+        assert len({place for place, _ in before}) < len(before)  # services share a GPU
+        simulation.advance(RISEN_AT, 5.0)
+        after = shares(simulation)
+        assert set(before) <= set(after)
+        assert len(after) > len(before)
+        assert simulation.history.kinds(60.0)["move"] == 0
+        assert simulation.last
+        snapshot = simulation.last.snapshot
+        read = simulation.database.read
+        records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
+    assert len(records) >= 2
+    for record in records:
+        assert record
+        assert record.recipe["planner"] == "morak"
+        assert replay(from_json(to_json(record)), Inline()).is_identical
+    assert snapshot
+    node, _, gpu = before[0][0].partition("/")
+    asking = {**snapshot.nodes, node: replace(snapshot.nodes[node], repartition_gpus=(int(gpu),))}
+    answer = solved(Solve(formulate(replace(snapshot, nodes=asking)).problem, None, 5), alone=True)
+    assert answer.plan
+    assert answer.plan.certificate
+    assert "1 GPU divided anew" in answer.plan.certificate.method
+    assert set(answer.knowledge["morak"]["divided"]) == {before[0][0]}
 
 
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:

@@ -1,0 +1,161 @@
+"""The GPUs of a fleet while Morak's plan is made: what each runs, at which clock, and what it carries of each rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from solvers.morak.fleet.items import MorakItem, MorakItems
+from solvers.morak.fleet.memory import DividedGpus
+from solvers.morak.power.greedy import narrowed
+from solvers.morak.power.options import IDLE, PowerOption, enumerated
+from solvers.planning.carried import accepted_rates
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import watts
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem
+from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+
+MOST_RESIDENTS = 8  # that a search puts on a GPU
+
+
+@dataclass(slots=True)
+class MorakGpu:
+    """A GPU with its instances and jobs."""
+
+    place: Place
+    items: MorakItems
+    jobs: tuple[PlacedJob, ...]
+    margin: float = 1.0
+    was_used: bool = False
+    seats: list[Instance] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)  # services that have no room on it besides SMs, memory and watts
+
+    @property
+    def fixed(self) -> tuple[MorakItem, ...]:
+        return tuple(MorakItem(seat.service, seat.variant, seat.sm_percent) for seat in self.seats)
+
+    @property
+    def free_percent(self) -> int:
+        used = sum(seat.sm_percent for seat in self.seats) + sum(job.sm_percent for job in self.jobs)
+        return 100 - used
+
+
+class MorakBoard:
+    """All GPUs, and the answers of the exact search that were computed for GPUs alike."""
+
+    def __init__(
+        self, problem: Problem, kept: Iterable[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
+    ) -> None:
+        self.problem, self.sets = problem, sets
+        kept = tuple(kept)
+        # What clocks decide is left to the search: here a GPU may draw any power.
+        kinds = {name: replace(kind, max_w=inf) for name, kind in problem.gpu_types.items()}
+        self.rooms = FleetRooms(replace(problem, gpu_types=kinds), kept, jobs)
+        pools = {pool: MorakItems(problem, pool) for pool in self.rooms.pools}
+        self.gpus: dict[Place, MorakGpu] = {}
+        for node in problem.nodes.values():
+            items = pools[GpuPool(node.gpu_type, node.price_per_hour, node.templates)]
+            for place in ((node.name, gpu) for gpu in node.gpus):
+                own = tuple(job for job in jobs if job.place == place)
+                self.gpus[place] = MorakGpu(place, items, own, divided.margin(place), bool(own))
+        for seat in kept:
+            self.gpus[seat.place].seats.append(seat)
+            self.gpus[seat.place].was_used = True
+        self._found: dict[object, list[PowerOption]] = {}
+        self._made = 0
+        self._too_many: dict[GpuPool, int] = {}  # new items, with which a search did not end
+
+    @property
+    def seats(self) -> list[Instance]:
+        return [seat for gpu in self.gpus.values() for seat in gpu.seats]
+
+    def carried(self, gpu: MorakGpu, seats: Sequence[Instance]) -> dict[str, float]:
+        """Returns what these instances carry there, by service."""
+        found: dict[str, float] = {}
+        for seat, rate in zip(seats, accepted_rates(self.problem, seats, gpu.jobs), strict=True):
+            found[seat.service] = found.get(seat.service, 0.0) + rate
+        return found
+
+    def drawn_w(self, gpu: MorakGpu, seats: Sequence[Instance]) -> float:
+        """Returns the watts above idle with all of it busy, at the clock of these instances."""
+        found = gpus_with(self.problem, seats, gpu.jobs).values()
+        return sum(watts(line, held) for held in found for line in held.residents) * gpu.margin
+
+    def options(self, gpu: MorakGpu, wanted: Mapping[str, float], *, grows: bool) -> list[PowerOption]:
+        """Returns the options of a GPU by rising watts and worth, all with what runs there besides the idle one.
+
+        A GPU that `grows` may take instances of each service with a wanted rate on its free SMs.
+        """
+        fixed, jobs = gpu.fixed, gpu.jobs
+        more = tuple(sorted(name for name, rate in wanted.items() if rate > 0 and name not in gpu.refused))
+        names = sorted({item.name for item in fixed} | set(more if grows else ()))
+        rates = tuple((name, wanted.get(name, 0.0)) for name in names)
+        key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), gpu.margin, rates, grows)
+        if key not in self._found:
+            self._found[key] = self._searched(gpu, dict(rates), more if grows else ())
+        return self._found[key]
+
+    def _searched(self, gpu: MorakGpu, wanted: Mapping[str, float], more: Sequence[str]) -> list[PowerOption]:
+        """Enumerates every split with all measured shares; with those at the knees alone where that is too much."""
+        items, fixed, jobs = gpu.items, gpu.fixed, gpu.jobs
+        held = len(fixed) + len(jobs)
+        most = held + (min(MOST_RESIDENTS, self.problem.policy.clients_per_gpu - held) if more else 0)
+        cap_w = items.type.max_w
+        for offered in (items.shares, items.knees):
+            new = [item for name in more for item in offered.get(name, ()) if item.sm_percent <= gpu.free_percent]
+            if not new and not held:
+                return [IDLE]
+            if len(new) >= self._too_many.get(items.pool, len(new) + 1):
+                continue
+            table = items.tables((*fixed, *new), wanted, jobs, gpu.margin)
+            must = (*range(len(fixed)), *range(len(fixed) + len(new), len(table.share)))
+            found = enumerated(table, cap_w, most, self.sets, must)
+            if found:
+                return found[0]
+            self._too_many[items.pool] = len(new)
+        if held:  # too much beside what runs: that alone
+            table = items.tables(fixed, wanted, jobs, gpu.margin)
+            found = enumerated(table, cap_w, held, self.sets, tuple(range(held)))
+            return found[0] if found else [IDLE]
+        table = items.tables(new, wanted, (), gpu.margin)
+        return narrowed(table, cap_w, most, self.sets)[0]
+
+    def seated(
+        self, gpu: MorakGpu, option: PowerOption, reused: Mapping[tuple[Place, str, str], str]
+    ) -> list[Instance]:
+        """Returns the instances of an option: those that run with their new batch and clock, then the new ones."""
+        left = list(gpu.seats)
+        found = []
+        for resident in option.residents:
+            if resident.model.endswith(" "):
+                continue  # a job
+            service, _, variant = resident.model.rpartition(" ")
+            same = [s for s in left if (s.service, s.variant, s.sm_percent) == (service, variant, resident.sm_percent)]
+            memory = gpu.items.profiles[service, variant].memory_gib[resident.batch]
+            if same:
+                left.remove(same[0])
+                seat = same[0]
+            else:
+                self._made += 1
+                name = reused.get((gpu.place, service, variant), f"{service}/new-{self._made}")
+                seat = Instance(
+                    name, service, *gpu.place, variant, 1, 0.0, resident.sm_percent, memory, option.clock_mhz, 0.0
+                )
+            found.append(replace(seat, batch=resident.batch, memory_gib=memory, clock_mhz=option.clock_mhz))
+        return found
+
+    def admits(self, gpu: MorakGpu, seat: Instance) -> bool:
+        """Returns whether nodes, tenants and other instances leave room for a new instance there."""
+        return self.rooms.fits_on(gpu.place, self._shape(gpu, seat), self.problem.services[seat.service])
+
+    def take(self, gpu: MorakGpu, seat: Instance) -> None:
+        self.rooms.put_on(gpu.place, self._shape(gpu, seat), self.problem.services[seat.service])
+
+    def _shape(self, gpu: MorakGpu, seat: Instance) -> FleetShape:
+        profile = gpu.items.profiles[seat.service, seat.variant]
+        demand = profile.demand
+        return FleetShape(
+            gpu.items.pool, seat.variant, seat.batch, seat.sm_percent, seat.memory_gib, 0.0, 0.0, demand.cpu_cores,
+            demand.host_memory_gib, 0.0, profile.start_seconds, 0.0, 1.0,
+        )  # fmt: skip

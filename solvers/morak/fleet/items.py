@@ -1,0 +1,213 @@
+"""The items of a GPU for the exact search: each a service at an SM%, with the batches and loads that keep its SLO.
+
+Morak's models are saturated. A service has a rate instead: an instance that is busy for a part of the time keeps its
+SLO with a longer batch, so each batch is offered at several loads, each with the longest time that admits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.latency import limits
+from solvers.latency.kernels import NEVER, needed_ratio
+from solvers.morak.power.knees import share_at_knee
+from solvers.morak.power.options import PowerTables
+from solvers.morak.power.problem import PoweredModel
+from solvers.planning.judge.readings import value_at
+from solvers.planning.problem import GpuType, PlacedJob, Problem, Profile, Service
+from solvers.planning.rooms import GpuPool
+
+Numbers: TypeAlias = NDArray[np.float64]
+LOAD_STEPS = 8  # of the policy's utilization; the lowest of them is left out
+SAFE_SHARE = 1e-6  # of a batch's time
+JOB_MS = 1e-9  # a job keeps no SLO
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MorakItem:
+    """A service's variant at an SM%, or a job at its own."""
+
+    name: str
+    variant: str
+    sm_percent: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.variant}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    exec_ms: Numbers  # by column, as a share of the longest that its load admits
+    memory_gib: Numbers
+    pressure: float
+    sensitivity: float
+    worth: Numbers  # by column, of a batch that takes the longest time
+    slower: Numbers  # by clock
+    power_w: Numbers
+
+
+class MorakItems:
+    """The rows of all items of a pool of GPUs; they are computed once."""
+
+    def __init__(self, problem: Problem, pool: GpuPool) -> None:
+        self.problem, self.pool = problem, pool
+        self.type: GpuType = problem.gpu_types[pool.gpu_type]
+        self.profiles = {
+            (service.name, variant): profile
+            for service in problem.services.values()
+            for variant, profile in _profiles(problem, service, pool)
+        }
+        self.batches = sorted({batch for profile in self.profiles.values() for batch in profile.latency_ms})
+        policy = problem.policy
+        self._loads = [policy.utilization * step / LOAD_STEPS for step in range(LOAD_STEPS, 1, -1)]
+        self._column = np.repeat(np.array(self.batches, np.int64), len(self._loads))
+        self._rows: dict[MorakItem, _Row] = {}
+        self._longest: dict[tuple[float, float, float], Numbers] = {}
+        self._clocks = np.array(self.type.clocks_mhz) / self.type.top_clock_mhz
+
+    def weight(self, service: Service) -> float:
+        """Returns the worth of a request a second, as the judge prices what is unserved."""
+        return service.unserved_weight * service.priority / 100
+
+    @cached_property
+    def knees(self) -> Mapping[str, tuple[MorakItem, ...]]:
+        """Returns each service at the knees of its smallest and its largest batch (K1)."""
+        return {name: items for name in self.problem.services if (items := self._of(name, only_knees=True))}
+
+    @cached_property
+    def shares(self) -> Mapping[str, tuple[MorakItem, ...]]:
+        """Returns each service at the knees of all batches and at every SM% that was measured."""
+        return {name: items for name in self.problem.services if (items := self._of(name, only_knees=False))}
+
+    def _of(self, name: str, *, only_knees: bool) -> tuple[MorakItem, ...]:
+        service = self.problem.services[name]
+        found: list[tuple[float, tuple[MorakItem, ...]]] = []
+        for variant in service.variants:
+            profile = self.profiles.get((name, variant))
+            if profile is None:
+                continue
+            curves = [profile.latency_ms[batch] for batch in sorted(profile.latency_ms)]
+            points = {share_at_knee(curve) for curve in ((curves[0], curves[-1]) if only_knees else curves)}
+            if not only_knees:
+                points |= {sm for sm, _ in curves[0]}
+            if service.is_dedicated:
+                points = {curves[0][-1][0]}
+            items = tuple(MorakItem(name, variant, sm) for sm in sorted(points))
+            per_share = self.tables(items, {name: inf}).best_alone().max(axis=1) / [item.sm_percent for item in items]
+            if per_share.max() > 0:
+                found.append((float(per_share.max()), items))
+        return max(found, key=lambda entry: entry[0])[1] if found else ()
+
+    def tables(
+        self, items: Sequence[MorakItem], wanted: Mapping[str, float], jobs: Sequence[PlacedJob] = (),
+        margin: float = 1.0,
+    ) -> PowerTables:  # fmt: skip
+        """Returns the items and then the jobs; a service's worth ends at its wanted rate.
+
+        With a `margin` above 1 batches take so many times as long as profiled, and as many watts.
+        """
+        rows = [self._row(item) for item in items] + [self._job(job) for job in jobs]
+        entries = [*items, *(MorakItem(job.job, "", job.sm_percent) for job in jobs)]
+        keys = {
+            entry.key: number for number, entry in enumerate(dict.fromkeys(replace(e, sm_percent=0) for e in entries))
+        }
+        models = {name: number for number, name in enumerate(dict.fromkeys(map(self._model, entries)))}
+        services = self.problem.services
+        most = [
+            self.weight(services[entry.name]) * wanted.get(entry.name, 0.0) if entry.name in services else 0.0
+            for entry in entries
+        ]
+        columns = len(self._column)
+        return PowerTables(
+            gpu_type=self.type,
+            models=tuple(PoweredModel(key, 1.0, {}, {}) for key in keys),
+            model=np.array([keys[entry.key] for entry in entries], np.int64),
+            share=np.array([entry.sm_percent for entry in entries], np.int64),
+            batch=self._column,
+            exec_ms=np.array([row.exec_ms for row in rows]).reshape(-1, columns) * margin,
+            memory_gib=np.array([row.memory_gib for row in rows]).reshape(-1, columns),
+            pressure=np.array([row.pressure for row in rows], np.float64),
+            sensitivity=np.array([row.sensitivity for row in rows], np.float64),
+            limit_ms=np.ones(len(rows)),
+            batch_worth=np.array([row.worth for row in rows]).reshape(-1, columns),
+            most_worth=np.array(most, np.float64),
+            slower=np.array([row.slower for row in rows]).reshape(-1, len(self._clocks)),
+            power_w=np.array([row.power_w for row in rows]).reshape(-1, len(self._clocks)) * margin,
+            kind=np.array([models[self._model(entry)] for entry in entries], np.int64),
+            most_alike=self.problem.policy.same_model_per_gpu,
+        )
+
+    def _model(self, item: MorakItem) -> str:
+        service = self.problem.services.get(item.name)
+        return f"model {service.model}" if service and item.variant else f"job {item.name}"
+
+    def _row(self, item: MorakItem) -> _Row:
+        if item not in self._rows:
+            self._rows[item] = self._made(item)
+        return self._rows[item]
+
+    def _made(self, item: MorakItem) -> _Row:
+        service, profile = self.problem.services[item.name], self.profiles[item.name, item.variant]
+        demand, policy, sm = profile.demand, self.problem.policy, item.sm_percent
+        unused = policy.share_pressure * (100 - sm) / 100 if policy.pricing == "share" else 0.0
+        alone = np.full(len(self.batches), inf)
+        memory = np.full(len(self.batches), inf)
+        for place, batch in enumerate(self.batches):
+            curve = profile.latency_ms.get(batch)
+            if curve and curve[0][0] <= sm <= curve[-1][0]:
+                alone[place] = value_at(curve, sm) * (1 + demand.sensitivity * unused)
+                memory[place] = profile.memory_gib[batch]
+        longest = self._longest_ms(service)
+        steps = len(self._loads)
+        loads = np.tile(np.array(self._loads), len(self.batches))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exec_ms = np.where(longest > 0, np.repeat(alone, steps) / longest, inf)
+            worth = np.where(longest > 0, self.weight(service) * loads * self._column * 1000 / longest, 0.0)
+        return _Row(
+            exec_ms, np.repeat(memory, steps), value_at(demand.pressure, sm), demand.sensitivity, worth,
+            (1 / self._clocks) ** demand.clock_exponent,
+            value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
+        )  # fmt: skip
+
+    def _longest_ms(self, service: Service) -> Numbers:
+        """Returns by column the longest batch with which an instance that is so busy keeps the SLO."""
+        key = (service.slo_ms, service.percentile, service.variation)
+        if key not in self._longest:
+            margin = 1 + self.problem.policy.exec_margin
+            rows = limits(service.percentile, self.batches, service.variation).loads
+            ratios = np.array(
+                [needed_ratio(rows[batch], load * margin) for batch in self.batches for load in self._loads]
+            )
+            found = service.slo_ms / (margin * ratios) * (1 - SAFE_SHARE)
+            self._longest[key] = np.where(ratios < NEVER, found, 0.0)
+        return self._longest[key]
+
+    def _job(self, placed: PlacedJob) -> _Row:
+        profile = self.problem.jobs[placed.job].profiles[self.type.name]
+        demand, sm, columns = profile.demand, placed.sm_percent, len(self._column)
+        memory = np.full(columns, inf)
+        memory[0] = placed.memory_gib
+        return _Row(
+            np.full(columns, JOB_MS), memory, value_at(demand.pressure, sm), 0.0, np.zeros(columns),
+            np.ones(len(self._clocks)), value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
+        )  # fmt: skip
+
+
+def _profiles(problem: Problem, service: Service, pool: GpuPool) -> list[tuple[str, Profile]]:
+    if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
+        return []
+    templates = {variant.name: variant.template for variant in problem.models[service.model]}
+    return [
+        (variant, profile)
+        for variant in service.variants
+        if pool.offers(templates.get(variant))
+        and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
+    ]

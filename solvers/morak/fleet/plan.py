@@ -1,0 +1,74 @@
+"""Plans a fleet as Morak does: GPUs are split once, by the exact search over model, SM%, batch and clock (K1, K4).
+
+What runs keeps its SM%; batches and clocks follow the load (K2). Instances are added where they carry most of what is
+short, and a GPU is divided anew when its node asks for it, as Algorithm 1 does after three failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from solvers.morak.fleet.board import MorakBoard
+from solvers.morak.fleet.growing import grow
+from solvers.morak.fleet.items import MorakItems
+from solvers.morak.fleet.memory import DividedGpus
+from solvers.morak.fleet.tuning import HEADROOM, spare, tune
+from solvers.planning.carried import carry, is_admitted
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
+
+SETS_PER_WORK = 1_000  # residents of a GPU that the search may examine, for each unit of work
+
+
+def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
+    """Returns Morak's next plan; throughput above a service's rate is worth nothing."""
+    state = problem.state
+    divided = DividedGpus.recall(knowledge, state.now if state else None)
+    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    jobs = state.jobs if state else ()
+    again = divided.divide({line.place for line in running} & set(state.repartition if state else ()))
+    sets = max(1, budget.work) * SETS_PER_WORK
+    kept = _without_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
+    board = MorakBoard(problem, kept, jobs, divided, sets)
+    is_kept = tune(board)
+    reused = {(line.place, line.service, line.variant): line.id for line in running if line.place in again}
+    for place in again:
+        board.gpus[place].was_used = True
+    added = grow(board, reused)
+    instances, rests = carry(problem, board.seats, jobs)
+    unserved = tuple(Unserved(name, rate, _why(board, name)) for name, rate in sorted(rests.items()))
+    words = [f"exact search of splits, batches and clocks: {_count(added, 'instance')} added"]
+    words += [f"{_count(len(again), 'GPU')} divided anew"] if again else []
+    words += ["clocks and batches kept"] if is_kept and not added else []
+    return PlannerDraft(tuple(instances), unserved, "; ".join(words), divided.knowledge())
+
+
+def _without_spare(
+    problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
+) -> list[Instance]:
+    """Returns the instances that run without those whose service carries its rate and a quarter more without them."""
+    if not running:
+        return []
+    gone = spare(MorakBoard(problem, running, jobs, divided, sets))
+    return [line for line in running if line.id not in gone]
+
+
+def _why(board: MorakBoard, name: str) -> str:
+    """Returns why a part of a service's rate is unserved."""
+    pools: Mapping[int, MorakItems] = {id(gpu.items): gpu.items for gpu in board.gpus.values()}
+    shares = [item for items in pools.values() for item in items.shares.get(name, ())]
+    if not shares:
+        return "no GPU type of the fleet keeps its SLO in any profiled shape"
+    least = min(item.sm_percent for item in shares)
+    free = max((gpu.free_percent for gpu in board.gpus.values() if name in gpu.items.shares), default=0)
+    if free < least:
+        return f"an instance needs {least} % of the SMs; at most {free} % of a GPU are free"
+    refused: set[Place] = {place for place, gpu in board.gpus.items() if name in gpu.refused}
+    if refused:
+        return "no GPU has CPU cores, host memory and its tenant's limit for another instance at once"
+    return f"no clock of a GPU keeps its SLO and {HEADROOM:g} times its rate within maxW, powerBudgetW and memory"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,142 @@
+"""Morak plans a fleet: splits by the exact search within caps and budget, steady splits, and new ones at request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.control.formulate.problem import build_problem
+from simulation.world import of_files
+from solvers.morak.fleet import plan
+from solvers.morak.power import share_at_knee
+from solvers.planners.ask import judge_draft
+from solvers.planning.plan import Plan
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import GpuType, Instance, Knowledge, Problem, RunningState
+from tests.solvers.hetsev.fleet.fleets import fleet
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+PAPER = build_problem(of_files(Path(__file__).parents[4] / "examples" / "morak.yaml"))
+FEW = PlannerBudget(work=20)
+
+
+def planned(
+    problem: Problem, before: Plan | None = None, knowledge: Knowledge | None = None, **state: object
+) -> tuple[Plan, PlannerDraft]:
+    """Returns the plan with what an earlier one made running, once the judge has accepted it."""
+    running = RunningState(NOON, before.instances if before else (), before.jobs if before else ())
+    problem = replace(problem, state=replace(running, **state))  # type: ignore[arg-type]
+    draft = plan(problem, knowledge or {}, FEW)
+    return judge_draft(problem, "morak", draft)[0], draft
+
+
+def splits(made: Plan) -> dict[str, tuple[str, int, int]]:
+    return {line.id: (line.node, line.gpu, line.sm_percent) for line in made.instances}
+
+
+def scaled(problem: Problem, times: float) -> Problem:
+    return problem.with_rates({name: times * service.rate_per_second for name, service in problem.services.items()})
+
+
+def clocks(made: Plan) -> list[float]:
+    return [line.clock_mhz for line in made.instances]
+
+
+def test_the_papers_server_serves_all_four_networks_under_its_caps() -> None:
+    made, draft = planned(PAPER)
+    assert not draft.unserved
+    assert {line.service for line in made.instances} == set(PAPER.services)
+    assert len({line.place for line in made.instances}) < len(made.instances)  # networks share GPUs
+    assert max(clocks(made)) < PAPER.gpu_types["rtx-2080-ti-11gb"].top_clock_mhz  # where a full GPU exceeds its cap
+
+
+def test_what_runs_keeps_its_shares_while_batches_and_clocks_follow_the_load() -> None:
+    first, _ = planned(PAPER)
+    again, draft = planned(PAPER, first)
+    assert again.instances == first.instances
+    assert draft.method.endswith("clocks and batches kept")
+    less, _ = planned(scaled(PAPER, 0.6), first)
+    assert splits(less).items() <= splits(first).items()
+    assert sum(clocks(less)) / len(clocks(less)) < sum(clocks(first)) / len(clocks(first))
+
+
+def test_a_risen_load_adds_instances_and_a_fallen_one_stops_them() -> None:
+    first, _ = planned(scaled(PAPER, 0.3))
+    risen, _ = planned(PAPER, first)
+    assert splits(first).items() <= splits(risen).items()
+    assert len(risen.instances) > len(first.instances)
+    fallen, _ = planned(scaled(PAPER, 0.1), risen)
+    assert len(fallen.instances) < len(risen.instances)
+
+
+def test_a_budget_of_watts_lowers_clocks_before_it_leaves_load_unserved() -> None:
+    problem = scaled(PAPER, 0.5)
+    idle_w = sum(PAPER.type_of(name).idle_w * len(node.gpus) for name, node in PAPER.nodes.items())
+    free, _ = planned(replace(problem, policy=replace(problem.policy, power_budget_w=None)))
+    tight, draft = planned(replace(problem, policy=replace(problem.policy, power_budget_w=idle_w + 120)))
+    assert sum(clocks(tight)) / len(clocks(tight)) < sum(clocks(free)) / len(clocks(free))
+    assert tight.instances
+    none, draft = planned(replace(problem, policy=replace(problem.policy, power_budget_w=idle_w + 1)))
+    assert not none.instances
+    assert "powerBudgetW" in draft.unserved[0].reason
+
+
+def test_a_lower_cap_lowers_the_clock() -> None:
+    def capped(watts: float) -> Problem:
+        kinds = {name: replace(kind, max_w=watts) for name, kind in PAPER.gpu_types.items()}
+        return replace(scaled(PAPER, 2.0), gpu_types=kinds)
+
+    high, low = planned(capped(250.0))[0], planned(capped(100.0))[0]
+    assert max(clocks(low)) < max(clocks(high))
+    assert sum(line.rate_per_second for line in low.instances) < sum(line.rate_per_second for line in high.instances)
+
+
+def test_a_gpu_is_divided_anew_at_its_nodes_request_once_in_five_minutes() -> None:
+    first, _ = planned(PAPER)
+    place = first.instances[0].place
+    there = {line.id: line.sm_percent for line in first.instances if line.place == place}
+    divided, draft = planned(PAPER, first, repartition=(place,))
+    assert "1 GPU divided anew" in draft.method
+    assert {line.id: line.sm_percent for line in divided.instances if line.place == place} != there
+    others = {key: value for key, value in splits(first).items() if value[:2] != place}
+    assert others.items() <= splits(divided).items()
+    _, soon = planned(PAPER, divided, draft.knowledge, repartition=(place,), now=NOON + timedelta(seconds=200))
+    assert "divided" not in soon.method
+    _, later = planned(PAPER, divided, soon.knowledge, repartition=(place,), now=NOON + timedelta(seconds=301))
+    assert "1 GPU divided anew" in later.method
+    _, forgotten = planned(PAPER, divided, later.knowledge, now=NOON + timedelta(hours=2))
+    assert not forgotten.knowledge
+
+
+def test_instances_that_must_be_there_are_on_gpus_of_their_own() -> None:
+    made, _ = planned(fleet(rate=50.0, min_instances=3))
+    for name in ("shop/a", "shop/b"):
+        assert len({line.place for line in made.instances if line.service == name}) >= 3
+
+
+def test_a_dedicated_service_has_its_gpus_alone() -> None:
+    made, _ = planned(fleet(rate=100.0, is_dedicated=True))
+    places: list[Instance] = list(made.instances)
+    assert len({line.place for line in places}) == len(places)
+
+
+def test_an_slo_that_no_gpu_keeps_is_said_so() -> None:
+    _, draft = planned(fleet(rate=100.0, slo_ms=5))
+    assert {entry.reason for entry in draft.unserved} == {
+        "no GPU type of the fleet keeps its SLO in any profiled shape"
+    }
+
+
+@pytest.mark.parametrize("kind", PAPER.gpu_types.values())
+def test_shares_come_from_knees_and_measurements(kind: GpuType) -> None:
+    made, _ = planned(PAPER)
+    for line in made.instances:
+        profile = PAPER.profile(line.service, line.variant, line.node)
+        assert profile
+        assert profile.gpu_type == kind.name
+        curves = profile.latency_ms.values()
+        allowed = {share_at_knee(curve) for curve in curves} | {sm for curve in curves for sm, _ in curve}
+        assert line.sm_percent in allowed
