@@ -34,7 +34,7 @@ def lose(simulation: Simulation, name: str) -> None:
     simulation.post.lines.pop(name)
 
 
-@pytest.mark.parametrize("seed", range(scaled(100, 3)))
+@pytest.mark.parametrize("seed", range(scaled(100, 2)))
 def test_every_promise_is_kept_through_the_loss_of_a_node(database_url: str, seed: int) -> None:
     assert least_kept(database_url, world(surviveNodes=1), seed) >= 0.98
 

@@ -20,7 +20,7 @@ from simulation.world import of_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
-NOTICES = scaled(50, 3)
+NOTICES = scaled(50, 2)
 ROUNDS_TICK_SECONDS = float(scaled(2, 5))
 PERCENTILE = 0.98  # of every service here
 SPOT = tuple(f"spot-{number}" for number in range(5))
