@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from sklearn.ensemble import RandomForestRegressor
 
 from solvers.factors import FactorSample
 from solvers.interference.candidate import Floats
@@ -59,6 +58,8 @@ def _configuration(sample: FactorSample) -> tuple[str, ...]:
 
 def forest(samples: Sequence[FactorSample]) -> Predict:
     """Grows a random forest on the same features: categories one-hot, numbers as they are."""
+    from sklearn.ensemble import RandomForestRegressor
+
     features = sorted({item for each in samples for item in each.categories.items()})
     numbers = sorted({kind for each in samples for kind in each.numbers})
 

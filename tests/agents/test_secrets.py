@@ -68,7 +68,7 @@ def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningSer
         agent.folder.chmod(0o777)
         agent.end()
         agent.start()
-        assert agent.process.wait(60) != 0
+        assert agent.process.wait(120) != 0
         assert "can be written by others" in agent.said_log()
         agent.folder.chmod(0o700)
     database.close()

@@ -15,7 +15,7 @@ from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.support.server import Reply, RunningServer, running_server
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 180.0
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
 from app.postgres.lock import FolderInUseError
 from app.postgres.owner import ServerUser
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 180.0
 
 HOLD = """
 import sys, time

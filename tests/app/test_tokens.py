@@ -54,11 +54,11 @@ def test_no_cached_token_is_good_while_a_busy_database_keeps_a_revocation_from_b
 
     def occupy(_: Connection) -> None:
         busy.set()
-        done.wait(60)
+        done.wait(120)
 
     flood = threading.Thread(target=database.read, args=[occupy])
     flood.start()
-    busy.wait(60)
+    busy.wait(120)
     notice = threading.Thread(target=authenticator.changed)
     notice.start()
     until(lambda: authenticator.cached(header) is None, "a token of before the revocation is still taken")

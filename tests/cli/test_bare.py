@@ -31,7 +31,7 @@ def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "PYTHON"))}
     clean["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
     command = [sys.executable, "-I", "-S", "-c", program]
-    return subprocess.run(command, env=clean | env, capture_output=True, text=True, timeout=60, cwd=folder)
+    return subprocess.run(command, env=clean | env, capture_output=True, text=True, timeout=180, cwd=folder)
 
 
 def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path) -> None:

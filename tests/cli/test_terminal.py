@@ -29,7 +29,7 @@ def on_a_terminal(server: RunningServer, *words: str, typed: str = "", **env: st
     except OSError:  # the other side has closed
         pass
     os.close(master)
-    return started.wait(60), shown.decode()
+    return started.wait(120), shown.decode()
 
 
 @pytest.fixture

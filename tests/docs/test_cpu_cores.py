@@ -21,6 +21,9 @@ PAGE = DOCS / "cpu-cores.md"
 SHORT = " --most 3 --batches 1,2 --sm 20,100 --seconds 1"
 LONGEST_SECONDS = 1500.0
 PROMISED_PERCENT = 95.0
+LAST_LOOK = "gpuwright top --once"
+# The short form asks until the gateway's counts have reached the planner.
+COUNTED = f"until {LAST_LOOK} | grep -q 'of 1 within their SLO'; do ask >/dev/null; sleep 0.5; done"
 
 
 def why_not() -> str:
@@ -43,9 +46,11 @@ def test_the_page_serves_a_model_within_its_slo(tmp_path: Path) -> None:
     script = script.replace("--port 8080", f"--port {free_port()}")
     if not SOAK:
         script = script.replace(" --on here --apply", f" --on here --apply{SHORT}")
+        assert LAST_LOOK in script
+        script = script.replace(LAST_LOOK, f"{COUNTED}\n{LAST_LOOK}")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "seconds": str(scaled(600, 60)),
+        "seconds": str(scaled(600, 5)),
     }
     environment.pop("DATABASE_URL", None)
     log = tmp_path / "log"

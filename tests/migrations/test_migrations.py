@@ -147,7 +147,7 @@ def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert len(passed) == len(threads)
     assert sorted(version for versions in passed for version in versions) == sorted(schema.VERSIONS)
 

@@ -119,7 +119,7 @@ def disaster(folder: Path, archive_seconds: int, seconds: float) -> Outcome:
         cluster.die()
         lost_at = time.monotonic()
         writer.ending.set()
-        writer.join(60)
+        writer.join(120)
         server.kill()
         planners[1].close()
 

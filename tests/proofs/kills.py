@@ -164,7 +164,7 @@ class Site:
 
     def stop(self) -> None:
         self._over.set()
-        self._watching.join(30)
+        self._watching.join(120)
 
     def _watch(self) -> None:
         device, mps = connect(self.agent.folder / "simulated")

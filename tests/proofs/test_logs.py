@@ -99,6 +99,6 @@ def _text(api: RunningServer, token: str, path: str) -> str:
 def _verb(api: RunningServer, *words: str) -> str:
     known = {**os.environ, "GPUWRIGHT_SERVER": api.url, "GPUWRIGHT_TOKEN": api.admin_token}
     command = [sys.executable, "-m", "cli.main", *words]
-    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -147,7 +147,7 @@ class SecureInstallation:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
-        process.wait(60)
+        process.wait(120)
 
 
 def make_certificate(folder: Path, name: str) -> Path:

@@ -18,7 +18,7 @@ def has_engine() -> bool:
     if not shutil.which("docker"):
         return False
     words = (["docker", "info"], ["docker", "compose", "version"])
-    return all(subprocess.run(word, capture_output=True, timeout=60).returncode == 0 for word in words)
+    return all(subprocess.run(word, capture_output=True, timeout=180).returncode == 0 for word in words)
 
 
 @pytest.mark.long

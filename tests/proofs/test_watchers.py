@@ -175,7 +175,7 @@ def cut_off(rng: random.Random, port: int, token: str, method: str, path: str, d
     whole = head.encode() + data
     cut = len(whole) if rng.random() < 0.5 else rng.randrange(len(whole))
     middle = rng.randrange(cut + 1)
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as raw:
         raw.sendall(whole[:middle])
         time.sleep(rng.uniform(0, 0.2))
         raw.sendall(whole[middle:cut])

@@ -70,7 +70,7 @@ def ask(query: str) -> list[dict[str, Any]]:
     """What Prometheus says now; ValueError where it refuses the query."""
     url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             said = json.load(answer)
     except urllib.error.HTTPError as error:
         raise ValueError(f"{query}: {error.read()[:300]!r}") from error

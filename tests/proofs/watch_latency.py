@@ -41,7 +41,7 @@ def measure(one: RunningServer, other: RunningServer, writes: int, seed: int = S
     start = one.request("GET", "/readyz").json["resourceVersion"]
     follower = Follower([other.port], one.admin_token, seed, start=start)
     caller = Caller(one.port, one.admin_token)
-    assert follower.listening.wait(60)
+    assert follower.listening.wait(120)
     answered: dict[int, float] = {}
     for number in range(writes):
         time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS))

@@ -13,13 +13,14 @@ from simulation.node import LightNode
 from simulation.run import simulated
 from simulation.shapes import Shape, steady, wave
 from simulation.world import of_documents
-from tests.simulation.test_node_loss import THROUGH, lose
-from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
+from tests.simulation.test_node_loss import MADE_GOOD, THROUGH, lose
+from tests.simulation.worlds import SETTLING_TICK_SECONDS, all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
 NAME, PROMISE = "shop/a", 0.73
 LARGE, SMALL = 0.76, 0.70
 SECONDS = scaled(6 * 3600, 1200)
+TICK_SECONDS = float(scaled(1, 3))  # while requests are counted
 
 
 def world() -> DeclaredFiles:
@@ -49,9 +50,9 @@ def mean(before: Total, after: Total) -> tuple[float, float]:
 @pytest.mark.parametrize("shape", [steady, wave(0.6, 1.1, 1200.0)], ids=["steady", "wave"])
 def test_served_requests_have_the_promised_mean_accuracy(database_url: str, shape: Shape) -> None:
     with simulated(database_url, world(), all_noisy({NAME: shape}, 0.02)) as simulation:
-        simulation.advance(300)
+        simulation.advance(300, SETTLING_TICK_SECONDS)
         mark, before = simulation.history.mark(simulation.fleet), simulation.fleet.services[NAME].copied()
-        simulation.advance(SECONDS)
+        simulation.advance(SECONDS, TICK_SECONDS)
         found, deviation = mean(before, simulation.fleet.services[NAME])
         assert set().union(*map(variants_of, simulation.fleet.nodes.values())) == {"fp16", "small"}
         assert found >= PROMISE - 4 * deviation
@@ -62,10 +63,11 @@ def test_served_requests_have_the_promised_mean_accuracy(database_url: str, shap
 def test_once_a_lost_node_is_made_good_the_promise_is_kept_again(database_url: str, variant: str) -> None:
     with simulated(database_url, world(), all_noisy({NAME: steady}, 0.02)) as simulation:
         fleet = simulation.fleet
-        simulation.advance(300)
+        simulation.advance(300, SETTLING_TICK_SECONDS)
         lose(simulation, min(name for name, at in fleet.nodes.items() if variant in variants_of(at)))
-        simulation.advance(THROUGH)
+        simulation.advance(MADE_GOOD)
+        simulation.advance(THROUGH - MADE_GOOD, SETTLING_TICK_SECONDS)
         before = fleet.services[NAME].copied()
-        simulation.advance(600)
+        simulation.advance(600, TICK_SECONDS)
         found, deviation = mean(before, fleet.services[NAME])
         assert found >= PROMISE - 4 * deviation

@@ -14,7 +14,7 @@ from simulation.load_generator import LoadGenerator, LoadSource, drawn_tokens
 from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 from simulation.shapes import steady
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 180.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

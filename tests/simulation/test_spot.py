@@ -17,10 +17,11 @@ from simulation.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
 from simulation.world import of_documents
-from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import SETTLING_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
-NOTICES = scaled(50, 3)
+NOTICES = scaled(50, 2)
+ROUNDS_TICK_SECONDS = float(scaled(2, 5))
 PERCENTILE = 0.98  # of every service here
 SPOT = tuple(f"spot-{number}" for number in range(5))
 RATES = {"a": 900.0, "b": 600.0, "c": 200.0}
@@ -63,7 +64,8 @@ def status_of(simulation: Simulation, name: str) -> NodeStatus:
 
 
 def settle(simulation: Simulation) -> None:
-    simulation.advance(251)  # between two cycles
+    simulation.advance(250, SETTLING_TICK_SECONDS)
+    simulation.advance(1)  # between two cycles
     assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
 
 
@@ -140,7 +142,8 @@ def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that
 
 def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named(database_url: str) -> None:
     with simulated(database_url, world(startSeconds=100)) as simulation:
-        simulation.advance(371)
+        simulation.advance(370, SETTLING_TICK_SECONDS)
+        simulation.advance(1)
         name = busiest(simulation)
         before = {line.id for wanted in simulation.planner.store.view().assigned.values() for line in wanted.instances}
         leaving = {copy.service for copy in simulation.fleet.nodes[name].serving()}
@@ -231,7 +234,7 @@ def test_rounds_of_notices_reclaim_nodes_and_give_them_back(database_url: str) -
     """Every four minutes one of five nodes goes and is back ten minutes later; the seed decides which."""
     with simulated(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:
         rounds, gone = ReclaimRounds(simulation, 240.0, seed=3), set[str]()
-        for now in simulation.seconds(1700, 2.0):
+        for now in simulation.seconds(1700, ROUNDS_TICK_SECONDS):
             rounds.tick()
             off = {name for name in SPOT if simulation.fleet.nodes[name].is_off}
             gone |= off

@@ -11,9 +11,11 @@ from app.store.database.database import Database
 from app.world.declare import delete
 from simulation.shapes import Shape, noisy
 from simulation.world import ACTOR, of_documents
+from tests.support.soak import scaled
 
 V1 = "gpuwright/v1"
 CALM_TICK_SECONDS = 5.0  # of a simulation in which nothing depends on the second
+SETTLING_TICK_SECONDS = float(scaled(1, 5))  # before and after what a test is about
 Document = dict[str, Any]
 
 

@@ -49,7 +49,7 @@ def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
             start_new_session=True,  # a Ctrl-C ends the tests first
         )
     try:
-        until(lambda: daemon.poll() is not None or _answers(f"unix://{socket}"), "dockerd", seconds=60)
+        until(lambda: daemon.poll() is not None or _answers(f"unix://{socket}"), "dockerd")
         if daemon.poll() is not None:
             raise NoEngine(f"dockerd ends here: {log.read_text()[-500:]}")
         _make_image(f"unix://{socket}", Path(busybox))
@@ -57,7 +57,7 @@ def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
     finally:
         daemon.terminate()
         try:
-            daemon.wait(60)
+            daemon.wait(120)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()

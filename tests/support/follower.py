@@ -46,7 +46,7 @@ class Follower:
     def stop(self) -> None:
         self._stopping.set()
         self.cut()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def cut(self) -> None:

@@ -159,7 +159,7 @@ class Copies:
 
     def requests(self, index: int) -> int:
         """How many this copy has had."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=120)
         connection.request("GET", "/__count")
         said = connection.getresponse().read()
         connection.close()

@@ -201,7 +201,7 @@ def free_port(kind: int = socket.SOCK_STREAM) -> int:
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

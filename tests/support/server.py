@@ -23,7 +23,7 @@ from tests.support.contract import check_answer
 from tests.support.forked import ROOT, Forked
 from tests.support.postgres import free_port
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RunningServer:
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 30.0,
+        timeout_seconds: float = 60.0,
         peer: str = "127.0.0.1",
     ) -> Reply:
         """One request on a connection of its own; as the admin, unless a token (or "" for none) is given.
@@ -121,7 +121,7 @@ class RunningServer:
     def stop(self) -> int:
         """SIGTERM, as an orchestrator does it; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def restart(self) -> None:
         """Start again on the same port, after `kill()` or `stop()`."""

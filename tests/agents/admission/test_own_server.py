@@ -70,7 +70,7 @@ def running_node(folder: Path, gateway: Gateway) -> Iterator[LocalNode]:
 
 def answer(gateway: Gateway, text: str) -> object:
     url = f"http://127.0.0.1:{gateway.port}/press/words/count?text={text}"
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with urllib.request.urlopen(url, timeout=120) as reply:
         return json.load(reply)
 
 

@@ -48,7 +48,7 @@ class Api:
     folder: Path
 
     def say(self, method: str, path: str, body: bytes = b"", token: str = "all-secret", length: str = "") -> Spoken:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             headers = {"Authorization": f"Bearer {token}"} | ({"Content-Length": length} if length else {})
             connection.request(method, path, body, headers)

@@ -118,7 +118,7 @@ class Beside:
 
     def get(self, path: str = "/shop/search/x") -> tuple[int, str]:
         """Status and Retry-After."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=120)
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()

@@ -26,7 +26,7 @@ COMMANDS = [
 
 def raw(gateway: Gateway, request: bytes) -> bytes:
     """All that HAProxy answers on one connection."""
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=120) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         answer = b""

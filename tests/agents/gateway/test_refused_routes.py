@@ -53,7 +53,7 @@ def sidecar(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sidec
 
 
 def status(gateway: Gateway, service: str = "shop/search") -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
     try:
         connection.request("GET", f"/{service}/x")
         return connection.getresponse().status

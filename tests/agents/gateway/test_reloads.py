@@ -114,7 +114,7 @@ def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, 
     assert insist(routes, drained).routes[0].open_requests == 1
     assert answering(gateway) == {copies.ports[1]: 8}
     until(lambda: insist(routes, drained).routes[0].open_requests == 0, "the old process has ended")
-    caller.join(10)
+    caller.join(120)
     assert slow[0][0] == 200
 
 
@@ -123,7 +123,7 @@ def test_a_caller_whose_connection_an_old_process_holds_is_served_by_the_copies_
 ) -> None:
     routes = gateway.routes()
     routes.declare([copies.route(0)])
-    kept = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    kept = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
     try:
         kept.request("POST", "/shop/search/x", "{}")
         assert kept.getresponse().read() == b"%d /x" % copies.ports[0]

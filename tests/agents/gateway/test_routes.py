@@ -19,7 +19,7 @@ from tests.support.load import steady_load
 
 def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
     """Status, body and Retry-After, on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
     try:
         connection.request(method, path)
         answer = connection.getresponse()

@@ -124,7 +124,7 @@ def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
     words = ["--node", "node-1", "--gpu-type", "v100-16gb", "--gpus", "2"]
     environment = {**os.environ, "GPUWRIGHT_JOIN_TOKEN": token}
     command = agent.command("join", "--server", api.url, *words)
-    assert subprocess.run(command, cwd=ROOT, env=environment, timeout=60).returncode == 0
+    assert subprocess.run(command, cwd=ROOT, env=environment, timeout=180).returncode == 0
 
     def known() -> bool:
         telemetry = api.request("GET", "/api/v1/nodes/node-1/telemetry").json

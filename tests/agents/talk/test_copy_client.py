@@ -38,7 +38,7 @@ def copy_that(behaves: Callable[[socket.socket, bytes], None], host: str = "127.
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -89,7 +89,7 @@ def test_no_answer_ends_a_thread_of_the_agent(body: bytes, tmp_path: Path, caplo
             until(lambda what=what: any(record.message.startswith(what) for record in caplog.records), what)  # type: ignore[misc]
         assert running.is_alive()
         agent.stop()
-        running.join(60)
+        running.join(120)
     assert not running.is_alive()
     assert TOKEN not in caplog.text
 

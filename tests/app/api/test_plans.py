@@ -210,7 +210,7 @@ print(json.dumps(database.read(lambda connection: overview._whole(connection, ""
 
 def test_the_overview_tells_what_services_cost_also_where_the_solvers_are_not_installed(fleet: Planned) -> None:
     program = [sys.executable, "-c", BARE, fleet.server.database_url]
-    told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
+    told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=180).stdout)
     usual = ask(fleet, "/api/v1/overview")
     prices, usual_prices = (
         {one["service"]: one["pricePerHour"] for one in found["services"]} for found in (told, usual)

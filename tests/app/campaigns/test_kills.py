@@ -92,7 +92,7 @@ def test_an_agent_that_starts_again_ends_the_copy_that_the_last_one_measured(
     with running_agent(api, tmp_path / "agent") as agent:
         declare_model(api, startSeconds=30)
         campaign = asked(api, gpu=0)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not agent.copies() and time.monotonic() < deadline:
             time.sleep(0.05)
         (first,) = agent.copies()

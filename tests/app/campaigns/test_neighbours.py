@@ -42,7 +42,7 @@ def agent_with_truth(api: RunningServer, folder: Path) -> Iterator[AgentProcess]
     words = [sys.executable, "-m", "simulation.truth_driver", str(driver), "--spec", str(spec)]
     process = subprocess.Popen(words, cwd=ROOT)
     try:
-        until((driver / CONTROL).exists, seconds=30)
+        until((driver / CONTROL).exists, "the driver is there")
         with running_agent(api, folder, 1) as agent:
             yield agent
     finally:
@@ -91,7 +91,7 @@ def test_killed_at_random_moments_each_setting_counts_once_and_no_copy_is_left(
     with agent_with_truth(api, tmp_path / "agent") as agent:
         declare_two(api)
         campaign = asked(api, **BESIDE, gpu=0, most=MOST)
-        until(lambda: len(agent.copies()) == 2, seconds=60)
+        until(lambda: len(agent.copies()) == 2, "both models run")
         seen: dict[int, dict[str, Any]] = {}
         for number in range(KILLS):
             if number % 3 == 2:
@@ -103,7 +103,7 @@ def test_killed_at_random_moments_each_setting_counts_once_and_no_copy_is_left(
             for found in campaign.read()["measurements"]:
                 assert seen.setdefault(found["sequence"], found) == found, "what was measured stays as it was"
         ended = campaign.until_ended(agent)
-        until(lambda: not agent.copies(), seconds=60)
+        until(lambda: not agent.copies(), "the copies ended")
     assert ended["state"] == "done", ended["message"]
     assert [found["sequence"] for found in ended["measurements"]] == list(range(1, len(ended["measurements"]) + 1))
     assert [found for found in ended["measurements"] if seen.get(found["sequence"], found) != found] == []

@@ -20,7 +20,7 @@ import pytest
 from tests.app.http.small_app import run, token
 from tests.support.forked import FORKS
 
-HANG_SECONDS = 30  # nothing here takes so long; a guard, not an expectation
+HANG_SECONDS = 120  # nothing here takes so long; a guard, not an expectation
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ def test_slow_joins_from_one_address_keep_no_node_elsewhere_from_joining(start: 
         client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
     server.until("gpuwright_requests_in_flight 5.0")
     assert server.ask("POST", "/api/v1/join", None, b"{}").status == 503  # this address has its share
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=("127.0.0.2", 0)) as other:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120, source_address=("127.0.0.2", 0)) as other:
         other.sendall(head("POST", "/api/v1/join", "nobody", b"Content-Length: 2") + b"\r\n{}")
         assert other.recv(4096).startswith(b"HTTP/1.1 409")  # the route's own answer
     for client in slow:

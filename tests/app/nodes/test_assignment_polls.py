@@ -115,7 +115,7 @@ def test_stopping_the_server_ends_polls(postgres: DatabaseServer) -> None:
         held(running)
         running.process.send_signal(signal.SIGTERM)
         assert waiting.result(30).status == 503
-        assert running.process.wait(30) == 0
+        assert running.process.wait(120) == 0
     postgres.drop(url)
 
 
@@ -154,7 +154,7 @@ def test_two_replicas_hear_each_other_on_every_kind_of_database(each_database: G
             generation += 1
             decide(database, 1, generation, "node-1")
             follower.join(0.02)
-        follower.join(30)
+        follower.join(120)
         database.close()
     assert seen == sorted(set(seen))
     assert len(seen) == 20

@@ -40,7 +40,7 @@ def test_no_acknowledged_usage_is_lost_or_doubled(postgres: DatabaseServer) -> N
         time.sleep(0.5)
         stopping.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
     database = Database(url, pool_size=1)
     rows = database.read(lambda c: list(c.execute(text("SELECT id, ended_at FROM usage_interval"))))
     database.close()

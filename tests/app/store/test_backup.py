@@ -133,7 +133,7 @@ def test_a_backup_is_one_moment_while_others_write(filled: str, database_url: st
         contents = backup.take(filled, tmp_path / "world.tar.gz")
     finally:
         ending.set()
-        writer.join(60)
+        writer.join(120)
     assert contents.tables["object"].rows == contents.tables["reference"].rows
     backup.restore(database_url, tmp_path / "world.tar.gz")
 

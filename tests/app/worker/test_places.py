@@ -11,7 +11,7 @@ import pytest
 from app.worker.places import Places, WorkersBusy
 from tests.support.caller import until
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 180.0
 
 
 class Visitors:

@@ -194,7 +194,7 @@ def test_wait_sees_the_change_that_comes_while_it_waits(world: Run, server: Runn
             while "< 200\n" not in waiting.stderr.readline():  # the stream is open
                 pass
             assert change().code == 0
-            assert waiting.wait(60) == 0
+            assert waiting.wait(120) == 0
 
 
 def test_watch_shows_changes_and_ends_quietly_with_ctrl_c(world: Run, server: RunningServer) -> None:

@@ -14,7 +14,7 @@ from app.store.database import schema
 from tests.support.caller import until
 from tests.support.forked import ROOT, Forked
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 180.0
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def test_a_campaign_that_is_stopped_ends_its_follower(run: Run, server: RunningS
     until(lambda: bool(live()), "it is asked for")
     done = run("profile", "--stop", live()[0]["id"])
     assert (done.code, done.out) == (0, f"campaign {live()[0]['id']} is stopped\n")
-    assert follower.wait(60) == 1
+    assert follower.wait(120) == 1
     assert follower.stderr
     assert "stopped: stopped by" in follower.stderr.read()
 

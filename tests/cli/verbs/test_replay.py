@@ -25,6 +25,16 @@ def generation(server: RunningServer) -> int:
     raise AssertionError("no plan came")
 
 
+@pytest.fixture(scope="module")
+def saved(server: RunningServer, generation: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of that plan, as the server answers it."""
+    reply = server.request("GET", f"/api/v1/plans/{generation}/record")
+    assert reply.status == 200, reply.text
+    file = tmp_path_factory.mktemp("replay") / "record.json"
+    file.write_text(reply.text)
+    return file
+
+
 def test_a_recorded_plan_comes_out_the_same(run: Run, generation: int, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     done = run("replay", str(generation), "--save", str(file))
@@ -34,10 +44,8 @@ def test_a_recorded_plan_comes_out_the_same(run: Run, generation: int, tmp_path:
     assert (again.code, json.loads(again.out)) == (0, told)
 
 
-def test_what_differs_is_exit_1_and_named(run: Run, generation: int, tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
-    run("replay", str(generation), "--save", str(file))
-    record = json.loads(file.read_text())
+def test_what_differs_is_exit_1_and_named(run: Run, generation: int, saved: Path, tmp_path: Path) -> None:
+    file, record = tmp_path / "record.json", json.loads(saved.read_text())
     record["plan"]["instances"][0]["sm_percent"] += 1
     file.write_text(json.dumps(record))
     done = run("replay", "-f", str(file))
@@ -45,10 +53,8 @@ def test_what_differs_is_exit_1_and_named(run: Run, generation: int, tmp_path: P
     assert done.out.startswith(f"plan {generation}: different: plan.instances[0].sm_percent: ")
 
 
-def test_other_versions_are_exit_2_and_named(run: Run, generation: int, tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
-    run("replay", str(generation), "--save", str(file))
-    record = json.loads(file.read_text())
+def test_other_versions_are_exit_2_and_named(run: Run, saved: Path, tmp_path: Path) -> None:
+    file, record = tmp_path / "record.json", json.loads(saved.read_text())
     record["versions"]["numba"] = "0.1"
     file.write_text(json.dumps(record))
     done = run("replay", "-f", str(file))

@@ -22,7 +22,7 @@ from app.postgres.leftover import servers_on
 from tests.support.forked import ROOT, Forked, gpuwright
 from tests.support.postgres import DatabaseServer, free_port
 
-HANG_SECONDS = 90.0
+HANG_SECONDS = 180.0
 
 
 class Up:
@@ -55,7 +55,7 @@ class Up:
         request.add_header("Authorization", f"Bearer {(self.data / 'admin.token').read_text().strip()}")
         request.add_header("Content-Type", "application/json")
         content = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(request, content, timeout=30) as answer:
+        with urllib.request.urlopen(request, content, timeout=120) as answer:
             return json.loads(answer.read())
 
     def end(self, number: signal.Signals) -> int:
@@ -94,10 +94,10 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
         assert token in first.screen.read_text()
         assert (data / "admin.token").stat().st_mode & 0o777 == 0o600
         (link,) = re.findall(r"console +(http://\S+/sign-in\?link=gwl_\S+)", first.screen.read_text())
-        with urllib.request.urlopen(link, timeout=30) as opened:
+        with urllib.request.urlopen(link, timeout=120) as opened:
             assert "You are signed in" in opened.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(link, timeout=30)
+            urllib.request.urlopen(link, timeout=120)
         first.send("PUT", "/api/v1/tenants/shop", {"spec": {}})
         assert first.end(signal.SIGINT) == 0
         assert "the data is safe" in first.errors.read_text()
@@ -168,7 +168,7 @@ def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -
 
 def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=30)
+        urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=120)
     assert refused.value.code == 401
     assert refused.value.headers["Content-Type"] == "application/problem+json"
 

@@ -46,7 +46,7 @@ def test_exact_is_brute_force(problem: Problem) -> None:
         assert found.cost >= problem.policy.unserved_price
 
 
-@few
+@settings(few, max_examples=scaled(200, 10))
 @given(fleets(pricing="node"))
 def test_exact_is_brute_force_where_nodes_are_billed_whole(problem: Problem) -> None:
     least = least_cost(problem)

@@ -43,7 +43,7 @@ class ProcessClient:
     def end(self) -> None:
         if self._process.poll() is None:
             self._stdin.close()
-        self._process.wait(60)
+        self._process.wait(120)
         if self._process.stdout is not None:
             self._process.stdout.close()
 

@@ -17,7 +17,7 @@ from tests.agents.devices.device.stage import Made, Truth
 
 KINDS = ("v100-16gb", "v100-16gb", "v100-16gb")
 ROOT = Path("/run/simulated/mps")
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from tests.support.nvml_stub import NvmlState
 from tests.support.nvml_stub.state import NO_PERMISSION, UNKNOWN
 
 GPUS = 3
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 SETTERS = (
     "nvmlDeviceSetGpuLockedClocks",
     "nvmlDeviceResetGpuLockedClocks",

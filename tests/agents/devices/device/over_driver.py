@@ -14,7 +14,7 @@ from tests.agents.devices.device.client import ProcessClient
 from tests.agents.devices.device.stage import Made, Truth
 
 KINDS = ("v100-16gb", "v100-16gb", "v100-16gb")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 class OverDriver:
@@ -96,12 +96,12 @@ class OverDriver:
     def vacate(self, pid: int) -> None:
         process = self._outside.pop(pid)
         process.kill()
-        process.wait(30)
+        process.wait(120)
         self.switches.turn("vacate", pid)
 
     def stale(self, uuid: str) -> int:
         process = subprocess.Popen(["true"])
-        process.wait(30)
+        process.wait(120)
         self.switches.turn("stale_pid", uuid, process.pid)
         return process.pid
 

@@ -49,7 +49,7 @@ class Helper:
         assert self._process
         with suppress(ProcessLookupError):
             self._process.send_signal(how)
-        return self._process.wait(60)
+        return self._process.wait(120)
 
     def log(self) -> str:
         path = self.where / "log"
@@ -94,7 +94,7 @@ class Helper:
     def connected(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(str(self.socket))
-        connection.settimeout(60)
+        connection.settimeout(120)
         return connection
 
 

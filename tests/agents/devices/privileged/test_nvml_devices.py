@@ -46,7 +46,7 @@ class Installed:
         assert self._process
         if self._process.poll() is None:
             self._process.send_signal(how)
-        return self._process.wait(60)
+        return self._process.wait(120)
 
     def log(self) -> str:
         return (self._where / "log").read_text()
@@ -152,7 +152,7 @@ def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 1
     assert "NVML" in done.stderr
@@ -162,6 +162,6 @@ def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--user", "no-such-user"], ["--group", "no-such-group"]])
 def test_it_insists_on_knowing_who_may_speak(tmp_path: Path, words: list[str]) -> None:
     program = [sys.executable, "-m", "agents.devices.privileged", "--state-dir", str(tmp_path), *words]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

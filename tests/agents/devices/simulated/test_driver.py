@@ -40,7 +40,7 @@ def stage(tmp_path: Path) -> Iterator[OverDriver]:
 def opened(stage: OverDriver, uuid: str) -> socket.socket:
     """A bare connection to a daemon's pipe."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(30)
+    connection.settimeout(120)
     connect_to(connection, stage.folder.resolve() / "mps" / uuid / SOCKET)
     return connection
 
@@ -106,7 +106,7 @@ def test_two_who_want_a_driver_get_the_same(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     device, _ = connect(folder)
     pid = int((folder / "driver.lock").read_text())
     assert drivers_of(folder) == [pid]
@@ -281,11 +281,11 @@ def test_a_slow_gpu_is_given_up_and_delays_no_other(stage: OverDriver) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    has_asked.wait(30)
+    has_asked.wait(120)
     for _ in range(20):
         device.read(second)
     assert not troubles
-    thread.join(30)
+    thread.join(120)
     assert troubles == [Trouble.TIMEOUT]
     stage.switches.turn("hang", first, False)
     device.read(first)
@@ -349,6 +349,6 @@ def test_a_driver_whose_folder_is_deleted_ends(tmp_path: Path) -> None:
     try:
         until((folder / "driver.sock").exists)
         shutil.rmtree(folder)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()

@@ -76,7 +76,7 @@ class Copy:
         until(lambda: self.figure(name) == value, f"{name} is not {value}")
 
     def exit_code(self) -> int:
-        return self.process.wait(60)
+        return self.process.wait(120)
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def serving(
     finally:
         process.kill()
         process.wait()
-        reader.join(60)
+        reader.join(120)
         process.stderr.close()
 
 

@@ -30,12 +30,12 @@ class Daemon:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(folder / SOCKET))
         self.listener.listen(8)
-        self.listener.settimeout(60)
+        self.listener.settimeout(120)
 
     def meet(self, answer: dict[str, Any]) -> tuple[socket.socket, Any, dict[str, Any]]:
         """The connection, its lines, and the client's first message."""
         connection, _ = self.listener.accept()
-        connection.settimeout(60)
+        connection.settimeout(120)
         lines = connection.makefile()
         hello = json.loads(lines.readline())
         connection.sendall(json.dumps(answer).encode() + b"\n")

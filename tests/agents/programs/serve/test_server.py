@@ -163,7 +163,7 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
 
 def test_an_idle_connection_does_not_keep_a_drained_server() -> None:
     with serving() as copy:
-        idle = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=30)
+        idle = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=120)
         idle.request("GET", "/healthz")
         assert idle.getresponse().read()
         copy.process.send_signal(signal.SIGTERM)

@@ -204,7 +204,7 @@ def as_nobody(program: str) -> str:
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     done = subprocess.run(
         [sys.executable, "-c", preamble + become + program],
-        capture_output=True, text=True, cwd=ROOT, timeout=60,
+        capture_output=True, text=True, cwd=ROOT, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

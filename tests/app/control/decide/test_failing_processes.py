@@ -32,6 +32,7 @@ from tests.simulation.worlds import CALM_TICK_SECONDS, small
 BEGINS = 90.0
 RISES = {"shop/a": spike(BEGINS, hold_seconds=3600.0)}
 KILLED_AFTER_SECONDS = 0.2
+TICK_SECONDS = 3.0  # each may start a process in place of one that failed
 FAULTS = {"killed": "crashed", "stopped": "out_of_time", "lying": "wrong"}
 MADE = text("SELECT changes FROM plan WHERE method = :method ORDER BY generation")
 
@@ -113,7 +114,7 @@ def test_case_19_a_rising_load_is_served_by_what_the_greedy_adds(database_url: s
         fleet, history = simulation.fleet, simulation.history
         before, kept = fleet.ready("shop/a"), places(simulation)
 
-        simulation.advance(150)
+        simulation.advance(150, TICK_SECONDS)
 
         made = rows(simulation, MADE, method=METHOD)
         assert sum(changes["start"] for (changes,) in made) > 0
@@ -123,5 +124,5 @@ def test_case_19_a_rising_load_is_served_by_what_the_greedy_adds(database_url: s
         assert fleet.ready("shop/a") > before
         assert kept <= places(simulation)
         settled = history.mark(fleet)
-        simulation.advance(60)
+        simulation.advance(60, CALM_TICK_SECONDS)
         assert min(attained_shares(settled, history.mark(fleet)).values()) >= 0.98

@@ -131,7 +131,7 @@ def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert not failures
     assert marks(database) == 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
@@ -21,6 +22,7 @@ SEEDS = scaled(400, 60)
 RISE = 1.6
 
 
+@cache
 def running(seed: int) -> Problem:
     """A random problem that runs the joint planner's plan."""
     problem = random_problem(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,9 @@ from solvers.planning.solve import SolveBudget, solve
 from solvers.planning.step_prices import rounded
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 from tests.solvers.planning.bound.test_bound import cheapest, last, problems
+from tests.support.soak import scaled
 
-EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 10
+EXAMPLES = scaled(300, 10)
 LENGTHS = st.floats(0.05, 20)
 RISES = st.floats(0.02, 1)
 RATES = st.floats(0, 50)
@@ -51,6 +51,7 @@ def test_no_rounded_rate_exceeds_its_line(
             assert rounded(rate, length, rise) <= (1 - part) * ends[0] + part * ends[1] + 1e-9 * (1 + abs(ends[0]))
 
 
+@settings(max_examples=scaled(200, 20))
 @given(
     st.floats(0, 2), st.floats(0.5, 40), st.floats(0.01, 5),
     st.lists(st.tuples(st.floats(1.01, 5.5), st.floats(0, 3)), max_size=3),
@@ -90,7 +91,7 @@ def test_no_plan_costs_less_than_any_prices_of_steps_prove(problem: Problem, see
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C", "D", "E", "F", "G30", "G95"])
-@pytest.mark.parametrize("seed", range(3 if not os.environ.get("GPUWRIGHT_SOAK") else 40))
+@pytest.mark.parametrize("seed", range(scaled(40, 3)))
 def test_no_plan_of_a_small_fleet_costs_less(name: str, seed: int) -> None:
     problem = family(name, 6, 3, seed)
     certificate = solve(problem, SolveBudget(seconds=None, work=30)).certificate

@@ -277,5 +277,5 @@ def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, 
     fake_mps.switch(pipe, "reply.get_server_list", "one moment\\n")
     time.sleep(0.3)
     fake_mps.switch(pipe, "reply.get_server_list", None)
-    started.join(60)
+    started.join(120)
     assert mps.state(UUID) is MpsState.IDLE

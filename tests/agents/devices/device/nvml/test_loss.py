@@ -107,7 +107,7 @@ def test_a_gpu_lost_while_events_are_waited_for_ends_no_wait(device: NvmlDevice,
     state.lose(0)
     time.sleep(0.1)
     state.xid(1, 31)
-    waiting.join(60)
+    waiting.join(120)
     assert xid_events == [XidEvent(SECOND, 31)]
 
 
@@ -123,7 +123,7 @@ except DeviceError as error:
 
 
 def test_a_machine_without_a_driver_says_so() -> None:
-    done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=180)
     assert (done.stdout, done.stderr) == ("no_driver\n", "")
 
 
