@@ -49,6 +49,7 @@ from app.manifests.parsing import ParserPool
 from app.nodes import metrics as node_metrics
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
+from app.openapi import page as api_reference
 from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database.database import Database
@@ -134,6 +135,7 @@ def _route(app: FastAPI) -> None:
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
+    app.include_router(api_reference.router)
     app.include_router(console.router)
 
 
