@@ -17,6 +17,7 @@ from app.api import (
     endpoints,
     events,
     explain,
+    explain_places,
     health,
     join,
     join_tokens,
@@ -131,7 +132,10 @@ def _route(app: FastAPI) -> None:
             m.router
             for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)
         ),
-        *(m.router for m in (plans, explain, whatif, cordons, campaigns, logs, events, slo, overview, reports)),
+        *(
+            m.router
+            for m in (plans, explain, explain_places, whatif, cordons, campaigns, logs, events, slo, overview, reports)
+        ),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
