@@ -77,6 +77,7 @@ class EmbeddedPostgres:
         except OSError as error:
             raise PostgresError(f"cannot create the folder {self.data_dir}: {error.strerror}") from error
         self._lock = FolderLock(self.data_dir)
+        self._say(f"starting Postgres in {self.data_dir}")
         try:
             cluster = self._cluster = self._prepare()
             self._keeper = threading.Thread(target=self._keep, args=[cluster], name="postgres-keeper", daemon=True)

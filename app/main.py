@@ -17,6 +17,7 @@ from app.api import (
     endpoints,
     events,
     explain,
+    explain_places,
     health,
     join,
     join_tokens,
@@ -49,6 +50,7 @@ from app.manifests.parsing import ParserPool
 from app.nodes import metrics as node_metrics
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
+from app.openapi import page as api_reference
 from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database.database import Database
@@ -131,10 +133,14 @@ def _route(app: FastAPI) -> None:
             m.router
             for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)
         ),
-        *(m.router for m in (plans, explain, whatif, cordons, campaigns, logs, events, slo, overview, reports)),
+        *(
+            m.router
+            for m in (plans, explain, explain_places, whatif, cordons, campaigns, logs, events, slo, overview, reports)
+        ),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
+    app.include_router(api_reference.router)
 
 
 def _watch_pools(database: Database, reserved: Database) -> None:

@@ -90,6 +90,7 @@ def declared(
         world = generated(gpus, services)
         made = DeclaredFleet(_names(world, "Node"))
     else:
+        say("declaring the simulated fleet")
         world = worlds.of_files(fleet_file("llm.yaml" if wanted.llm else "fleet.yaml"))
         made = _with_real(world)
     if planner:

@@ -74,7 +74,7 @@ VERBS = (
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
-    CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
+    CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, job, node, tenant or plan is as it is"),
     CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
     CommandVerb("logs", "cli.verbs.logs", "Look", "what a service or a job prints"),
     CommandVerb("audit", "cli.verbs.audit", "Look", "who changed what; for admins"),

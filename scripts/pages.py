@@ -57,7 +57,11 @@ def main() -> int:
 
 def _api() -> Iterator[str]:
     yield f"# REST\n\n{WRITTEN}\n"
-    yield "`openapi/openapi.json` is the whole contract, with every field; a server has it at `/openapi.json`.\n"
+    yield (
+        "`openapi/openapi.json` is the whole contract, with every field; a server has it at `/openapi.json`, and for "
+        "people at `/docs`, without a token: both are the same on every server. `openapi/client.yaml` configures "
+        "openapi-python-client, which writes a client from it.\n"
+    )
     yield (
         "Requests carry `Authorization: Bearer TOKEN`. Writes take an `Idempotency-Key`: a repeated key has no second "
         "effect and gets the first answer. Objects have an ETag: `If-Match` writes "

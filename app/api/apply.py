@@ -17,6 +17,7 @@ from app.manifests.model import Kind
 from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
 from app.world.admission import find_not_startable
+from app.world.carried import find_uncarried
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import Prune, declare
 
@@ -45,12 +46,14 @@ def apply(
             most_objects=settings.tenant_objects,
         )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=dry)
+        uncarried = find_uncarried(connection, done.decisions, names_fleet=not by.principal.tenant)
+        warnings = [text for decision in done.decisions for text in _warnings(connection, decision)]
         return answer(
             {
                 "dryRun": dry,
                 "resourceVersion": done.resource_version,
                 "changes": [_change(decision, dry) for decision in done.decisions],
-                "warnings": [text for decision in done.decisions for text in _warnings(connection, decision)],
+                "warnings": [*warnings, *(f"{key}: {why}" for key, why in uncarried.items())],
             }
         )
 

@@ -52,6 +52,8 @@ _BY_PATH = {
     "/healthz": PROBE,
     "/readyz": PROBE,
     "/openapi.json": PROBE,
+    "/docs": PROBE,
+    "/docs/reference.css": PROBE,
     "/favicon.ico": PROBE,
     "/sign-in": SIGN_IN,
 }

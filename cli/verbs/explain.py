@@ -1,4 +1,4 @@
-"""`gpuwright explain`: why a service, an instance, a job, a plan or a profile is as it is, and what would change it."""
+"""`gpuwright explain`: why a service, an instance, a job, a node, a tenant, a plan or a profile is as it is."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ Examples:
   gpuwright explain plan              the plan in force
   gpuwright explain instance shop-search-4k2m
   gpuwright explain profile resnet50-v100
+  gpuwright explain node a100-1       what runs on each GPU, what is free, what keeps plans off it
+  gpuwright explain tenant shop       what it has, what it lacks and why, its limits
 """
-WHAT = ("service", "instance", "job", "plan", "profile")
+WHAT = ("service", "instance", "job", "node", "tenant", "plan", "profile")
+OF_A_PLAN = ("service", "instance", "job")
 MOST = 2**53
 ALTERNATIVES_SHOWN = 6
 
@@ -54,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         _understand(client, args)
         path = _path(client, args)
         with waiting("explaining"):
-            explanation = client.get(path, {"plan": args.plan} if args.what not in ("plan", "profile") else None)
+            explanation = client.get(path, {"plan": args.plan} if args.what in OF_A_PLAN else None)
     if not print_data(explanation, "json" if args.json else args.output):
         for line in lines(explanation):
             print(line)
@@ -92,6 +95,10 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
         raise Failed(f"explain {args.what} needs a name; see: gpuwright explain --help")
     if args.what == "instance":
         return f"/api/v1/explain/instances/{quote(args.name, safe='/')}"
+    if args.what in ("node", "tenant"):
+        if args.plan:
+            raise Failed(f"explain {args.what} is about the plan in force; leave out --plan")
+        return f"/api/v1/explain/{args.what}s/{quote(args.name, safe='')}"
     if args.what == "profile":
         return f"/api/v1/explain/profiles/{find(client, Kind.PROFILE, args.name)['metadata']['name']}"
     kind = Kind.SERVICE if args.what == "service" else Kind.JOB

@@ -107,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         with own_database(data_dir, settings, say) as url:
             settings = replace(settings, database_url=url, database_direct=connects_directly(settings))
             log = _write_logs(data_dir, settings)
+            say("preparing the database")
             migrate(url)
             token = admin_token(data_dir, settings)
             fleet = (
@@ -116,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
             )
             if cores is not None:
                 _declare(cores, settings)
+            say("starting the server")
             with contextlib.ExitStack() as children:
 
                 def ready(listening: RunningServer) -> None:

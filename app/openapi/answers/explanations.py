@@ -146,6 +146,40 @@ EXPLANATIONS: Mapping[str, Schema] = {
             "at": nullable(TEXT),
         },
     ),
+    "NodeExplanation": record(
+        "What the plan runs on a node, and what keeps plans off it",
+        {
+            "node": TEXT,
+            "gpuType": TEXT,
+            "gpus": array("NodeGpuUse"),
+            "releasable": YES_NO,
+            "limits": TEXTS,
+            "sentences": TEXTS,
+        },
+    ),
+    "NodeGpuUse": record(
+        "What the plan runs on a GPU, and what is free",
+        {
+            "gpu": WHOLE,
+            **dict.fromkeys(("smPercent", "memoryGib", "freeSmPercent", "freeMemoryGib"), NUMBER),
+            "services": TEXTS,
+            "jobs": TEXTS,
+        },
+    ),
+    "TenantExplanation": record(
+        "What a tenant has in the plan, what it lacks, and what limits it",
+        {
+            "tenant": TEXT,
+            "services": TEXTS,
+            "jobs": TEXTS,
+            "instances": WHOLE,
+            "usedGpus": NUMBER,
+            "unserved": array("PlanUnserved"),
+            "unplaced": array("PlanUnplaced"),
+            "limits": TEXTS,
+            "sentences": TEXTS,
+        },
+    ),
     "PlanExplanation": record(
         "A plan in sentences, and why nothing has changed since; a tenant gets `others` instead of the fleet's parts",
         {"generation": WHOLE, "sentences": TEXTS},

@@ -24,10 +24,11 @@ from app.openapi.answers.parts import (
 
 CAMPAIGN: Mapping[str, Schema] = {
     **dict.fromkeys(("id", "node", "gpuType", "model", "variant", "state", "askedBy"), TEXT),
-    **dict.fromkeys(("gpu", "most", "measured", "failures"), WHOLE),
+    **dict.fromkeys(("gpu", "most", "measured"), WHOLE),
     "reason": nullable(TEXT),
     "message": nullable(TEXT),
     "accuracy": nullable(NUMBER),
+    "failures": array("FailedSetting"),
     "batches": WHOLES,
     "smPercents": array(NUMBER),
     "neighbours": TEXTS,

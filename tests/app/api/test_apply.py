@@ -12,7 +12,7 @@ from app.store.database.database import Database
 from app.store.world import objects
 from app.world.conditions import ObjectCondition, with_condition
 from tests.support.server import RunningServer
-from tests.support.world import gpu_type, manifest, model, profile, service
+from tests.support.world import gpu_type, manifest, model, node, profile, service
 
 FILES = {"Content-Type": "application/vnd.gpuwright.files+json"}
 YAML = {"Content-Type": "application/yaml"}
@@ -115,6 +115,25 @@ def _set_not_degraded(connection: Connection) -> None:
     assert stored is not None
     good = ObjectCondition("Degraded", "False", "AllPlanned", "the service has the capacity that it needs")
     objects.update_status(connection, [with_condition(stored, good, clock.now(connection))])
+
+
+def test_a_rate_that_the_whole_fleet_cannot_carry_is_warned_of(server: RunningServer) -> None:
+    # 8 requests in 96 ms on a tenth of a GPU: 833.3 a second a GPU, of which the only node has four.
+    huge = [service("huge", "shop", ratePerSecond=1e9)]
+    reply = server.request("POST", "/api/v1/apply?dryRun=true", huge)
+    assert reply.json["warnings"] == [
+        "Service shop/huge: it asks for 1,000,000,000 requests a second; the fleet carries at most 3,333 a second of "
+        "it, with every GPU for it alone"
+    ]
+    both = server.request("POST", "/api/v1/apply?dryRun=true", [node("another"), *huge]).json["warnings"]
+    assert "at most 6,667 a second" in both[0]
+    tenants = server.request("POST", "/api/v1/apply?dryRun=true", huge, token=server.token("operator", tenant="shop"))
+    assert tenants.json["warnings"] == [
+        "Service shop/huge: it asks for 1,000,000,000 requests a second; that is more than the fleet could carry with "
+        "every GPU for it alone"
+    ]
+    fitting = server.request("POST", "/api/v1/apply?dryRun=true", [service("huge", "shop", ratePerSecond=3300)])
+    assert fitting.json["warnings"] == []
 
 
 def test_a_warning_says_that_an_accepted_slo_cannot_be_met(server: RunningServer) -> None:

@@ -47,6 +47,23 @@ def test_the_history_leads_to_each_plan_in_the_contracts_words(fleet: Planned) -
     assert plan["unserved"][0]["reason"]
 
 
+def test_a_drained_node_is_explained_with_who_drains_it_and_a_tenant_explains_only_itself(
+    fleet: Planned, tenant: str
+) -> None:
+    fleet.server.request("POST", "/api/v1/nodes/node-1/cordon", {"gpu": 0, "message": "a fan is loud"})
+    node = ask(fleet, "/api/v1/explain/nodes/node-1")
+    fleet.server.request("POST", "/api/v1/nodes/node-1/uncordon", {})
+    assert next(limit for limit in node["limits"] if "a fan is loud" in limit).startswith(
+        "plans place nothing new on GPU 0, asked by "
+    )
+    own = ask(fleet, "/api/v1/explain/tenants/shop", tenant)
+    plan = ask(fleet, "/api/v1/plans/current", tenant)
+    assert own["instances"] == len(plan["instances"]) > 0
+    for path in ("/api/v1/explain/tenants/lab", "/api/v1/explain/tenants/nosuch"):
+        assert fleet.server.request("GET", path, token=tenant).status == 404
+    assert fleet.server.request("GET", "/api/v1/explain/nodes/node-1", token=tenant).status == 403
+
+
 def test_a_difference_is_told_service_by_service(fleet: Planned) -> None:
     generation = ask(fleet, "/api/v1/plans/current")["generation"]
     told = ask(fleet, f"/api/v1/plans/{generation}/diff?against=0")

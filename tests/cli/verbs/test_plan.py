@@ -101,6 +101,20 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     assert run("explain", "service").code == 2
 
 
+def test_explain_tells_what_a_node_and_a_tenant_have_and_what_limits_them(run: Run) -> None:
+    node = run("explain", "node", "node-0")
+    assert "node-0 has " in node.out and "% of the SMs and " in node.out
+    assert "nothing keeps plans off it" in node.out
+    uses = json.loads(run("explain", "node/node-0", "--json").out)["gpus"]
+    assert any(use["services"] for use in uses)
+    tenant = run("explain", "tenant", "shop")
+    assert "shop has 3 services and 0 jobs; the plan gives it " in tenant.out
+    assert "shop has neither limit nor guarantee of GPUs" in tenant.out
+    assert "lab/x lacks " in run("explain", "tenant", "lab").out
+    assert run("explain", "node", "none").code == run("explain", "tenant", "none").code == 1
+    assert run("explain", "node", "node-0", "--plan", "1").code == 2
+
+
 def test_a_service_can_be_explained_by_its_name_alone(run: Run) -> None:
     named = run("explain", "service", "shop/a").out
     assert run("explain", "shop/a").out == run("explain", "service/shop/a").out == named

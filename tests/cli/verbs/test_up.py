@@ -113,10 +113,14 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
         assert servers_on(data / "postgres") == []
 
 
-def test_outside_a_terminal_it_prints_the_screen_and_logs_to_its_file(shared: Up) -> None:
+def test_outside_a_terminal_it_prints_the_screen_and_each_stage_and_logs_to_its_file(shared: Up) -> None:
     log = shared.data / "server.log"
     assert re.search(rf"^  log +{re.escape(str(log))}$", shared.screen.read_text(), re.MULTILINE)
-    assert shared.errors.read_text() == ""
+    assert shared.errors.read_text().splitlines() == [
+        f"starting Postgres in {shared.data}",
+        "preparing the database",
+        "starting the server",
+    ]
     assert "listening" in {json.loads(line)["event"] for line in log.read_text().splitlines()}
     assert log.stat().st_mode & 0o777 == 0o600
 

@@ -1,0 +1,85 @@
+"""Explains nodes and tenants: what runs there and why, what limits them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Noun, Reach, require
+from app.api import plan_wire
+from app.api.no_plan import NONE_YET, explain_no_plan
+from app.api.objects import Name
+from app.api.requests import Ctx, Who, answer
+from app.api.solvers import with_solvers
+from app.manifests.model import Key, Kind
+from app.problem import HttpProblem
+from app.store.fleet import cordons
+from app.store.plans import plan_reads
+from app.store.world import objects
+from app.store.world.objects import Selection
+from app.world import declare
+
+router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
+
+MOST_NAMES = 500  # of services or of jobs
+
+
+@router.get("/nodes/{name}", summary="Explain a node: what runs on each GPU, what is free, what keeps plans off it")
+def explain_node(ctx: Ctx, who: Who, name: Name) -> Response:
+    require(who, Kind.NODE, AccessVerb.READ)
+    key = Key(Kind.NODE, "", name)
+
+    def read(connection: Connection) -> dict[str, Any]:
+        from app.control.answer.explain import places
+
+        node = objects.get(connection, key)
+        if node is None:
+            raise declare.missing(key)
+        spec: Any = node.spec
+        gpu_type = objects.get(connection, Key(Kind.GPU_TYPE, "", str(spec["gpuType"])))
+        size: Any = gpu_type.spec["memoryGib"] if gpu_type else 0.0
+        kept_off = [cordon.wire() for cordon in cordons.list_cordons(connection, name)]
+        return places.explain_node(name, spec, _plan(connection), kept_off, _conditions(node.status), size)
+
+    return answer(with_solvers(lambda: ctx.database.read(read)))
+
+
+@router.get("/tenants/{name}", summary="Explain a tenant: what it has in the plan, what it lacks and why, its limits")
+def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Response:
+    """A tenant may ask about itself."""
+    granted = require(who, Noun.PLAN, AccessVerb.READ, name)
+
+    def read(connection: Connection) -> dict[str, Any]:
+        from app.control.answer.explain import places
+
+        found = objects.get(connection, Key(Kind.TENANT, "", name))
+        declared = {
+            kind.plural: [
+                f"{each.tenant}/{each.name}"
+                for each in objects.page(connection, Selection(kind, tenant=name), ("", ""), MOST_NAMES)
+            ]
+            for kind in (Kind.SERVICE, Kind.JOB)
+        }
+        if found is None and not any(declared.values()):
+            raise declare.missing(Key(Kind.TENANT, "", name))
+        own = plan_wire.of_tenant(_plan(connection, is_own=granted is Reach.OWN), name)
+        spec: Any = found.spec if found else None
+        return places.explain_tenant(name, spec, declared, own, _conditions(found.status) if found else [])
+
+    return answer(with_solvers(lambda: ctx.database.read(read)))
+
+
+def _plan(connection: Connection, *, is_own: bool = False) -> dict[str, Any]:
+    """Returns the plan in force, or the newest if none is."""
+    number = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    plan = plan_wire.body(connection, number) if number else None
+    if plan is None:
+        raise HttpProblem("not-found", NONE_YET if is_own else explain_no_plan(connection))
+    return plan
+
+
+def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = status.get("conditions", [])
+    return found
