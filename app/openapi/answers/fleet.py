@@ -28,7 +28,7 @@ CAMPAIGN: Mapping[str, Schema] = {
     "reason": nullable(TEXT),
     "message": nullable(TEXT),
     "accuracy": nullable(NUMBER),
-    "failures": array("FailedSetting"),
+    "failures": array("CampaignFailure"),
     "batches": WHOLES,
     "smPercents": array(NUMBER),
     "neighbours": TEXTS,
@@ -180,6 +180,9 @@ FLEET: Mapping[str, Schema] = {
         {"kind": {"const": "LogList"}, "items": array("LogPart"), "after": TEXT},
     ),
     "Campaign": record("Measurements of a model on a GPU", CAMPAIGN),
+    "CampaignFailure": record(
+        "A setting that could not be measured", {"setting": component("CopySetting"), "reason": TEXT}, {"message": TEXT}
+    ),
     "CampaignList": listing("CampaignList", "Campaign", paged=False),
     "CampaignDetail": record(
         "A campaign with its measurements; at its end the Profiles that they make",
