@@ -71,7 +71,7 @@ def attained_chart(
     """Returns the chart of answers within their SLO; `promised` is a service's share, where there is one."""
     series = [TimeSeries("Answered within the SLO", attained, "t0")]
     if promised is not None:
-        series.append(TimeSeries("Promised now", [promised for _ in begins], "t1"))
+        series.append(TimeSeries("Promised now", [promised for _ in begins], "t1", is_promise=True))
     return TimeChart(
         "attained", "Answers within the SLO", "share of requests", begins, step, series, floor=None, top=100.0,
         write=OF_SHARE, scale=100.0,
