@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from playwright.sync_api import Browser
 
 from app.store.database.urls import libpq_url
+from tests.app.console.test_browser import PHONE, opened, violations
 from tests.app.console.test_page import words
 from tests.app.console.visits import session, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
+WIDE = {"width": 1440, "height": 900}
 FILL = """
     DELETE FROM fleet_minute;
     INSERT INTO fleet_minute
@@ -114,3 +118,37 @@ def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
     assert list(charts(money)) == ["Cost by service and job"]
     for text in (words(money), visit(server, own, "/money/month.csv").text):
         assert "shop" in text and "lab" not in text and "dle" not in text.replace("middle", "")
+
+
+CHART_PAGES = ("/?range=1h", "/?range=7d", "/services/shop/a?range=1h", "/money")
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
+    browser: Browser, server: RunningServer, viewer: str, look: str
+) -> None:
+    options: dict[str, Any] = PHONE if look == "phone" else {"color_scheme": look, "viewport": WIDE}
+    with opened(browser, server, viewer.partition("=")[2], **options) as page:
+        for path in CHART_PAGES:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= (390 if look == "phone" else 1440), path
+            assert violations(page) == [], path
+            for summary in page.locator("figure summary").all():
+                summary.click()
+            assert violations(page) == [], f"{path} with its tables"
+            chart = page.get_by_role("img").first.bounding_box()
+            assert chart is not None and chart["height"] >= 120, path
+
+
+def test_a_range_is_chosen_by_keyboard_alone(browser: Browser, server: RunningServer, viewer: str) -> None:
+    with opened(browser, server, viewer.partition("=")[2]) as page:
+        page.goto("/services/shop/a")
+        page.get_by_role("link", name="7d").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/services/shop/a?range=7d#charts")
+        assert page.get_by_role("heading", name="The last 7 days").is_visible()
+        page.keyboard.press("Tab")  # on from the heading that the address names
+        page.locator("figure summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.get_by_role("region", name="Rate as a table").is_visible()
+        assert page.get_by_role("img", name="Rate").is_visible()
