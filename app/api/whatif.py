@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from app.access import AccessVerb, Noun, require
+from app.access import AccessVerb, Noun, Principal, require
 from app.api import questions, requests
 from app.api.bodies import manifests
 from app.api.requests import By, Ctx, Who, answer
 from app.api.solvers import with_solvers
+from app.context import Context
 from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.manifests.model import Manifest
@@ -24,6 +25,7 @@ from app.world.declare import declare
 router = APIRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
 MOST_SECONDS = 40.0
+PRICE_SECONDS = 10.0
 MOST_GPUS = 10_000
 SERVICE = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?/[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -85,6 +87,22 @@ def what_if(
     if "failed" in comparison:
         raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
     return answer(comparison)
+
+
+def slo_price(ctx: Context, who: Principal, service: str) -> dict[str, Any] | None:
+    """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
+    require(who, Noun.WHAT_IF, AccessVerb.WRITE)
+    snapshot = ctx.database.read(lambda connection: with_solvers(lambda: questions.read_now(connection)))
+
+    def order() -> Any:
+        from app.control.answer.whatif.question import WhatIf
+
+        return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
+
+    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), PRICE_SECONDS)
+    if "failed" in comparison:
+        raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
+    return next(iter(comparison["sloPrices"]), None)
 
 
 def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfChange:

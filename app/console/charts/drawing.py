@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from app.console.charts.scales import ValueAxis, time_ticks, value_axis
 from app.console.wording import number
 
-WIDTH, HEIGHT = 600, 210  # of the drawing, in its own units
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 584.0, 12.0, 176.0  # of what lies between the axes
+# In the drawing's own units; charts.html draws the grid between the same places.
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 572.0, 12.0, 176.0  # of what lies between the axes
 BAR_SHARE = 0.8  # of a step's width
 
 Values = Sequence[float | None]
