@@ -70,7 +70,8 @@ def test_the_fleet_has_its_charts_over_each_range(server: RunningServer, viewer:
 def test_a_time_without_data_is_a_gap_of_the_line(server: RunningServer, viewer: str) -> None:
     def parts(name: str) -> int:
         cost = charts(visit(server, viewer, f"/?range={name}").text)["Cost"]
-        return re.findall(r'class="line t0" d="([^"]+)"', cost)[0].count("M")
+        path: str = re.findall(r'class="line t0" d="([^"]+)"', cost)[0]
+        return path.count("M")
 
     assert (parts("1h"), parts("7d")) == (1, 2)
 

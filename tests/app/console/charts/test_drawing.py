@@ -50,9 +50,9 @@ def test_the_axis_of_values_has_round_marks(values: list[float], labels: list[st
 
 def test_an_axis_of_shares_begins_below_the_least_and_ends_at_a_hundred() -> None:
     axis = value_axis([99.31, 99.98], floor=None, top=100.0)
-    assert (axis.low, axis.high) == (pytest.approx(99.2), pytest.approx(100.0))
+    assert [axis.low, axis.high] == pytest.approx([99.2, 100.0])
     whole = value_axis([100.0, 100.0], floor=None, top=100.0)
-    assert (whole.low, whole.high) == (pytest.approx(99.0), pytest.approx(100.0))
+    assert [whole.low, whole.high] == pytest.approx([99.0, 100.0])
 
 
 def test_marks_of_time_are_round_in_the_zone_and_few() -> None:
