@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from app.console.charts.scales import ValueAxis, time_ticks, value_axis
 from app.console.wording import number
 
-WIDTH, HEIGHT = 600, 210  # of the drawing, in its own units
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 584.0, 12.0, 176.0  # of what lies between the axes
+# In the drawing's own units; charts.html draws the grid between the same places.
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 572.0, 12.0, 176.0  # of what lies between the axes
 BAR_SHARE = 0.8  # of a step's width
 
 Values = Sequence[float | None]
@@ -24,6 +24,7 @@ class TimeSeries:
     name: str
     values: Values
     look: str
+    is_promise: bool = False  # the same at every step, whatever happened
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,19 @@ class TimeChart:
     scale: float = 1.0  # of the marks of the axis: 100 where values are shares and marks are percent
     note: str = ""
 
+    @property
+    def measured(self) -> Sequence[TimeSeries]:
+        """Returns the series that say something happened; a promise alone does not."""
+        return [line for line in self.series if not line.is_promise]
+
 
 @dataclass(frozen=True, slots=True)
 class LegendLine:
-    """A series in the legend, with its latest known value."""
+    """A series in the legend, with its latest known value; of bars, with their sum."""
 
     look: str
     name: str
-    latest: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,12 @@ class ChartDrawing:
     note: str
     sentence: str  # the latest value and the range of each series
     is_empty: bool
+    is_stacked: bool
     value_ticks: tuple[tuple[float, str], ...]  # (y, words)
     time_ticks: tuple[tuple[float, str], ...]  # (x, words)
     paths: tuple[tuple[str, str], ...]  # (class, path)
     legend: tuple[LegendLine, ...]
-    rows: tuple[tuple[str, str, tuple[str, ...]], ...]  # (time for machines, time in words, values), newest first
+    rows: tuple[tuple[str, tuple[str, ...]], ...]  # (time in words, values), newest first
 
 
 def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
@@ -79,7 +86,9 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
     def x(moment: datetime) -> float:
         return LEFT + (RIGHT - LEFT) * (moment - chart.begins[0]).total_seconds() / length
 
-    known = [index for index in range(len(chart.begins)) if any(s.values[index] is not None for s in chart.series)]
+    known = [
+        index for index in range(len(chart.begins)) if any(line.values[index] is not None for line in chart.measured)
+    ]
     paths = _bars(chart, axis, x) if chart.is_stacked else _lines(chart, axis, x)
     return ChartDrawing(
         id=chart.id,
@@ -88,14 +97,15 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
         note=chart.note,
         sentence=_sentence(chart, span, zone),
         is_empty=not known,
+        is_stacked=chart.is_stacked,
         value_ticks=tuple((round(_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
         time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(chart.begins[0], ends, zone)),
         paths=tuple(paths),
         legend=tuple(
-            LegendLine(series.look, series.name, chart.write(_latest(series.values)[1])) for series in chart.series
+            LegendLine(series.look, series.name, chart.write(_summary(chart, series.values))) for series in chart.series
         ),
         rows=tuple(
-            (chart.begins[index].isoformat(), _words(chart.begins[index], chart.step, zone),
+            (_words(chart.begins[index], chart.step, zone),
              tuple(chart.write(series.values[index]) for series in chart.series))
             for index in reversed(known)
         ),
@@ -160,6 +170,13 @@ def _sentence(chart: TimeChart, span: str, zone: tzinfo) -> str:
         between = f"between {chart.write(min(known))} and {chart.write(max(known))}"
         facts.append(f"{series.name}: {chart.write(latest)} at {when}, {between}")
     return f"{chart.title}, {chart.unit}, {span}. {'; '.join(facts)}."
+
+
+def _summary(chart: TimeChart, values: Values) -> float | None:
+    """Returns the latest known value; of bars, their sum."""
+    if not chart.is_stacked:
+        return _latest(values)[1]
+    return sum(value for value in values if value is not None)
 
 
 def _latest(values: Values) -> tuple[int, float | None]:

@@ -52,7 +52,7 @@ def fleet_charts(found: FleetPoints, currency: str = "") -> list[TimeChart]:
         _cost_chart(found, values, currency),
         attained_chart(found.begins, found.step, values(lambda point: point.attained)),
         TimeChart(
-            "busy", "GPUs busy", "mean share of time", found.begins, found.step,
+            "busy", "GPUs busy", "% of time", found.begins, found.step,
             [TimeSeries("Busy", values(lambda point: point.busy), "t0")], top=100.0, write=percent, scale=100.0,
             note="Of GPUs whose nodes report.",
         ),
@@ -71,9 +71,9 @@ def attained_chart(
     """Returns the chart of answers within their SLO; `promised` is a service's share, where there is one."""
     series = [TimeSeries("Answered within the SLO", attained, "t0")]
     if promised is not None:
-        series.append(TimeSeries("Promised now", [promised for _ in begins], "t1"))
+        series.append(TimeSeries("Promised now", [promised for _ in begins], "t1", is_promise=True))
     return TimeChart(
-        "attained", "Answers within the SLO", "share of requests", begins, step, series, floor=None, top=100.0,
+        "attained", "Answers within the SLO", "% of requests", begins, step, series, floor=None, top=100.0,
         write=OF_SHARE, scale=100.0,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The ranges of time that charts show, each in steps, so that a chart has at most 200 points."""
+"""The ranges of time that charts show, each in steps, so that a chart has little more than 100 points."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class TimeRange:
 
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-DAY = TimeRange("24h", "24 hours", 24 * HOUR, 10 * MINUTE, HOUR)
+DAY = TimeRange("24h", "24 hours", 24 * HOUR, 15 * MINUTE, HOUR)
 RANGES = (
     TimeRange("1h", "hour", HOUR, MINUTE, MINUTE),
     DAY,
-    TimeRange("7d", "7 days", 168 * HOUR, HOUR, HOUR),
-    TimeRange("30d", "30 days", 720 * HOUR, 4 * HOUR, 4 * HOUR),
+    TimeRange("7d", "7 days", 168 * HOUR, 2 * HOUR, 2 * HOUR),
+    TimeRange("30d", "30 days", 720 * HOUR, 6 * HOUR, 6 * HOUR),
 )
 
 

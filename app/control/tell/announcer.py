@@ -37,7 +37,7 @@ from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import endpoints, fleet_minutes, gateways, observed
-from app.store.fleet.fleet_minutes import HourlyCost
+from app.store.fleet.fleet_minutes import FleetCost
 from app.store.plans import idle_nodes, outlook
 from app.store.world import events
 from solvers.planning.plan import Releasable
@@ -121,7 +121,7 @@ class Announcer:
         held = held_per_hour(outcome.snapshot, observed.held_gpus(connection))
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent, held))
         planned = held_per_hour(outcome.snapshot, planned_gpus(outcome.plan))
-        fleet_minutes.keep_cost(connection, HourlyCost(held, planned, self._answer.least_cost(outcome)))
+        fleet_minutes.keep_cost(connection, FleetCost(held, planned, self._answer.least_cost(outcome)))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)
         return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)

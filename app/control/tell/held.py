@@ -10,7 +10,8 @@ from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.domain.specs import Spec, gpu_count, gpu_type_of, memory_gib, node_price, pricing_of, purchase_of
 from app.manifests.prices import pays_whole_node
 from app.store.fleet.observed import HeldGpu
-from solvers.planning.plan import Instance, Plan
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance
 
 
 def held_per_hour(snapshot: Snapshot, held: Iterable[HeldGpu]) -> float:

@@ -13,7 +13,7 @@ KEPT = timedelta(days=32)
 
 
 @dataclass(frozen=True, slots=True)
-class HourlyCost:
+class FleetCost:
     """What the fleet costs an hour: the GPUs held now, those of the plan, and the least possible; None: unknown."""
 
     held: float
@@ -69,7 +69,7 @@ FORGET = statement(
 )
 
 
-def keep_cost(connection: Connection, cost: HourlyCost) -> None:
+def keep_cost(connection: Connection, cost: FleetCost) -> None:
     """Stores what the fleet costs now; the last of a minute stays."""
     connection.execute(KEEP_COST, {"held": cost.held, "planned": cost.planned, "bound": cost.bound})
 
@@ -77,10 +77,7 @@ def keep_cost(connection: Connection, cost: HourlyCost) -> None:
 def points(connection: Connection, since: datetime, until: datetime, step: timedelta) -> list[FleetPoint]:
     """Returns a point for each step of this time of which something is known, the oldest first."""
     found = connection.execute(POINTS, {"since": since, "until": until, "step": step})
-    return [
-        FleetPoint(*(float(value) if at and value is not None else value for at, value in enumerate(row)))
-        for row in found
-    ]
+    return [FleetPoint(*row) for row in found]
 
 
 def forget(connection: Connection, limit: int) -> int:

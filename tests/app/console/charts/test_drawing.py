@@ -50,9 +50,9 @@ def test_the_axis_of_values_has_round_marks(values: list[float], labels: list[st
 
 def test_an_axis_of_shares_begins_below_the_least_and_ends_at_a_hundred() -> None:
     axis = value_axis([99.31, 99.98], floor=None, top=100.0)
-    assert (axis.low, axis.high) == (pytest.approx(99.2), pytest.approx(100.0))
+    assert [axis.low, axis.high] == pytest.approx([99.2, 100.0])
     whole = value_axis([100.0, 100.0], floor=None, top=100.0)
-    assert (whole.low, whole.high) == (pytest.approx(99.0), pytest.approx(100.0))
+    assert [whole.low, whole.high] == pytest.approx([99.0, 100.0])
 
 
 def test_marks_of_time_are_round_in_the_zone_and_few() -> None:
@@ -104,12 +104,11 @@ def test_bars_lie_on_each_other_and_the_axis_reaches_their_sum() -> None:
 
 def test_the_table_has_the_known_steps_newest_first_in_the_words_of_the_zone() -> None:
     drawn = draw_chart(chart([1.0, None, 3.5], [None, None, 2.0], write=money), SPAN, ZoneInfo("Europe/Berlin"))
-    assert [(words, cells) for _, words, cells in drawn.rows] == [
+    assert [(words, cells) for words, cells in drawn.rows] == [
         ("1 Jun 16:00", ("3.50", "2.00")),
         ("1 Jun 14:00", ("1.00", NOTHING)),
     ]
-    assert drawn.rows[0][0] == "2026-06-01T14:00:00+00:00"
-    assert [(line.name, line.latest) for line in drawn.legend] == [("Line 0", "3.50"), ("Line 1", "2.00")]
+    assert [(line.name, line.words) for line in drawn.legend] == [("Line 0", "3.50"), ("Line 1", "2.00")]
 
 
 def test_shares_are_drawn_in_percent() -> None:
@@ -118,11 +117,11 @@ def test_shares_are_drawn_in_percent() -> None:
     assert places(drawn.paths[0][1])[1][1] == TOP
 
 
-def test_every_range_has_at_most_200_steps_and_ends_with_now() -> None:
+def test_every_range_has_about_a_hundred_steps_and_ends_with_now() -> None:
     for span in RANGES:
         for step in (span.step, span.load_step):
             begins = span.begins(AT, step)
-            assert 24 <= len(begins) <= 200
+            assert 25 <= len(begins) <= 125
             assert begins[-1] <= AT < begins[-1] + step and begins[0] <= AT - span.length
     assert read_range("7d").name == "7d"
     assert read_range("90d") is DAY and read_range("") is DAY

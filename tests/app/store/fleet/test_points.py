@@ -13,7 +13,7 @@ from app.console.charts.ranges import RANGES
 from app.console.charts.reading import read_fleet_charts
 from app.store.database.database import Database
 from app.store.fleet import fleet_minutes, load_points, loads
-from app.store.fleet.fleet_minutes import HourlyCost
+from app.store.fleet.fleet_minutes import FleetCost
 from app.store.fleet.load_points import LoadPoint
 from app.store.fleet.loads import LoadBucket
 from app.store.money import cost_days
@@ -50,7 +50,7 @@ def test_the_cost_of_a_minute_is_that_of_its_last_cycle_and_a_step_has_the_mean_
     connection: Connection,
 ) -> None:
     for second, held in ((0, 9.0), (30, 10.0), (70, 20.0), (3600, 30.0)):
-        cost = HourlyCost(held, held - 1, held - 2 if second < 3600 else None)
+        cost = FleetCost(held, held - 1, held - 2 if second < 3600 else None)
         fleet_minutes.keep_cost(at(connection, NOON + timedelta(seconds=second)), cost)
     found = fleet_minutes.points(connection, NOON, NOON + 2 * HOUR, 10 * MINUTE)
     assert [(point.begins, point.held_cost, point.planned_cost, point.bound) for point in found] == [
@@ -83,7 +83,7 @@ def test_minutes_of_gpus_count_once_all_nodes_had_time_to_report_them(connection
 
 def test_minutes_that_no_chart_reaches_are_forgotten(connection: Connection) -> None:
     for days in (33, 31, 0):
-        fleet_minutes.keep_cost(at(connection, NOON - timedelta(days=days)), HourlyCost(1.0, 1.0, 1.0))
+        fleet_minutes.keep_cost(at(connection, NOON - timedelta(days=days)), FleetCost(1.0, 1.0, 1.0))
     at(connection, NOON)
     assert (fleet_minutes.forget(connection, 10), fleet_minutes.forget(connection, 10)) == (1, 0)
 
@@ -115,7 +115,7 @@ def test_an_hour_with_a_bucket_without_a_planned_rate_has_none(connection: Conne
 
 def test_a_tenant_sees_how_its_own_services_answered_and_nothing_of_the_fleet(connection: Connection) -> None:
     loads.keep(connection, [bucket(MINUTE, slow=50.0), bucket(MINUTE, "other"), bucket(MINUTE, tenant="lab")])
-    fleet_minutes.keep_cost(connection, HourlyCost(9.0, 8.0, 7.0))
+    fleet_minutes.keep_cost(connection, FleetCost(9.0, 8.0, 7.0))
     for span in RANGES:
         [chart] = read_fleet_charts(connection, span, NOON, "shop")
         assert chart.id == "attained"
