@@ -38,10 +38,15 @@ Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Explain thi
 @router.get("/services/{tenant}/{name}", summary="Explain a service: its instances, or why it is unserved")
 def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     """Explains GPU, batch and share, the cost of the runner-up, what is unserved, and the least change that helps."""
+    return answer(service_explanation(ctx, who, tenant, name, of))
+
+
+def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of: int = 0) -> dict[str, Any]:
+    """Returns the explanation of a service as this caller may see it."""
     granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
     found = _explain(ctx, who, "service", f"{tenant}/{name}", of)
-    return answer(hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted))
+    return hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted)
 
 
 @router.get("/jobs/{tenant}/{name}", summary="Explain a job: where it runs, or why it waits")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from app.access import AccessVerb, Noun, require
+from app.access import AccessVerb, Noun, Principal, require
 from app.api import questions, requests
 from app.api.bodies import manifests
 from app.api.requests import By, Ctx, Who, answer
@@ -26,6 +26,7 @@ from app.world.write import Actor
 router = APIRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
 MOST_SECONDS = 40.0
+PRICE_SECONDS = 10.0
 MOST_GPUS = 10_000
 SERVICE = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?/[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -100,6 +101,22 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
     if "failed" in comparison:
         raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
     return comparison
+
+
+def slo_price(ctx: Context, who: Principal, service: str) -> dict[str, Any] | None:
+    """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
+    require(who, Noun.WHAT_IF, AccessVerb.WRITE)
+    snapshot = ctx.database.read(lambda connection: with_solvers(lambda: questions.read_now(connection)))
+
+    def order() -> Any:
+        from app.control.answer.whatif.question import WhatIf
+
+        return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
+
+    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), PRICE_SECONDS)
+    if "failed" in comparison:
+        raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
+    return next(iter(comparison["sloPrices"]), None)
 
 
 def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfChange:

@@ -17,6 +17,7 @@ from app.store.fleet.fleet_map import MapNode
 
 MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320
+SCALES = ((16, 4), (64, 3), (256, 2))  # (boxes on a page at most, times as large)
 TOOLTIP_CHARACTERS = 45_000  # of all boxes of a page
 WELL = ("ok", "degraded", "unknown")
 
@@ -47,6 +48,7 @@ class FleetPicture:
     reclaimed: tuple[tuple[str, str], ...]  # (node, when), the soonest first
     pages: int
     page: int
+    scale: int  # of the boxes: a small fleet is drawn larger
 
 
 def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
@@ -94,6 +96,7 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
         reclaimed=_reclaimed(data),
         pages=max(1, len(pages)),
         page=page,
+        scale=next((scale for most, scale in SCALES if boxes <= most), 1),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.console.boxes import HUES
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
@@ -26,6 +27,9 @@ def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> dict[str
         "served": count_served(rows),
         "total": len(rows),
         "fleet": fleet,
+        "legend": sorted(rows, key=lambda row: row.name)[:HUES],
+        "unlisted": max(0, len(rows) - HUES),
+        "has_jobs": bool(data.body.get("jobs")),
         "news": group_events(data.events),
         "shown": shown,
         "rate": planned_cost(data),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from app.console.wording import number
@@ -16,6 +17,8 @@ class JobLine:
     name: str  # tenant/name
     phase: str
     node: str
+    why: str  # it waits or has failed
+    end: datetime | None  # predicted, or when it finished
     progress: float | None
     unsaved: str
     restarts: int
@@ -32,14 +35,25 @@ def _line(name: str, status: Mapping[str, Any]) -> JobLine:
     unit = "requests" if "requestsUnsaved" in status else "steps"
     unsaved = status.get(f"{unit}Unsaved") or 0
     left, code = status.get("retriesLeft"), status.get("exitCode")
+    end = status.get("finishedAt") or status.get("predictedEnd")
     runs = status.get("phase") in ("starting", "running")
     return JobLine(
         name=name,
         phase=str(status.get("phase", "declared")),
         node=str(status.get("node", "")) if runs else "",
+        why="" if runs else _why(status),
+        end=datetime.fromisoformat(end) if end else None,
         progress=status.get("progress"),
         unsaved=f"{number(unsaved)} {unit}" if unsaved else "",
         restarts=int(status.get("restarts", 0)),
         retries_left="" if left is None else str(left),
         exit_code="" if code is None else str(code),
     )
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    """Returns why the job has no GPU; nothing once it has finished."""
+    if status.get("phase") == "finished":
+        return ""
+    placed = (line for line in status.get("conditions", ()) if line.get("type") == "Placed")
+    return next((str(line.get("message", "")) for line in placed if line.get("status") == "False"), "")

@@ -9,6 +9,22 @@ from urllib.parse import urlencode
 
 SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
 STATES = ("unserved", "late", "kept", "quiet")
+SEVERITIES = ("alarm", "warning", "info")
+EVENT_KINDS = (
+    "Service",
+    "Node",
+    "Job",
+    "Plan",
+    "Planner",
+    "Gateway",
+    "Profile",
+    "Tenant",
+    "Policy",
+    "Model",
+    "GpuType",
+)
+PHASES = ("queued", "starting", "running", "preempted", "failed", "finished")
+LONGEST_ID = 18  # digits
 LONGEST_NAME = 130  # tenant/name
 LAST_PAGE = 10_000
 
@@ -46,6 +62,26 @@ class ServicesQuery(PageQuery):
     page: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class EventsQuery(PageQuery):
+    PATH: ClassVar[str] = "/events"
+
+    find: str = ""  # part of a name, a reason or a message
+    severity: str = ""
+    kind: str = ""
+    name: str = ""  # exactly; of a tenant's object tenant/name
+    before: int = 0  # older than this event; 0: the newest
+
+
+@dataclass(frozen=True, slots=True)
+class JobsQuery(PageQuery):
+    PATH: ClassVar[str] = "/jobs"
+
+    find: str = ""  # part of tenant/name
+    phase: str = ""
+    page: int = 1
+
+
 def read_fleet_query(query: Mapping[str, str]) -> FleetQuery:
     return FleetQuery(service=read_text(query, "service"), fleet=read_number(query, "fleet"))
 
@@ -55,6 +91,25 @@ def read_services_query(query: Mapping[str, str]) -> ServicesQuery:
         find=read_text(query, "find").lower(),
         state=read_choice(query, "state", STATES),
         sort=read_choice(query, "sort", SORTS, "worst"),
+        page=read_number(query, "page"),
+    )
+
+
+def read_events_query(query: Mapping[str, str]) -> EventsQuery:
+    before = query.get("before", "")
+    return EventsQuery(
+        find=read_text(query, "find").lower(),
+        severity=read_choice(query, "severity", SEVERITIES),
+        kind=read_choice(query, "kind", EVENT_KINDS),
+        name=read_text(query, "name"),
+        before=int(before) if before.isascii() and before.isdigit() and len(before) < LONGEST_ID else 0,
+    )
+
+
+def read_jobs_query(query: Mapping[str, str]) -> JobsQuery:
+    return JobsQuery(
+        find=read_text(query, "find").lower(),
+        phase=read_choice(query, "phase", PHASES),
         page=read_number(query, "page"),
     )
 

@@ -49,8 +49,8 @@ def templates() -> Environment:
     return made
 
 
-def render(name: str, **values: object) -> str:
-    return templates().get_template(name).render(**values)
+def render(template: str, /, **values: object) -> str:
+    return templates().get_template(template).render(**values)
 
 
 def _frame(context: Context) -> PageFrame:

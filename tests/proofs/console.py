@@ -1,4 +1,4 @@
-"""The console before 1,000 GPUs and 300 services: how large the page is, how soon it is painted, what axe says.
+"""The console before 1,000 GPUs and 300 services: how large pages are, how soon they are painted, what axe says.
 
     python -m tests.proofs.console --shots docs/console
 
@@ -42,9 +42,10 @@ SPOIL = """
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one look; milliseconds are medians of the visits, from the click to what the browser says."""
+    """Of one page in one look; milliseconds are medians of the visits, from the click to what the browser says."""
 
     look: str
+    path: str
     page_bytes: int
     sent_bytes: int
     answered_ms: float
@@ -54,37 +55,48 @@ class Figures:
 
 
 def measured(server: RunningServer, shots: Path | None, visits: int = 7) -> list[Figures]:
-    """Every look at the page, as a viewer who has just signed in."""
+    """Every look at each page, as a viewer who has just signed in."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        found = [_look(browser, server, look, shots, visits) for look in LOOKS]
+        found = [figures for look in LOOKS for figures in _look(browser, server, look, shots, visits)]
         browser.close()
     return found
 
 
-def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None, visits: int) -> Figures:
+def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None, visits: int) -> list[Figures]:
     context = browser.new_context(base_url=server.url, **LOOKS[look])
     page = context.new_page()
     page.goto("/sign-in")
     page.get_by_label("Token").fill(server.token("viewer"))
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{server.url}/")
-    times = [_visit(page) for _ in range(visits)]
-    if shots is not None:
-        page.screenshot(path=shots / f"{look}.png")
+    page.goto("/services?sort=rate")
+    service = page.locator("#found tbody th a").first.get_attribute("href") or ""
+    page.goto(service)
+    node = page.locator("#instances tbody th a").first.get_attribute("href") or ""
+    paths = {"fleet": "/", "services": "/services", "service": service, "node": node, "events": "/events"}
+    found = [_measure(page, look, name, path, shots, visits) for name, path in paths.items()]
+    context.close()
+    return found
+
+
+def _measure(page: Page, look: str, name: str, path: str, shots: Path | None, visits: int) -> Figures:
+    times = [_visit(page, path) for _ in range(visits)]
+    if shots is not None and (name == "fleet" or look == "light"):
+        page.screenshot(path=shots / f"{look if name == 'fleet' else name}.png")
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     broken: Any = page.evaluate("axe.run()")
-    size = len(page.request.get("/").body())
-    paints = [one["paint"] for one in times]
-    context.close()
+    size = len(page.request.get(path).body())
+    paints = [visit["paint"] for visit in times]
     return Figures(
         look,
+        path,
         size,
         int(times[-1]["sent"]),
-        statistics.median(one["answered"] for one in times),
+        statistics.median(visit["answered"] for visit in times),
         statistics.median(paints),
         max(paints),
-        tuple(one["id"] for one in broken["violations"]),
+        tuple(violation["id"] for violation in broken["violations"]),
     )
 
 
@@ -101,10 +113,10 @@ PAINTED = """
 """
 
 
-def _visit(page: Page) -> dict[str, float]:
-    page.goto("/")
-    told: dict[str, float] = page.evaluate(PAINTED)
-    return told
+def _visit(page: Page, path: str) -> dict[str, float]:
+    page.goto(path)
+    times: dict[str, float] = page.evaluate(PAINTED)
+    return times
 
 
 def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, shots: Path | None) -> list[Figures]:

@@ -11,21 +11,27 @@ from sqlalchemy import Connection
 from app.api.requests import Ctx
 from app.console.jobs import job_lines
 from app.console.page_answer import show, shown_tenant
+from app.console.page_request import PHASES, read_jobs_query
 from app.console.visitor import Viewer
 from app.store.fleet import observed
 from app.store.world import job_list
 
 router = APIRouter(include_in_schema=False)
 
-MOST_JOBS = 50
+PAGE_ROWS = 50
 
 
 @router.get("/jobs")
 def jobs_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
-    tenant = shown_tenant(who)
+    query, tenant = read_jobs_query(request.query_params), shown_tenant(who)
+    after = (query.page - 1) * PAGE_ROWS
 
     def read(connection: Connection) -> tuple[datetime, list[tuple[str, dict[str, Any]]]]:
-        return observed.moment(connection), job_list.listed(connection, tenant, MOST_JOBS)
+        found = job_list.listed(connection, tenant, PAGE_ROWS + 1, after, query.phase, query.find)
+        return observed.moment(connection), found
 
     at, found = ctx.database.read(read)
-    return show(request, who, "jobs.html", at, jobs=job_lines(found))
+    return show(
+        request, who, "jobs.html", at, query=query, jobs=job_lines(found[:PAGE_ROWS]), phases=PHASES,
+        has_more=len(found) > PAGE_ROWS,
+    )  # fmt: skip

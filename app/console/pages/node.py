@@ -1,12 +1,15 @@
-"""A node: its GPUs, what runs there, and what happened to it."""
+"""A node: its GPUs, what runs there, what happened to it, and whether plans are kept off it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
 from app.api.requests import Ctx
-from app.console.data import read_node
+from app.console.data import ConsoleData, read_node
 from app.console.forms import form_token
 from app.console.node_page import describe_node
 from app.console.page_answer import show, shown_tenant
@@ -14,9 +17,12 @@ from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
 from app.store.fleet import cordons
+from app.store.world import events
+from app.store.world.events import EventFilter, RecordedEvent
 
 router = APIRouter(include_in_schema=False)
 
+MOST_EVENTS = 30
 DONE = {
     "cordon": "You cordoned it: nothing new is placed there.",
     "drain": "You asked to drain it: what runs there moves away, new copies first.",
@@ -34,13 +40,19 @@ def show_node(
 ) -> Response:  # fmt: skip
     """Shows the node, with what may be done with it; `refused` says why the last attempt was not made."""
     tenant = shown_tenant(who)
-    data, minutes = ctx.database.read(lambda connection: read_node(connection, tenant, name))
+
+    def read(connection: Connection) -> tuple[ConsoleData, dict[int, dict[str, Any]], list[RecordedEvent]]:
+        found, minutes = read_node(connection, tenant, name)
+        wanted = EventFilter(kind="Node", name=name)
+        return found, minutes, [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
+
+    data, minutes, happened = ctx.database.read(read)
     if not data.nodes:
         raise unknown_name("node")
     kept_off = [] if tenant else ctx.database.read(lambda connection: cordons.list_cordons(connection, name))
     return show(
         request, who, "node.html", data.at, status=refused.status if refused else 200,
-        node=describe_node(data, minutes), cordons=kept_off, refused=refused,
+        node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
         form=form_token(who) if may(who, Noun.CORDON, AccessVerb.WRITE) else "",
         said=DONE.get(request.query_params.get("done", ""), ""),
     )  # fmt: skip

@@ -1,23 +1,46 @@
-"""A service: its state, where its instances run, and why."""
+"""A service: its state, where its instances run, what plans changed of it, why, and the price of its SLO."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from app.api import overview
+from app.access import AccessVerb, Noun, Principal, may
+from app.api import explain, overview, plan_wire, whatif
 from app.api.requests import Ctx
 from app.console.data import ConsoleData, read_services
 from app.console.page_answer import show, shown_tenant
 from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
+from app.context import Context
+from app.control.domain.events import reason_of
 from app.control.tell.token_shares import TokenShares, token_shares
-from app.store.fleet import loads
+from app.problem import HttpProblem
+from app.store.fleet import loads, observed
+from app.store.plans import plan_reads
+from app.store.world import events
+from app.store.world.events import EventFilter, RecordedEvent
+from app.store.world.slos import slos
 
 router = APIRouter(include_in_schema=False)
 
 MOST_INSTANCES = 200
+MOST_PLANS = 15
+MOST_EVENTS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceHistory:
+    """What happened to a service: plans that changed something of it, events, and the shares of its tokens' SLOs."""
+
+    shares: TokenShares
+    plans: list[dict[str, Any]]
+    events: list[RecordedEvent]
 
 
 @router.get("/services/{tenant}/{name}")
@@ -25,20 +48,72 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
     full, own = f"{tenant}/{name}", shown_tenant(who)
     counted = ctx.windows.read(ctx.database, own)
 
-    def read(connection: Connection) -> tuple[ConsoleData, TokenShares]:
+    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory]:
         found = read_services(connection, own, counted)
         chosen = next((line for line in found.services if line["service"] == full), None)
         if chosen is None:
             raise unknown_name("service")
-        if not chosen["tpotMs"]:
-            return found, TokenShares()
-        window = loads.WINDOWS[overview.SLO_WINDOW]
-        return found, token_shares(loads.token_answers(connection, tenant, name, window), chosen["sloMs"])
+        return found, _history(connection, chosen, tenant, name, own)
 
-    data, shares = ctx.database.read(read)
+    data, history = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body.get("instances", ()) if line["service"] == full]
     return show(
-        request, who, "service.html", data.at, service=row, shares=shares,
+        request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
         instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
+        may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip
+
+
+@router.get("/services/{tenant}/{name}/explain")
+def explanation_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) -> Response:
+    """Shows what `gpuwright explain service` prints."""
+    at = _require(ctx, who, tenant, name)
+    found, refused = {}, ""
+    try:
+        found = explain.service_explanation(ctx, who, tenant, name)
+    except HttpProblem as problem:
+        refused = problem.detail
+    return show(request, who, "explanation.html", at, name=f"{tenant}/{name}", found=found, refused=refused)
+
+
+@router.get("/services/{tenant}/{name}/price")
+def price_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) -> Response:
+    """Shows what the SLO of a service costs, and what a tenth shorter or longer would."""
+    at = _require(ctx, who, tenant, name)
+    price, refused = None, ""
+    try:
+        price = whatif.slo_price(ctx, who, f"{tenant}/{name}")
+    except HttpProblem as problem:
+        refused = problem.detail
+    return show(
+        request, who, "price.html", at, name=f"{tenant}/{name}", price=price, refused=refused,
+        currency=ctx.settings.currency,
+    )  # fmt: skip
+
+
+def _require(ctx: Context, who: Principal, tenant: str, name: str) -> datetime:
+    """Refuses a service that does not exist for this visitor; returns the moment."""
+    own = shown_tenant(who)
+
+    def read(connection: Connection) -> tuple[datetime, bool]:
+        return observed.moment(connection), f"{tenant}/{name}" in dict(slos(connection, own))
+
+    at, is_known = ctx.database.read(read)
+    if not is_known:
+        raise unknown_name("service")
+    return at
+
+
+def _history(connection: Connection, service: dict[str, Any], tenant: str, name: str, own: str) -> ServiceHistory:
+    shares = TokenShares()
+    if service["tpotMs"]:
+        window = loads.WINDOWS[overview.SLO_WINDOW]
+        shares = token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
+    plans = [plan_wire.head(row, own) for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)]
+    for plan in plans:
+        reason = reason_of(plan["reason"] or "")
+        plan["why"] = reason.sentence if reason else ""
+        plan["moment"] = datetime.fromisoformat(plan["at"])
+    wanted = EventFilter(kind="Service", tenant=tenant, name=name)
+    return ServiceHistory(shares, plans, events.recent(connection, wanted, MOST_EVENTS))

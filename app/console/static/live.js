@@ -1,8 +1,12 @@
-// Reloads the page's content every 15 s, unless the user types or selects; the keyboard's focus stays where it is.
+// Keeps the page up to date: every 15 s, unless the user types or selects; focus and opened details stay as they are.
+// Filters apply while they are changed; without scripts their button does it.
 "use strict";
 const EVERY_MS = 15000;
+const TYPED_MS = 300;
 const stale = document.getElementById("stale");
 const live = document.getElementById("live");
+let asked = 0;
+let lost = "";
 
 function busy() {
   const at = document.activeElement;
@@ -12,37 +16,89 @@ function busy() {
 function focused() {
   const at = document.activeElement;
   if (!at || at === document.body) return () => undefined;
-  const same = (one) => one.tagName === at.tagName && one.getAttribute("href") === at.getAttribute("href")
-    && one.getAttribute("aria-label") === at.getAttribute("aria-label");
+  const same = (other) => other.tagName === at.tagName && other.getAttribute("href") === at.getAttribute("href")
+    && other.getAttribute("aria-label") === at.getAttribute("aria-label");
   const order = [...document.querySelectorAll(at.tagName)].filter(same).indexOf(at);
   return () => [...document.querySelectorAll(at.tagName)].filter(same)[order]?.focus({ preventScroll: true });
 }
 
-async function refresh() {
-  if (document.hidden) return;
-  if (busy()) {
-    live.textContent = "Paused while you type or select, as of";
-    return;
-  }
+function opened() {
+  const name = (details) => details.id || details.querySelector("summary")?.textContent;
+  const open = new Map([...document.querySelectorAll("details")].map((details) => [name(details), details.open]));
+  return () => document.querySelectorAll("details").forEach((details) => {
+    if (open.has(name(details))) details.open = open.get(name(details));
+  });
+}
+
+function status(word, isPaused) {
+  live.textContent = word;
+  document.body.classList.toggle("paused", isPaused);
+}
+
+// Fetches the page and replaces these parts of it; returns false if there was no answer.
+async function load(address, parts, isWanted) {
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
+    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
     if (answer.redirected) return location.assign(answer.url);
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (busy()) return;
-    const restore = focused();
-    for (const part of ["main", "#at"]) document.querySelector(part).replaceWith(next.querySelector(part));
-    restore();
+    if (!isWanted()) return;
+    const restore = [focused(), opened()];
+    for (const part of parts) {
+      const [old, replacement] = [document.querySelector(part), next.querySelector(part)];
+      if (old && replacement) old.replaceWith(replacement);
+    }
+    restore.forEach((again) => again());
     document.title = next.title;
-    stale.textContent = "";
-    live.textContent = "Live,";
+    lost = stale.textContent = "";
+    status("Live,", false);
     document.body.classList.remove("stale");
   } catch {
-    stale.textContent = "No connection: this page is out of date. Retrying.";
-    live.textContent = "As of";
+    lost ||= new Date().toLocaleTimeString("en-GB", { timeZone: document.getElementById("zone").value });
+    stale.textContent = `No connection since ${lost}. This page is out of date. Retrying.`;
+    status("As of", false);
     document.body.classList.add("stale");
   }
 }
 
-live.textContent = "Live,";
+function refresh() {
+  if (document.hidden || document.querySelector("main[data-still]")) return;
+  if (busy()) return status("Paused while you type or select, as of", true);
+  const order = ++asked;
+  load(location.href, ["main", "#at"], () => order === asked && !busy());
+}
+
+function filter(form) {
+  const fields = [...new FormData(form)].filter(([, value]) => value);
+  const query = new URLSearchParams(fields).toString();
+  history.replaceState(null, "", query ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action"));
+  const order = ++asked;
+  load(location.href, ["#found", "#at"], () => order === asked);
+}
+
+function offerOwnZone() {
+  const zone = document.getElementById("zone");
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (own && ![...zone.options].some((option) => option.value === own)) zone.add(new Option(own, own), 1);
+  zone.addEventListener("change", () => zone.form.requestSubmit());
+}
+
+let typing;
+document.documentElement.classList.add("scripted");
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form.find");
+  if (!form) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => filter(form), event.target.matches("select") ? 0 : TYPED_MS);
+});
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form.find")) return;
+  event.preventDefault();
+  clearTimeout(typing);
+  filter(event.target);
+});
+document.addEventListener("visibilitychange", refresh);
+offerOwnZone();
+if (document.querySelector("main[data-still]")) status("As of", false);
+else status("Live,", false);
 setInterval(refresh, EVERY_MS);

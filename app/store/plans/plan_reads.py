@@ -12,6 +12,7 @@ from app.store.database.database import statement
 from app.store.plans.plans import IS_IN_FORCE
 
 STREAM = "wake"
+MOST_SEARCHED = 1000  # plans of a tenant
 HEAD = """generation, epoch, at, lane, state, reason, message, base, method, cost, bound, gap, changes, services,
         decided_by, decided_at, asked, rollout, solved_by -> 'amounts' AS amounts"""
 
@@ -24,6 +25,14 @@ PAGE_OF_TENANT = statement(
     f"""
     SELECT {HEAD} FROM own_plan JOIN plan USING (generation)
     WHERE tenant = :tenant AND generation < :before
+    ORDER BY generation DESC LIMIT :limit
+    """,
+)
+PAGE_OF_SERVICE = statement(
+    "page_of_plans_of_service",
+    f"""
+    SELECT {HEAD} FROM plan WHERE CAST(:service AS text) = ANY(services) AND generation = ANY(ARRAY(
+        SELECT generation FROM own_plan WHERE tenant = :tenant ORDER BY generation DESC LIMIT :searched))
     ORDER BY generation DESC LIMIT :limit
     """,
 )
@@ -65,6 +74,12 @@ def page(connection: Connection, before: int, limit: int, tenant: str = "") -> l
     values = {"before": before, "limit": limit, "tenant": tenant}
     rows = connection.execute(PAGE_OF_TENANT if tenant else PAGE, values)
     return [dict(row._mapping) for row in rows]
+
+
+def page_of_service(connection: Connection, tenant: str, name: str, limit: int) -> list[dict[str, Any]]:
+    """Returns the newest plans that changed something of a service; searches those of its tenant, up to a number."""
+    values = {"tenant": tenant, "service": f"{tenant}/{name}", "searched": MOST_SEARCHED, "limit": limit}
+    return [dict(row._mapping) for row in connection.execute(PAGE_OF_SERVICE, values)]
 
 
 def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:

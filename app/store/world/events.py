@@ -14,6 +14,7 @@ from sqlalchemy import Connection, TextClause
 from app.store.database.database import statement
 
 MOST_EVENTS = 1_000_000  # without a tenant; of these the newest are kept
+MOST_SEARCHED = 100_000  # of the newest events, for a text
 MOST_TENANT_EVENTS = 100_000  # of each tenant, so that no tenant displaces the events of another
 
 Severity = Literal["info", "warning", "alarm"]
@@ -54,6 +55,11 @@ _CONDITIONS = {
     "severities": "AND severity = ANY(CAST(:severities AS text[]))",
     "since": "AND last_at >= CAST(:since AS timestamptz)",
     "generation": "AND generation = :generation",
+    # Words can be found by reading only; the newest events are enough to read.
+    "text": f"""
+        AND id > (SELECT max(id) FROM event) - {MOST_SEARCHED} AND position(:text IN lower(
+            concat_ws(' ', kind, tenant || '/' || name, replace(reason, '_', ' '), message))) > 0
+    """,
 }
 PRUNE = statement(
     "prune_events",
@@ -130,6 +136,7 @@ class EventFilter:
     severities: Sequence[str] = ()
     since: datetime | None = None
     generation: int | None = None
+    text: str = ""  # in small letters: part of a name, a reason or a message
 
 
 def record(connection: Connection, events: Sequence[NewEvent]) -> None:

@@ -18,8 +18,8 @@ from tests.support.server import RunningServer
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 PAGES = (
-    "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/plans", "/money", "/events", "/audit",
-    "/jobs", "/what-if",
+    "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/services/shop/a/explain", "/plans",
+    "/money", "/events", "/audit", "/jobs", "/what-if",
 )  # fmt: skip
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 
@@ -163,7 +163,8 @@ def test_a_page_whose_session_has_ended_goes_to_the_door(browser: Browser, serve
     own = session(server, token).partition("=")[2]
     with opened(browser, server, own) as page:
         page.clock.install()
-        page.goto("/")
+        page.goto("/jobs")
         server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}")
         page.clock.run_for(16_000)
-        page.wait_for_url(f"{server.url}/sign-in")
+        page.wait_for_url(f"{server.url}/sign-in?to=/jobs")
+        page.get_by_text("Your session has ended").wait_for()

@@ -17,6 +17,7 @@ from app.console.frame import PageFrame
 from app.console.money import Money, summarize_money
 from app.console.node_page import describe_node
 from app.console.page_request import FleetQuery, ServicesQuery, read_fleet_query, read_services_query
+from app.console.pages.service import ServiceHistory
 from app.console.rendering import render
 from app.console.services import ServiceRow, count_served, make_page, make_rows
 from app.console.trouble import find_troubles
@@ -74,7 +75,8 @@ def table(data: ConsoleData, query: ServicesQuery = TABLE) -> str:
 
 
 def service_page(row: ServiceRow, shares: TokenShares = NO_SHARES) -> str:
-    return render("service.html", frame=FRAME, service=row, shares=shares, instances=[], more=0)
+    values: dict[str, Any] = {"history": ServiceHistory(shares, [], []), "instances": [], "more": 0}
+    return render("service.html", frame=FRAME, service=row, currency="EUR", may_price=False, **values)
 
 
 def said(whole: ConsoleData) -> list[tuple[str, str]]:
@@ -117,7 +119,7 @@ def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silen
     )  # fmt: skip
     assert said(whole) == [("alarm", "1 node is silent"), ("warning", "3 nodes are to be reclaimed")]
     chosen = describe_node(replace(whole, nodes=[node for node in nodes if node.name == "n-2"]), {})
-    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen)
+    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen, events=[])
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
@@ -243,7 +245,7 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
         for name, drawn in (
             ("fleet", page(whole, Money(), chosen)),
             ("services", table(whole)),
-            ("node", render("node.html", frame=FRAME, node=one_node)),
+            ("node", render("node.html", frame=FRAME, node=one_node, events=[])),
         ):
             assert len(drawn.encode()) <= MOST_BYTES, (name, nodes, gpus, len(drawn))
 

@@ -52,7 +52,7 @@ def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cos
     page = visit(server, viewer, "/services").text
     for one in server.request("GET", "/api/v1/overview").json["services"]:
         row = page[page.index(f">{one['service']}</a></th>") :]
-        assert f'<td class="n">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
+        assert f'data-label="Cost/h">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
 
 
 def test_the_price_of_held_gpus_stands_beside_the_planned_cost(server: RunningServer, viewer: str) -> None:
