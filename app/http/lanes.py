@@ -41,6 +41,8 @@ METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
 CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
+# Waits for the solver: it must not keep the visitor's other pages waiting.
+QUESTION = RequestLane("question", body_limit=4 * KIB, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
@@ -76,6 +78,8 @@ def lane_of(method: str, path: str) -> RequestLane:
     if path.startswith("/console/"):
         return PROBE
     if not path.startswith("/api"):
+        if (method, path) == ("POST", "/what-if"):
+            return QUESTION
         return CONSOLE  # also what does not exist: people get a page that says so
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY

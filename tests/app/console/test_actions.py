@@ -11,6 +11,7 @@ from tests.app.console.test_browser import PHONE, opened, violations
 from tests.app.console.visits import session
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,10 @@ def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
     """A fleet whose plans wait for approval."""
     with planned_fleet(postgres, mode="approve", seconds=35) as planned:
         yield planned
+
+
+def signed_in(server: RunningServer, token: str) -> str:
+    return session(server, token).partition("=")[2]
 
 
 def propose(fleet: Planned, rate: float) -> int:
@@ -36,20 +41,20 @@ def said(page: Page) -> str:
 
 def decide(page: Page, summary: str, button: str, reason: str = "") -> None:
     """Opens the fold, gives the reason and presses the button."""
-    fold = page.locator("details", has=page.get_by_role("button", name=button))
+    fold = page.locator(f"details.act:has(summary:text-is('{summary}'))")
     if fold.get_attribute("open") is None:
-        fold.get_by_text(summary, exact=True).first.click()
+        fold.locator("summary").click()
     if reason:
         fold.get_by_label("Why (for the record)").fill(reason)
-    page.get_by_role("button", name=button).click()
+    fold.get_by_role("button", name=button, exact=True).click()
 
 
 def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(browser: Browser, fleet: Planned) -> None:
     server = fleet.server
     first = int(server.request("GET", "/api/v1/plans?limit=1").json["items"][0]["generation"])
-    with opened(browser, server, session(server, server.admin_token)) as page:
+    with opened(browser, server, signed_in(server, server.admin_token)) as page:
         page.goto("/")
-        page.get_by_role("link", name="Plans").click()
+        page.get_by_role("link", name="Plans", exact=True).click()
         page.get_by_role("link", name=f"Plan {first}", exact=True).click()
         decide(page, "Approve", f"Approve plan {first}")
         assert said(page) == f"You approved plan {first}. Its rollout begins."
@@ -72,7 +77,7 @@ def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(br
         decide(page, "Drain", "Drain node-1", "new fans")
         assert said(page).startswith("You asked to drain it")
         page.get_by_text("The node: being drained").wait_for()
-        page.get_by_role("link", name="Audit").click()
+        page.get_by_role("link", name="Audit", exact=True).click()
         table = page.get_by_role("region", name="Audit, the newest first")
         acts = [row.locator("td").nth(2).inner_text() for row in table.locator("tbody tr").all()]
         assert acts[:6] == ["drain", "resume", "rollback", "approve", "reject", "approve"] or acts[:5] == [
@@ -88,9 +93,9 @@ def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(br
 
 def test_a_question_is_answered_with_three_plans_in_money_and_unserved_load(browser: Browser, fleet: Planned) -> None:
     server = fleet.server
-    with opened(browser, server, session(server, server.token("operator"))) as page:
+    with opened(browser, server, signed_in(server, server.token("operator"))) as page:
         page.goto("/what-if")
-        page.get_by_label("Service").fill("shop/a")
+        page.get_by_label("Service", exact=True).fill("shop/a")
         page.get_by_label("Rate").fill("x2")
         page.get_by_label("Lose node").fill("node-1")
         page.get_by_role("button", name="Ask").click()
@@ -99,7 +104,7 @@ def test_a_question_is_answered_with_three_plans_in_money_and_unserved_load(brow
         assert [row.locator("th").inner_text() for row in table.locator("tbody tr").all()] == [
             "In force now", "Best for now", "Best for the change",
         ]  # fmt: skip
-        assert page.get_by_label("Service").input_value() == "shop/a"
+        assert page.get_by_label("Service", exact=True).input_value() == "shop/a"
         assert violations(page) == []
 
 
@@ -107,9 +112,10 @@ def test_a_question_is_answered_with_three_plans_in_money_and_unserved_load(brow
 def test_the_pages_of_actions_shut_nobody_out(browser: Browser, fleet: Planned, options: dict[str, object]) -> None:
     server = fleet.server
     plan = server.request("GET", "/api/v1/plans?limit=1").json["items"][0]["generation"]
-    with opened(browser, server, session(server, server.admin_token), **options) as page:
+    with opened(browser, server, signed_in(server, server.admin_token), **options) as page:
         for path in ("/plans", f"/plans/{plan}", "/plans/1", "/nodes/node-1", "/audit", "/what-if"):
             page.goto(path)
+            page.get_by_role("navigation", name="Pages", exact=True).wait_for()
             page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
             assert violations(page) == [], path
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
@@ -118,7 +124,7 @@ def test_the_pages_of_actions_shut_nobody_out(browser: Browser, fleet: Planned, 
 def test_a_plan_is_approved_by_keyboard_alone(browser: Browser, fleet: Planned) -> None:
     server = fleet.server
     plan = propose(fleet, 300.0)
-    with opened(browser, server, session(server, server.token("operator"))) as page:
+    with opened(browser, server, signed_in(server, server.token("operator"))) as page:
         page.goto(f"/plans/{plan}")
         for _ in range(40):
             page.keyboard.press("Tab")
