@@ -44,6 +44,8 @@ METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
 CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
+# Waits for the solver: it must not keep the visitor's other pages waiting.
+QUESTION = RequestLane("question", body_limit=4 * KIB, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
@@ -90,6 +92,8 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
+    if (method, path) == ("POST", "/what-if"):
+        return QUESTION
     if _PAGE.fullmatch(path):
         return CONSOLE
     if method == "GET" and path.startswith(_HEAVY):
