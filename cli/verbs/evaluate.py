@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cli import exits
 from cli.arguments import completes, whole
@@ -16,7 +16,15 @@ from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.quiet import ended_by_signals, quiet_log
 
-SYSTEMS = ("hetsev",)
+if TYPE_CHECKING:
+    from simulation.evaluate.claims import EvaluationClaim
+    from simulation.evaluate.measured import EvaluationResult, EvaluationRun
+
+ClaimsOf: TypeAlias = Callable[[Sequence["EvaluationResult"]], list["EvaluationClaim"]]
+SYSTEMS = (
+    "hetsev",
+    "inss",
+)
 SEEDS = 3
 COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
 EPILOG = """\
@@ -29,7 +37,7 @@ The same seeds give the same JSON on any machine.
 
 Examples:
   gpuwright evaluate hetsev
-  gpuwright evaluate hetsev --json --out evaluated/
+  gpuwright evaluate inss --json --out evaluated/
 """
 
 
@@ -52,17 +60,17 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from simulation.evaluate.hetsev import hetsev_runs
-    from simulation.evaluate.hetsev_claims import hetsev_claims
     from simulation.evaluate.play import play
 
     try:
         with quiet_log(), ended_by_signals():
-            results = play(hetsev_runs(range(args.seeds)), args.processes, say)
+            runs, claims_of = _evaluation(args.system, range(args.seeds))
+            results = play(runs, args.processes, say)
+            claims = claims_of(results)
     except (PostgresError, OSError, RuntimeError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
     figures = {
-        "claims": [claim.figures() for claim in hetsev_claims(results)],
+        "claims": [claim.figures() for claim in claims],
         "runs": [result.figures() for result in results],
     }
     if args.json:
@@ -81,6 +89,21 @@ def run(args: argparse.Namespace) -> int:
             raise Failed(f"cannot write to {folder}: {error}", exits.INTERNAL) from None
         say(f"written to {folder}: evaluation.json, index.html and {len(drawings)} drawings")
     return exits.OK
+
+
+def _evaluation(system: str, seeds: Sequence[int]) -> tuple[list[EvaluationRun], ClaimsOf]:
+    """Returns the runs of a paper's experiments, and what makes claims of their results."""
+    if system == "inss":
+        from simulation.evaluate.inss import inss_runs
+        from simulation.evaluate.inss_claims import inss_claims
+        from simulation.evaluate.inss_plans import plan_figures
+
+        plans = plan_figures(seeds)
+        return inss_runs(seeds), lambda results: inss_claims(results, plans)
+    from simulation.evaluate.hetsev import hetsev_runs
+    from simulation.evaluate.hetsev_claims import hetsev_claims
+
+    return hetsev_runs(seeds), hetsev_claims
 
 
 def _folder(name: str) -> Path:

@@ -24,7 +24,7 @@ class PaperMeasure:
     truth: str  # printed, measured or scaled
     note: str
     is_more_better: bool = False
-    is_limit: bool = False  # the paper states a value that is not exceeded, not a ratio
+    is_limit: bool = False  # the paper states a value that is not exceeded, or reached where more is better: no ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,12 @@ class EvaluationClaim:
         """Returns whether ours reaches the paper's figure, and is no worse than the best baseline."""
         ours, best = self.values[JOINT], self.best_baseline
         is_best = ours >= best if self.measure.is_more_better else ours <= best
-        reached = ours <= self.measure.paper if self.measure.is_limit else self.ratio >= self.measure.paper
-        return is_best and reached
+        return is_best and (self._is_within_limit if self.measure.is_limit else self.ratio >= self.measure.paper)
+
+    @property
+    def _is_within_limit(self) -> bool:
+        ours, limit = self.values[JOINT], self.measure.paper
+        return ours >= limit if self.measure.is_more_better else ours <= limit
 
     def figures(self) -> dict[str, Any]:
         """Returns the claim as the JSON has it; a ratio without a finite value is null."""

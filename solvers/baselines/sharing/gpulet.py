@@ -1,8 +1,9 @@
 """gpulet (Choi et al., USENIX ATC 2022): GPUs in at most two pieces, the smallest that are efficient or enough.
 
 Services of the highest rate come first. A piece is as small as the load allows, and no larger than the size of most
-throughput for its SMs; the smallest free piece of that size is taken, and a whole GPU is split. The batch is the
-largest whose time is below half of the SLO. InSS's text says that it ignores interference.
+throughput for its SMs; the smallest free piece of that size is taken, and a whole GPU is split. A batch takes less than
+half of the SLO; ours, in its favour, is the one of these that carries most, since the largest leaves little for a
+queue. It ignores interference, as InSS describes it.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def _best_fit(
 
 
 def _shape(fleet: SharingFleet, name: str, place: Place, size: int) -> SharedShape | None:
-    """Returns the shape of the largest batch below half of the SLO."""
+    """Returns the batch below half of the SLO that carries most alone."""
     known = [shape for batch in fleet.batches(name, place) if (shape := fleet.shape_of(name, place, batch, size))]
     half_ms = fleet.problem.services[name].slo_ms / 2
     found = [shape for shape in known if shape.exec_ms <= half_ms and shape.per_second > 0]
-    return max(found, key=lambda shape: shape.batch, default=None)
+    return max(found, key=lambda shape: shape.per_second, default=None)

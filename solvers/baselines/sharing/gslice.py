@@ -1,7 +1,8 @@
 """GSLICE (Dhakal et al., SoCC 2020): the smallest share and the batch that a service needs, found by trying all.
 
 It goes by average latency and throughput of each service alone, and ignores interference. The placement on several
-GPUs is not described for it; ours is first fit, services of the largest share first.
+GPUs is not described for it; ours is first fit, services of the smallest share first: where GPUs are short, that serves
+far more than the largest first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _fill(fleet: SharingFleet) -> None:
     for name, service in fleet.problem.services.items():
         for rate in fleet.parts(service):
             least = [shape.sm_percent for place in fleet.places if (shape := _smallest(fleet, name, place, rate))]
-            wanted.append((-min(least, default=100), name, rate))
+            wanted.append((min(least, default=100), name, rate))
     for _, name, rate in sorted(wanted):
         fitting = _first_fit(fleet, name, rate)
         place, shape = next(fitting, None) or next(leftovers(fleet, name, STEP_PERCENT), (None, None))

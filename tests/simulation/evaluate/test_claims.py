@@ -10,6 +10,7 @@ from simulation.evaluate.claims import EvaluationClaim, PaperMeasure
 
 LESS = PaperMeasure("X1", "cost", 2.0, "theirs", "paper", "scaled", "")
 MORE = PaperMeasure("X2", "throughput", 2.0, "theirs", "paper", "scaled", "", is_more_better=True)
+FLOOR = PaperMeasure("X4", "throughput", 9.0, "theirs", "paper", "scaled", "", is_more_better=True, is_limit=True)
 LIMIT = PaperMeasure("X3", "violations", 2.0, "theirs", "paper", "scaled", "", is_limit=True)
 
 
@@ -26,6 +27,8 @@ def claim(measure: PaperMeasure, theirs: float, ours: float, other: float, paper
         (MORE, 10.0, 20.0, 15.0, True),
         (MORE, 10.0, 19.0, 15.0, False),
         (MORE, 10.0, 20.0, 21.0, False),
+        (FLOOR, 1.0, 9.0, 3.0, True),
+        (FLOOR, 1.0, 8.9, 3.0, False),
         (LIMIT, 9.0, 2.0, 3.0, True),
         (LIMIT, 9.0, 2.1, 3.0, False),
         (LIMIT, 9.0, 1.5, 1.0, False),
