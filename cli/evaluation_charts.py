@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simulation.evaluate.measured import EvaluationResult
 
-COLOURS = {"joint": "tab:blue", "hetsev": "tab:orange", "hpa": "tab:gray", "hpa-cheapest": "tab:olive"}
+COLOURS = {
+    "joint": "tab:blue",
+    "hetsev": "tab:orange",
+    "oltunes": "tab:green",
+    "hpa": "tab:gray",
+    "hpa-cheapest": "tab:olive",
+    "orion": "tab:purple",
+    "reserve-and-pack": "tab:brown",
+}
 PANELS = (
     ("within_per_second", "requests a second\nwithin the SLO"),
     ("violations_percent", "SLO missed, %"),

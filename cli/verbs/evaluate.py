@@ -16,7 +16,10 @@ from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.quiet import ended_by_signals, quiet_log
 
-SYSTEMS = ("hetsev",)
+SYSTEMS = (
+    "hetsev",
+    "oltunes",
+)
 SEEDS = 3
 COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
 EPILOG = """\
@@ -30,6 +33,7 @@ The same seeds give the same JSON on any machine.
 Examples:
   gpuwright evaluate hetsev
   gpuwright evaluate hetsev --json --out evaluated/
+  gpuwright evaluate oltunes --seeds 1
 """
 
 
@@ -52,17 +56,18 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from simulation.evaluate.hetsev import hetsev_runs
-    from simulation.evaluate.hetsev_claims import hetsev_claims
     from simulation.evaluate.play import play
+    from simulation.evaluate.systems import EVALUATED
 
+    system, seeds = EVALUATED[args.system], range(args.seeds)
     try:
         with quiet_log(), ended_by_signals():
-            results = play(hetsev_runs(range(args.seeds)), args.processes, say)
+            results = play(system.runs(seeds), args.processes, say)
+            claims = system.claims(results, seeds)
     except (PostgresError, OSError, RuntimeError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
     figures = {
-        "claims": [claim.figures() for claim in hetsev_claims(results)],
+        "claims": [claim.figures() for claim in claims],
         "runs": [result.figures() for result in results],
     }
     if args.json:

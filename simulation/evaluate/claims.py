@@ -24,7 +24,7 @@ class PaperMeasure:
     truth: str  # printed, measured or scaled
     note: str
     is_more_better: bool = False
-    is_limit: bool = False  # the paper states a value that is not exceeded, not a ratio
+    is_limit: bool = False  # the paper states a value that is not exceeded, or is reached, not a ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,9 @@ class EvaluationClaim:
         """Returns whether ours reaches the paper's figure, and is no worse than the best baseline."""
         ours, best = self.values[JOINT], self.best_baseline
         is_best = ours >= best if self.measure.is_more_better else ours <= best
-        reached = ours <= self.measure.paper if self.measure.is_limit else self.ratio >= self.measure.paper
-        return is_best and reached
+        if not self.measure.is_limit:
+            return is_best and self.ratio >= self.measure.paper
+        return is_best and (ours >= self.measure.paper if self.measure.is_more_better else ours <= self.measure.paper)
 
     def figures(self) -> dict[str, Any]:
         """Returns the claim as the JSON has it; a ratio without a finite value is null."""
