@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from statistics import pstdev
@@ -141,7 +141,7 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     ended, within = _ended(after, before)
     found.requests, found.violations = sum(ended.values()), sum(ended.values()) - sum(within.values())
     found.worst_service = min(within[name] / max(1, ended[name]) for name in after)
-    found.p99_ms = _p99_ms(sum(after[name].counts - before[name].counts for name in after))
+    found.p99_ms = _p99_ms([after[name].counts - before[name].counts for name in after])
     found.accuracy_loss_percent = max(_accuracy_loss(fleet, name, after[name], before[name]) for name in after)
     found.power_w = (energy_mj(fleet) - energy) / 1000 / max(1.0, order.seconds - order.from_seconds)
     found.utilisation_spread_percent = 100 * pstdev(busy[gpu] / max(1, ticks) for gpu in gpu_use(fleet))
@@ -150,8 +150,9 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     return found
 
 
-def _p99_ms(counts: NDArray[np.int64]) -> float:
-    """Returns the latency that 99 % of the answers do not exceed, between the edges of its class."""
+def _p99_ms(by_service: Sequence[NDArray[np.int64]]) -> float:
+    """Returns the latency that 99 % of all answers do not exceed, between the edges of its class."""
+    counts = np.sum(by_service, axis=0)
     whole = int(counts.sum())
     if not whole:
         return 0.0

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from app.manifests.offline import DeclaredFiles
+from app.manifests.uncertain import MEAN_QUANTILE
 from simulation.evaluate.measured import EvaluationRun
 from simulation.evaluate.testbeds import testbed
 from simulation.shapes import Shape, noisy, steady
@@ -93,14 +95,11 @@ def bursts(seed: str) -> Shape:
 
 def with_accuracy(world: DeclaredFiles) -> DeclaredFiles:
     """Declares that a service's mean accuracy is at most 4 % below the best variant that it may use."""
-    known = {
-        model.name: {variant["name"]: variant["accuracy"] for variant in model.spec["variants"]}
-        for model in world.of(Kind.MODEL)
-    }
+    problem = build_problem(world, MEAN_QUANTILE)
     manifests = dict(world.manifests)
-    for service in world.of(Kind.SERVICE):
-        variants = known[service.spec["model"]]
-        best = max(variants[name] for name in service.spec.get("variants") or variants)
-        spec = {**service.spec, "meanAccuracy": round((1 - MOST_LOSS_SHARE) * best, 6)}
-        manifests[service.key] = replace(service, spec=spec)
+    for manifest in world.of(Kind.SERVICE):
+        service = problem.services[f"{manifest.tenant}/{manifest.name}"]
+        known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
+        least = (1 - MOST_LOSS_SHARE) * max(known[name] for name in service.variants)
+        manifests[manifest.key] = replace(manifest, spec={**manifest.spec, "meanAccuracy": round(least, 6)})
     return DeclaredFiles(manifests)
