@@ -6,14 +6,14 @@ import numpy as np
 
 from app.control.formulate.problem import build_problem
 from app.manifests.uncertain import MEAN_QUANTILE
+from simulation.evaluate import testbeds
 from simulation.evaluate.oltunes_learning import LEARNERS, MATRIX, samples_of, scores
-from simulation.evaluate.testbeds import testbed
 from solvers.baselines.predictors import matrix
 from solvers.planners.names import OLTUNES
 
 
 def test_samples_have_the_features_of_table_3_and_repeat_themselves() -> None:
-    problem = build_problem(testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
+    problem = build_problem(testbeds.testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
     samples = samples_of(problem, 0)
     assert samples == samples_of(problem, 0) != samples_of(problem, 1)
     assert len(samples) == 1400
@@ -23,7 +23,7 @@ def test_samples_have_the_features_of_table_3_and_repeat_themselves() -> None:
 
 
 def test_the_factorization_machine_needs_few_samples_and_beats_matrix_factorization() -> None:
-    problem = build_problem(testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
+    problem = build_problem(testbeds.testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
     samples = samples_of(problem, 0)
     machine, factors = (scores(train, samples, counts=(100,)) for train in (LEARNERS[OLTUNES], matrix))
     assert machine.rmse < factors.rmse
